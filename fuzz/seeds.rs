@@ -1,6 +1,5 @@
-//! Writes the seeds that fuzzing starts from, as the formats are now:
-//! `cargo run --manifest-path fuzz/Cargo.toml --example seeds`, then commit fuzz/seeds.
-//! What it writes is small: one input for each shape, the rest is the fuzzer's work.
+//! Writes the seeds for fuzzing in the present formats: `cargo run --manifest-path fuzz/Cargo.toml --example
+//! seeds`, then commit fuzz/seeds. The seeds are small: one input for each shape.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +15,7 @@ use sennit_engine::{
     Subscribe, Verdict,
 };
 use sennit_journal::{
-    Fault, LaneConfig, PackWriter, Position, RecoveredEnd, ReplayFrom, disk::MemoryDisk, recover,
+    Fault, LaneConfig, PackWriter, Position, RecoveredLane, ReplayFrom, disk::MemoryDisk, recover,
 };
 use sennit_model::{
     Batch, BatchBuilder, Generation, GroupConfig, GroupId, Header, HeaderKind, Incarnation,
@@ -303,7 +302,7 @@ fn lanes() {
     append(&mut life, 3, 9000, true);
     keep("three-segments", 3);
     keep_without_headers("two-headers-lost", 3, &[1, 2]);
-    life.builder.turn_segment();
+    life.builder.start_segment();
     life.builder.replay_from(Position(config.segment_bytes));
     life.lane.release(0);
     append(&mut life, 4, 100, false);
@@ -335,7 +334,7 @@ fn packs() {
 }
 
 /// Commits two frames with a record each, the second of which says that the first is durable.
-fn append(life: &mut RecoveredEnd<MemoryDisk>, kind: u8, length: usize, makes_slot: bool) {
+fn append(life: &mut RecoveredLane<MemoryDisk>, kind: u8, length: usize, makes_slot: bool) {
     for length in [length, 8] {
         life.builder.push(kind, &[&vec![kind; length]]).expect("it fits");
         let frame = life.builder.seal().expect("a record was pushed");

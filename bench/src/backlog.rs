@@ -1,5 +1,5 @@
-//! A broker that is killed with messages pending in a queue: how long until it is ready and
-//! delivers again, and whether everything is there.
+//! Kills a broker with pending messages in a queue: measures the time until it is ready and delivers again, and
+//! checks that nothing is missing.
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ impl Backlog {
         }
         if recovered.shards == 0 {
             made.errors += 1;
-            made.error_texts.push("the broker's log does not say what it replayed".into());
+            made.error_texts.push("the broker's log does not report the replay".into());
         }
         bench.name(&mut made, row);
         Ok(made)

@@ -1,5 +1,4 @@
-//! The broker under test: one that runs already, or one of our own in a process of its own, which
-//! can be killed and started again where it was.
+//! The measured broker: a running one, or one in a process of its own, which can be killed and restarted.
 
 use std::{
     io::{BufRead, BufReader, Write},

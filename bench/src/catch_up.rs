@@ -1,5 +1,5 @@
-//! A stream that is read from its start after a restart, with nothing of it in memory: how fast it
-//! comes, beside the same files read in one go and as many bytes through a bare connection.
+//! Reads a stream from its start after a restart, without cached data: measures the speed, beside that of reading
+//! the same files, and of sending as many bytes through a bare connection.
 
 use std::{fs::File, os::unix::fs::FileExt, path::Path, time::Instant};
 

@@ -1,4 +1,4 @@
-//! A worker process as its parent sees it.
+//! The parent's side of a worker process.
 
 use std::{
     io::{BufRead, BufReader, Write},

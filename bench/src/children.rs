@@ -1,4 +1,4 @@
-//! The processes that a run has started: who is to be told when the run is to end early.
+//! The processes that a run has started, so that they can be ended early.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! The one clock that all processes of a run share, and waiting on it to the microsecond.
+//! The clock that all processes of a run share, and waiting with a precision of a microsecond.
 
 use std::{io, os::fd::OwnedFd, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Consumers: take, verify and ack, each with a connection of its own.
+//! Consumers: take, verify and ack messages, each with a connection of its own.
 
 use std::{
     cell::RefCell,

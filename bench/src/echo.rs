@@ -1,5 +1,5 @@
-//! One client that goes round: publish one message, take it, ack it, and only then the next. What
-//! a round takes is what a user of an idle broker feels.
+//! One client that publishes a message, takes it and acks it, and then repeats. A round trip is the latency that
+//! the user of an idle broker sees.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -75,7 +75,7 @@ impl Rounds {
                 None => identity.saw_corrupt(1),
             }
             if came != Some(stamp) {
-                bail!("round {sequence}: what came is not what was sent");
+                bail!("round {sequence}: the received message is not the sent one");
             }
             if echo.confirm_ack {
                 let settled = delivery.ack_confirmed().await?;

@@ -1,20 +1,19 @@
-//! One stream and many who read it: every message to every reader, each of which is verified by
-//! itself.
+//! One stream with many readers: every reader gets every message, and is verified separately.
 
 use anyhow::{Context, Result, ensure};
 use sennit_model::{Durability, limits::MEMORY_SHARD_BYTES};
 use serde_json::json;
 
 use crate::{
-    bare, bare_pace,
+    bare_fan_out, bare_fan_out_latency,
     child::Worker,
     clock::now_ns,
-    ground::Ground,
     identity::judge,
     latency::Latencies,
     load::{Bench, Load, Measured, order_all, share, window_of},
     plan::{Order, Preloaded, Read, ReaderReport, Role, Slow},
     row::{FannedOut, Row},
+    run_topic::RunTopic,
     stamp::{STAMP_BYTES, message_bytes},
     usage::Watch,
 };
@@ -91,7 +90,7 @@ impl FanOut {
         ensure!(load.size >= STAMP_BYTES, "a payload has at least {STAMP_BYTES} bytes");
         self.check_that_preload_is_kept()?;
         let bare = || match bench.options.probe {
-            true => bare::measure(self.readers, load.size).context("the probe").map(Some),
+            true => bare_fan_out::measure(self.readers, load.size).context("the probe").map(Some),
             false => Ok(None),
         };
         // Who reads what lies there is late by how much that is.
@@ -100,19 +99,20 @@ impl FanOut {
         let pace = |late: &mut Latencies| match paced {
             Some(rate) => {
                 let threads = self.reader_processes;
-                let measured = bare_pace::measure(self.readers, threads, load.size, rate);
+                let measured =
+                    bare_fan_out_latency::measure(self.readers, threads, load.size, rate);
                 measured.context("the probe").map(|more| late.add(&more.buckets()))
             }
             None => Ok(()),
         };
-        let ground = bench.ground(load)?;
+        let run_topic = bench.run_topic(load)?;
         let mut measured = Measured::default();
-        let mut producers = bench.start_producers(&ground, load)?;
+        let mut producers = bench.start_producers(&run_topic, load)?;
         if load.preload.is_some() {
             measured.preload(bench, &mut producers, load)?;
             producers.clear();
         }
-        let mut readers = self.start_readers(&ground)?;
+        let mut readers = self.start_readers(&run_topic)?;
         let before = bare()?;
         pace(&mut bare_late)?;
         let window = window_of(load, now_ns());
@@ -171,7 +171,7 @@ impl FanOut {
         Ok(made)
     }
 
-    fn start_readers(&self, ground: &Ground) -> Result<Vec<Worker>> {
+    fn start_readers(&self, run_topic: &RunTopic) -> Result<Vec<Worker>> {
         let processes = self.reader_processes.clamp(1, self.readers);
         (0..processes)
             .map(|process| {
@@ -185,7 +185,7 @@ impl FanOut {
                     slow: self.slow_rate.map(|rate| Slow { reader: 0, rate }),
                     preloaded: self.preloaded(),
                 });
-                Worker::start(&ground.plan(self.load.size, role))
+                Worker::start(&run_topic.plan(self.load.size, role))
             })
             .collect()
     }

@@ -1,13 +1,12 @@
-//! HTTP streams under load: any server of the Durable Streams protocol, beside one that does nothing.
-//! The load runs in a process of its own, as all load does; this knows sockets and requests, and
-//! nothing of how a server keeps its streams.
+//! HTTP streams under load: any server of the Durable Streams protocol, beside a null server. The load runs in a
+//! process of its own. This knows sockets and requests, and nothing of how a server stores streams.
 
 mod answer;
 mod closed_loop;
 mod null;
 mod pairs;
 mod request;
-mod side;
+mod target_results;
 mod waiters;
 
 use std::{
@@ -27,13 +26,13 @@ use self::{
     closed_loop::{Asked, Clients},
     pairs::Pairs,
     request::{Request, Requests},
-    side::Side,
+    target_results::TargetResults,
 };
 use crate::{
-    answered::Answered,
     broker::{Broker, FreshFolder, fresh_folder},
     child::Worker,
     clock::now_ns,
+    http_stream_results::HttpStreamResults,
     latency::Latencies,
     load::Bench,
     plan::{HttpLoad, HttpMode, Null, NullLog, Plan, Report, Role, Window},
@@ -159,7 +158,7 @@ impl HttpStreams {
         // It knows nobody who waits, and would answer at once.
         let may_null = !self.mode.is_live();
         if matches!(self.target, Target::Null) {
-            ensure!(may_null, "who does nothing knows nobody who waits");
+            ensure!(may_null, "the null server has no waiting readers");
             let mut null = self.null(None)?;
             null.turn(bench, row, self, 1)?;
             let mut made = self.made(&mut null)?;
@@ -203,7 +202,7 @@ impl HttpStreams {
             }
         }
         for null in null.iter().chain(&synced) {
-            ensure!(null.errors.is_empty(), "who does nothing: {:?}", null.errors);
+            ensure!(null.errors.is_empty(), "the null server: {:?}", null.errors);
         }
         bench.name(&mut made, row);
         made.target = asked.server.name;
@@ -215,7 +214,7 @@ impl HttpStreams {
     }
 
     /// Whom the row asks, with its streams made; a broker of our own, if it is one.
-    fn asked(&self, bench: &Bench<'_>) -> Result<(Option<Broker>, Side)> {
+    fn asked(&self, bench: &Bench<'_>) -> Result<(Option<Broker>, TargetResults)> {
         let (own, server) = match &self.target {
             Target::Own(mode) => {
                 let flags = ["--streams-storage", mode.as_str()];
@@ -224,17 +223,17 @@ impl HttpStreams {
                 (Some(broker), Server { name, address, prefix: PREFIX.into() })
             }
             Target::There(server) => (None, server.clone()),
-            Target::Null => unreachable!("who does nothing was measured above"),
+            Target::Null => unreachable!("the null server was measured above"),
         };
         let load = self.load(&server);
         self.set_up(bench, &server, &load).with_context(|| server.name.clone())?;
-        let mut side = Side::new(server, load);
+        let mut side = TargetResults::new(server, load);
         side.pid = own.as_ref().and_then(|broker| broker.pid).or(bench.options.pid);
         Ok((own, side))
     }
 
     /// Starts who does nothing; with a folder, who writes there first.
-    fn null(&self, folder: Option<&Path>) -> Result<Side> {
+    fn null(&self, folder: Option<&Path>) -> Result<TargetResults> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let null = Null {
             threads: self.null_threads,
@@ -247,7 +246,7 @@ impl HttpStreams {
         let worker = Worker::start(&plan(&address, Role::Null(null)))?;
         let server = Server { name: "null".into(), address, prefix: PREFIX.into() };
         let load = self.load(&server);
-        let mut side = Side::new(server, load);
+        let mut side = TargetResults::new(server, load);
         side.null = Some(worker);
         Ok(side)
     }
@@ -307,7 +306,7 @@ impl HttpStreams {
     }
 
     /// A row of what came of a side.
-    fn made(&self, side: &mut Side) -> Result<Row> {
+    fn made(&self, side: &mut TargetResults) -> Result<Row> {
         let is_live = self.mode.is_live();
         let mut made = Row {
             errors: side.asked - side.answered + side.errors.len() as u64,
@@ -315,12 +314,12 @@ impl HttpStreams {
             seconds: self.duration_s,
             config: serde_json::to_value(self)?,
             delivered_per_s: is_live.then(|| self.rate(side.delivered)),
-            answered: Some(Answered {
+            answered: Some(HttpStreamResults {
                 answered_per_s: self.rate(side.answered),
                 request_to_answer_us: side.request_to_answer(),
                 append_to_delivery_us: side.append_to_delivery(),
                 load_cpu_s: side.load_cpu_s,
-                ..Answered::default()
+                ..HttpStreamResults::default()
             }),
             ..Row::default()
         };

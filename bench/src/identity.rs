@@ -1,4 +1,4 @@
-//! Whether what was sent is what came: each message once, whole, and in its producer's order.
+//! Verifies that each message comes once, unchanged, and in its producer's order.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Latencies to the microsecond, without loss of the tail, and their way from child to parent.
+//! Latencies with a precision of a microsecond, including the tail, and their transfer from child to parent.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};

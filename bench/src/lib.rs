@@ -1,17 +1,14 @@
-//! The benchmark harness: workloads that measure a broker from outside, with clients in their own
-//! processes.
+//! The benchmark harness: workloads that measure a broker from outside, with clients in processes of their own.
 //!
-//! [`Workload`] -> rows to measure -> a parent starts [`worker`]s with a plan each, gives the start,
-//! watches what the broker costs, and compares what was confirmed with what came -> [`Row`].
-//! bench/README.md says how each workload measures and what each field means.
+//! [`Workload`] -> rows to measure -> a parent starts [`worker`]s with a plan each, gives the start, measures the
+//! costs of the broker, and compares confirmed with received messages -> [`Row`]. bench/README.md describes the
+//! measurement of each workload and each field.
 //!
 //! This crate knows the client and the kernel's accounts, and nothing of the broker's inside.
 
-mod amplification;
-mod answered;
 mod backlog;
-mod bare;
-mod bare_pace;
+mod bare_fan_out;
+mod bare_fan_out_latency;
 mod broker;
 mod catch_up;
 mod child;
@@ -20,8 +17,8 @@ mod clock;
 mod consumer;
 mod echo;
 mod fan_out;
-mod ground;
 mod http;
+mod http_stream_results;
 mod identity;
 mod latency;
 mod load;
@@ -29,8 +26,8 @@ mod many_streams;
 mod many_topics;
 mod merge;
 mod options;
-mod orders;
 mod parked;
+mod parked_reader_results;
 mod pauses;
 mod plan;
 mod probe;
@@ -38,13 +35,15 @@ mod producer;
 mod reader;
 mod row;
 mod run;
+mod run_topic;
 mod socket;
 mod stamp;
 mod synced_file;
 mod usage;
-mod waited;
 pub mod worker;
+mod worker_messages;
 mod workload;
+mod write_amplification;
 
 pub use children::end_children;
 pub use options::Options;

@@ -1,4 +1,4 @@
-//! One run of load: a topic, worker processes, a window of time, and the row that comes of it.
+//! One run of load: a topic, worker processes, a period of time, and the resulting row.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::{
     broker::Broker,
     child::Worker,
     clock::now_ns,
-    ground::{Ground, Wanted},
     identity::judge,
     latency::Latencies,
     merge::Merged,
     options::Options,
     plan::{Consume, Echo, Order, Produce, Report, Role, Window},
     row::Row,
+    run_topic::{RunTopic, Wanted},
     stamp::STAMP_BYTES,
     usage::{Usage, Watch},
 };
@@ -122,8 +122,8 @@ pub(crate) fn share(all: u32, parts: u32, index: u32) -> (u32, u32) {
 }
 
 impl Bench<'_> {
-    pub(crate) fn ground(&self, load: &Load) -> Result<Ground> {
-        Ground::prepare(Wanted {
+    pub(crate) fn run_topic(&self, load: &Load) -> Result<RunTopic> {
+        RunTopic::prepare(Wanted {
             server: &self.broker.server,
             name: self.topic.as_deref(),
             workload: self.workload,
@@ -133,7 +133,7 @@ impl Bench<'_> {
         })
     }
 
-    pub(crate) fn start_producers(&self, ground: &Ground, load: &Load) -> Result<Vec<Worker>> {
+    pub(crate) fn start_producers(&self, run_topic: &RunTopic, load: &Load) -> Result<Vec<Worker>> {
         let processes = load.producer_processes.clamp(1, load.producers);
         (0..processes)
             .map(|process| {
@@ -147,12 +147,12 @@ impl Bench<'_> {
                     rate: load.rate.map(|rate| rate * part),
                     messages: load.preload.or(load.messages),
                 });
-                Worker::start(&ground.plan(load.size, role))
+                Worker::start(&run_topic.plan(load.size, role))
             })
             .collect()
     }
 
-    fn start_consumers(&self, ground: &Ground, load: &Load) -> Result<Vec<Worker>> {
+    fn start_consumers(&self, run_topic: &RunTopic, load: &Load) -> Result<Vec<Worker>> {
         if load.consumers == 0 {
             return Ok(Vec::new());
         }
@@ -166,7 +166,7 @@ impl Bench<'_> {
                     credit_messages: load.credit,
                     credit_bytes: CREDIT_BYTES_MAX.min(64 << 20),
                 });
-                Worker::start(&ground.plan(load.size, role))
+                Worker::start(&run_topic.plan(load.size, role))
             })
             .collect()
     }
@@ -187,14 +187,14 @@ impl Bench<'_> {
     pub fn measure(&self, row: &str, load: &Load) -> Result<(Row, Usage)> {
         ensure!(load.size >= STAMP_BYTES, "a payload has at least {STAMP_BYTES} bytes");
         ensure!(load.producers > 0, "somebody has to publish");
-        let ground = self.ground(load)?;
+        let run_topic = self.run_topic(load)?;
         let mut measured = Measured::default();
-        let mut producers = self.start_producers(&ground, load)?;
+        let mut producers = self.start_producers(&run_topic, load)?;
         if load.preload.is_some() {
             measured.preload(self, &mut producers, load)?;
             producers.clear();
         }
-        let mut consumers = self.start_consumers(&ground, load)?;
+        let mut consumers = self.start_consumers(&run_topic, load)?;
         let window = window_of(load, now_ns());
         let watch = Watch::begin(self.broker.pid, &self.broker.http, window);
         order_all(&mut consumers, Order::Start(window))?;
@@ -216,7 +216,7 @@ impl Bench<'_> {
         let mut made = measured.row(load, window);
         made.set_usage(usage);
         if load.consumers > 0 && made.is_clean() {
-            let unsettled = ground.unsettled()?;
+            let unsettled = run_topic.unsettled()?;
             if unsettled > 0 {
                 made.errors += unsettled;
                 made.error_texts.push(format!("{unsettled} acked messages were not settled"));
@@ -234,8 +234,8 @@ impl Bench<'_> {
     pub fn run_rounds(&self, row: &str, size: usize, echo: &Echo) -> Result<Row> {
         ensure!(size >= STAMP_BYTES, "a payload has at least {STAMP_BYTES} bytes");
         let load = Load { size, ..Load::new() };
-        let ground = self.ground(&load)?;
-        let plan = ground.plan(load.size, Role::Echo(echo.clone()));
+        let run_topic = self.run_topic(&load)?;
+        let plan = run_topic.plan(load.size, Role::Echo(echo.clone()));
         let mut workers = vec![Worker::start(&plan)?];
         let start_ns = now_ns() + START_DELAY_NS;
         let window = Window { start_ns, from_ns: start_ns, until_ns: u64::MAX };

@@ -1,5 +1,5 @@
-//! Many streams over HTTP with an append each: made, filled, read and compared, one request on the way
-//! for each connection. Knows requests and their answers, and nothing of who is killed in between.
+//! Many HTTP streams with an append each: created, filled, read and compared, with one request in flight for each
+//! connection.
 
 use std::{
     cell::{Cell, RefCell},

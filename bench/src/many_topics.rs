@@ -1,5 +1,5 @@
-//! A broker that is killed with many topics of one message each, or many streams over HTTP: how long
-//! until it is ready, and whether they are all there.
+//! Kills a broker with many topics of one message each, or many HTTP streams: measures the time until it is ready,
+//! and checks that none is missing.
 
 use std::{
     cell::Cell,

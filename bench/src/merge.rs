@@ -1,4 +1,4 @@
-//! Many reports as one: of the producers of a process, and of the processes of a run.
+//! Merges the reports of the producers of a process, and of the processes of a run.
 
 use crate::{identity::Sighting, latency::Latencies, plan::Report};
 

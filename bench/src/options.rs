@@ -1,4 +1,4 @@
-//! What all workloads can be told.
+//! The options of all workloads.
 
 use std::path::PathBuf;
 

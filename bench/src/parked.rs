@@ -1,5 +1,5 @@
-//! Readers over HTTP that wait: what each of them costs the broker while nothing comes, and how fast all
-//! of them hear when something does.
+//! Waiting HTTP readers: measures the costs of each while nothing comes, and the time until all of them get an
+//! append.
 
 use std::{fs, thread, time::Duration};
 
@@ -13,10 +13,10 @@ use crate::{
     clock::now_ns,
     latency::Latencies,
     load::Bench,
+    parked_reader_results::ParkedReaderResults,
     plan::{HttpLoad, HttpMode, HttpWait, Order, Plan, Role, Window},
     row::Row,
     usage::{cpu_s, metric, rss_bytes},
-    waited::Waited,
 };
 
 /// Descriptors of a process that are not readers' sockets.
@@ -87,7 +87,7 @@ impl Parked {
             delivered_per_s: Some(report.delivered as f64 / seconds),
             publish_to_deliver_us: percentiles(&report.publish_to_deliver),
             config: serde_json::to_value(self)?,
-            waited: Some(Waited {
+            waited: Some(ParkedReaderResults {
                 parked: self.readers,
                 counted,
                 rss_each_bytes: rss_before.zip(rss).map(|(before, after)| each(before, after)),

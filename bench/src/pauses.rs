@@ -1,21 +1,20 @@
-//! What confirms wait while checkpoints are written and messages move to packs, against what they
-//! wait where neither is due.
+//! Compares the latency of confirms during checkpoints and moves with that of a broker without them.
 //!
-//! Two brokers with the same topics take the same load in turns. One has the shortest segments and
-//! a journal of four of them: a checkpoint or a move is under way nearly always. The other has a
-//! segment so long that none is due before the end, and each window says that none was.
+//! Two brokers with the same topics take the same load in turns. One has the shortest segments and a journal of
+//! four of them, so that a checkpoint or a move is nearly always under way. The other has a segment so long that
+//! none is due before the end, and each period checks that.
 
 use anyhow::{Context, Result};
 use serde_json::json;
 use tokio::task::LocalSet;
 
 use crate::{
-    amplification::cost,
     broker::Broker,
     load::{Bench, Load},
     many_topics::{Connections, fill},
     options::Options,
     row::{Checkpointed, Row},
+    write_amplification::cost,
 };
 
 /// The broker that is always at it.

@@ -1,4 +1,4 @@
-//! What a parent tells a worker process and what it hears back: one JSON object a line.
+//! The plans for worker processes and their reports: one JSON object a line.
 
 use std::path::PathBuf;
 

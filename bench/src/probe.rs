@@ -1,5 +1,5 @@
-//! The machine's bare limits, measured in the same run as the broker: a figure means little
-//! without knowing what the disk and the loopback could have done.
+//! Measures the limits of the disk and the loopback in the same run as the broker, because a result means little
+//! without them.
 
 use std::{
     io::{self, Read, Write},

@@ -1,4 +1,4 @@
-//! Producers: on a schedule or as fast as they can, each with a connection of its own.
+//! Producers: publish on a schedule or as fast as possible, each with a connection of its own.
 
 use std::{
     collections::VecDeque,

@@ -1,5 +1,4 @@
-//! Readers: read everything by offset and verify it, each with a connection of its own and a sequence
-//! of its own.
+//! Readers: read everything by offset and verify it, each with a connection and a sequence of its own.
 
 use std::{
     cell::Cell,
@@ -26,10 +25,10 @@ use crate::{
     clock::{Alarm, now_ns},
     identity::Identity,
     latency::Latencies,
-    orders::{Orders, start},
     plan::{Order, Plan, Preloaded, Read, ReaderReport, Report, Window},
     stamp::Payloads,
     usage::cpu_s,
+    worker_messages::{Orders, start},
 };
 
 /// How often it is looked whether all has come.

@@ -1,15 +1,15 @@
-//! One measured row: what WORKLOADS says a row holds, as JSON and as cells of a table.
+//! A measured row, as JSON and as cells of a table.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    answered::{self, Answered},
+    http_stream_results::{self, HttpStreamResults},
     identity::Verdict,
     latency::Percentiles,
+    parked_reader_results::{self, ParkedReaderResults},
     probe::Probe,
     usage::Usage,
-    waited::{self, Waited},
 };
 
 /// A row. What has no meaning for a workload is absent, never zero.
@@ -70,9 +70,9 @@ pub struct Row {
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
     pub fan_out: Option<FannedOut>,
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
-    pub answered: Option<Answered>,
+    pub answered: Option<HttpStreamResults>,
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
-    pub waited: Option<Waited>,
+    pub waited: Option<ParkedReaderResults>,
 }
 
 /// What a row of streams says besides.
@@ -271,10 +271,10 @@ impl Row {
     #[must_use]
     pub fn heads(&self) -> &'static [&'static str] {
         if self.waited.is_some() {
-            return &waited::HEADS;
+            return &parked_reader_results::HEADS;
         }
         if self.answered.is_some() {
-            return &answered::HEADS;
+            return &http_stream_results::HEADS;
         }
         match (&self.restart, &self.checkpoint, &self.catch_up, &self.fan_out) {
             (Some(_), ..) => &RESTART_HEADS,
@@ -498,8 +498,8 @@ mod tests {
             Row { checkpoint, ..run(5.0, 0) },
             Row { catch_up, ..run(5.0, 0) },
             Row { fan_out, ..run(5.0, 0) },
-            Row { answered: Some(Answered::default()), ..run(5.0, 0) },
-            Row { waited: Some(Waited::default()), ..run(5.0, 0) },
+            Row { answered: Some(HttpStreamResults::default()), ..run(5.0, 0) },
+            Row { waited: Some(ParkedReaderResults::default()), ..run(5.0, 0) },
         ] {
             assert_eq!(row.cells().len(), row.heads().len());
         }

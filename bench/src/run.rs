@@ -1,4 +1,4 @@
-//! A run of a workload from its options to its table: the broker, the repeats, the rows.
+//! A run of a workload, from its options to its table: the broker, the repeats, the rows.
 
 use std::{
     fs::OpenOptions,

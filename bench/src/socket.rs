@@ -1,5 +1,5 @@
-//! Sockets that one thread waits for: what is to be written goes out as the kernel takes it, what came
-//! is read into one buffer that all of them share. Knows bytes and no requests.
+//! Sockets that one thread polls: it writes what the kernel takes, and reads into one shared buffer. Knows bytes
+//! and no requests.
 
 use std::{
     io::{self, Read, Write},

@@ -1,4 +1,4 @@
-//! A file that is written and synced with nothing around it: what any log pays at least.
+//! Writes and syncs a file: the minimum cost of any log.
 
 use std::{
     fs::{File, OpenOptions},

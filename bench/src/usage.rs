@@ -1,5 +1,5 @@
-//! What the broker costs, from the kernel's accounts of its process and its own count of syncs,
-//! between two instants.
+//! The costs of the broker between two instants, from the kernel's accounts of its process and its own count of
+//! syncs.
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
-//! A worker process: reads its plan from standard input, connects, waits for the start, makes or
-//! takes load, and tells on standard output what it measured.
+//! A worker process: reads its plan from standard input, connects, waits for the start, produces or consumes, and
+//! writes its measurements to standard output.
 
 use std::{
     cell::RefCell,
@@ -24,10 +24,10 @@ use crate::{
     consumer::{Consumer, Sights},
     echo::Rounds,
     http,
-    orders::{Orders, start, tell},
     plan::{Consume, News, Order, Plan, Produce, Report, Role},
     producer::Producer,
     reader::read_all,
+    worker_messages::{Orders, start, tell},
 };
 
 /// How often a worker says how far it is.
@@ -105,7 +105,7 @@ async fn work(plan: Plan, mut orders: Orders) -> Result<Report> {
         Role::Null(null) => {
             http::serve_null(&plan.server, null)?;
             start(&mut orders).await?;
-            bail!("who answers and does nothing else is never told to start")
+            bail!("the null server is never told to start")
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The workloads by name: each turns its options into rows to be measured.
+//! The workloads by name. Each turns its options into rows to be measured.
 
 pub mod burst;
 pub mod catch_up;
@@ -17,7 +17,6 @@ pub mod stream_fan_out;
 use anyhow::Result;
 
 use crate::{
-    amplification::Amplification,
     backlog::Backlog,
     catch_up::CatchUp,
     fan_out::FanOut,
@@ -28,6 +27,7 @@ use crate::{
     pauses::Pauses,
     plan::Echo,
     row::Row,
+    write_amplification::Amplification,
 };
 
 /// A row to be measured.

@@ -1,7 +1,7 @@
-//! Any bytes as the archive of a backup: read without a fault, the same way however they come in
-//! pieces, and never for a whole one when its last bytes are missing or a byte of a file was changed.
-//! The first byte says whether checksums are mended first, so that the fuzzer gets behind them. Knows
-//! where a tar's fields lie and what the last entry says, and else the archive's rim only.
+//! Any bytes as the archive of a backup: parsing never panics, does not depend on the size of the pieces, and does
+//! not accept an archive whose last bytes are missing or whose files were changed. The first byte says whether
+//! checksums are corrected first, so that the fuzzer gets behind them. Knows the fields of a tar and the last
+//! entry, and otherwise the archive's interface only.
 #![no_main]
 
 use std::io::{self, Read};

@@ -1,5 +1,5 @@
-//! Any text as a filter, any bytes as the message that it looks at: an error within the text, or an
-//! answer, the same each time. Knows only the model.
+//! Any text as a filter, any bytes as its message: an error with a position within the text, or a result, the same
+//! each time. Knows only the model.
 #![no_main]
 
 use bytes::Bytes;

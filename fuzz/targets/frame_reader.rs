@@ -1,5 +1,5 @@
-//! Any stream of bytes: cut into the same frames however it arrives, and never given more memory
-//! than it deserves. The first two bytes are the limit in 16s, the third the length of the pieces.
+//! Any stream of bytes: the same frames whatever the size of the pieces, and no more memory than the input
+//! justifies. The first two bytes are the limit in 16s, the third the length of the pieces.
 #![no_main]
 
 use bytes::{Bytes, BytesMut};

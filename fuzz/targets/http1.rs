@@ -1,6 +1,6 @@
-//! Any bytes on a connection of the HTTP port: the same requests however they come in pieces, none beyond
-//! the limits, and never more memory than has come and a step. The first byte is the length of the pieces. Knows what a
-//! request has, and else the decoder's rim only.
+//! Any bytes on a connection of the HTTP port: the same requests whatever the size of the pieces, none beyond the
+//! limits, and little more memory than the input. The first byte is the length of the pieces. Knows the parts of a
+//! request, and otherwise the decoder's interface only.
 #![no_main]
 
 use http::header;

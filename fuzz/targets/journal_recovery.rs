@@ -1,8 +1,8 @@
-//! Any bytes as the slots of a lane: refused with a fault, or read the same way twice, in rising
-//! positions, and a lane that goes on: what is appended then is found behind what was there. What is
-//! refused for damage is read past it, the same way twice, and goes on as well; what is not, has none.
-//! The first byte says whether checksums are mended first, so that the fuzzer gets behind them.
-//! Knows where checksums lie, and else the journal's rim only.
+//! Any bytes as the slots of a lane: refused with a fault, or read the same way twice, in rising positions, and the
+//! lane can continue: new records follow the old ones. A lane that is refused for damage can be read past it, the
+//! same way twice, and continue as well; other lanes have no damage. The first byte says whether checksums are
+//! corrected first, so that the fuzzer gets behind them. Knows the places of checksums, and otherwise the journal's
+//! interface only.
 #![no_main]
 
 use std::path::PathBuf;
@@ -11,8 +11,8 @@ use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, checksum};
 use libfuzzer_sys::fuzz_target;
 use sennit_journal::{
-    Disk, Fault, LaneConfig, Position, RecoveredEnd, ReplayFrom, Walked, disk::MemoryDisk, recover,
-    verify,
+    Disk, Fault, LaneConfig, Position, RecoveredLane, ReplayFrom, WalkItem, disk::MemoryDisk,
+    recover, verify,
 };
 
 const SEGMENT_BYTES: usize = 16 << 10;
@@ -49,20 +49,20 @@ fn mend(slot: &mut [u8]) {
     }
 }
 
-fn read(disk: &MemoryDisk) -> Result<(Found, RecoveredEnd<MemoryDisk>), Fault> {
+fn read(disk: &MemoryDisk) -> Result<(Found, RecoveredLane<MemoryDisk>), Fault> {
     let mut found = Found::new();
     let end = recover(disk, config(), ReplayFrom::Newest, |walked| match walked {
-        Walked::Record { kind, position, body } => {
+        WalkItem::Record { kind, position, body } => {
             found.push((kind, position, body));
             Ok(())
         }
-        Walked::Damage(damage) => Err(damage.into_fault()),
+        WalkItem::Damage(damage) => Err(damage.into_fault()),
     })?;
     Ok((found, end))
 }
 
 /// Reads past damage.
-fn read_past_rot(disk: &MemoryDisk) -> Result<(Vec<Walked>, RecoveredEnd<MemoryDisk>), Fault> {
+fn read_past_rot(disk: &MemoryDisk) -> Result<(Vec<WalkItem>, RecoveredLane<MemoryDisk>), Fault> {
     let mut all = Vec::new();
     let end = recover(disk, config(), ReplayFrom::Newest, |walked| {
         all.push(walked);
@@ -77,11 +77,11 @@ fn go_on_past_rot(disk: &MemoryDisk) {
     let mut from = Position(0);
     for walked in &all {
         from = match walked {
-            Walked::Record { position, body, .. } => {
+            WalkItem::Record { position, body, .. } => {
                 assert!(*position > from, "records rise, and lie outside of damage");
                 position.plus(body.len() as u64)
             }
-            Walked::Damage(hole) => {
+            WalkItem::Damage(hole) => {
                 assert!(hole.position >= from && hole.bytes > 0, "damage lies between records");
                 hole.end()
             }
@@ -95,17 +95,17 @@ fn go_on_past_rot(disk: &MemoryDisk) {
 }
 
 /// Damage that lies side by side may be said at once or one after the other.
-fn joined(all: Vec<Walked>) -> Vec<Walked> {
-    let mut joined: Vec<Walked> = Vec::new();
+fn joined(all: Vec<WalkItem>) -> Vec<WalkItem> {
+    let mut joined: Vec<WalkItem> = Vec::new();
     for mut walked in all {
-        if let Walked::Damage(next) = &mut walked {
-            if let Some(Walked::Damage(before)) = joined.last_mut()
+        if let WalkItem::Damage(next) = &mut walked {
+            if let Some(WalkItem::Damage(before)) = joined.last_mut()
                 && before.end() == next.position
             {
                 before.bytes += next.bytes;
                 continue;
             }
-            (next.path, next.what) = (PathBuf::new(), "");
+            (next.path, next.problem) = (PathBuf::new(), "");
         }
         joined.push(walked);
     }
@@ -113,7 +113,7 @@ fn joined(all: Vec<Walked>) -> Vec<Walked> {
 }
 
 /// Appends a record in a new segment; `None` if the lane is in its last life.
-fn append(lane: &mut RecoveredEnd<MemoryDisk>) -> Option<Walked> {
+fn append(lane: &mut RecoveredLane<MemoryDisk>) -> Option<WalkItem> {
     if lane.builder.generation() == u32::MAX {
         return None;
     }
@@ -123,7 +123,7 @@ fn append(lane: &mut RecoveredEnd<MemoryDisk>) -> Option<Walked> {
     let slot = lane.slots.make().expect("memory has room");
     lane.lane.add_spare(slot);
     lane.lane.append(&[frame]).expect("memory takes it");
-    Some(Walked::Record { kind: 7, position, body })
+    Some(WalkItem::Record { kind: 7, position, body })
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -136,12 +136,12 @@ fuzz_target!(|data: &[u8]| {
         if mends % 2 == 1 {
             mend(&mut slot);
         }
-        disk.put(&config().directory.join(format!("slot-{number:05}.journal")), slot);
+        disk.insert_file(&config().directory.join(format!("slot-{number:05}.journal")), slot);
     }
     verify(&disk, &config()).expect("the directory is there");
     let Ok((mut found, first)) = read(&disk) else { return go_on_past_rot(&disk) };
     let (past_rot, _) = read_past_rot(&disk).expect("what is read is read past rot too");
-    assert!(past_rot.iter().all(|walked| matches!(walked, Walked::Record { .. })));
+    assert!(past_rot.iter().all(|walked| matches!(walked, WalkItem::Record { .. })));
     assert_eq!(past_rot.len(), found.len());
     assert!(found.is_sorted_by(|one, next| one.1 < next.1), "positions rise");
     assert!(found.iter().all(|record| record.1 < first.end), "records lie before the end");
@@ -150,7 +150,7 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(again, found);
     assert_eq!((second.end, second.torn_bytes), (first.end, first.torn_bytes));
 
-    let Some(Walked::Record { kind, position, body }) = append(&mut second) else { return };
+    let Some(WalkItem::Record { kind, position, body }) = append(&mut second) else { return };
     found.push((kind, position, body));
     let (with_later, _) = read(&disk).expect("a lane that went on is read");
     assert_eq!(with_later, found);

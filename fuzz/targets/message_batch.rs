@@ -1,5 +1,5 @@
-//! Any bytes as a batch of messages: checked or refused, and what passed can be walked whole.
-//! Knows only the model.
+//! Any bytes as a batch of messages: checked or refused; an accepted batch can be iterated to its end. Knows only
+//! the model.
 #![no_main]
 
 use bytes::Bytes;

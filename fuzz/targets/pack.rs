@@ -1,7 +1,7 @@
-//! Any bytes as a pack: listed, walked and verified without a fault, the same way twice, with records
-//! and damage in rising positions that do not overlap; each record is read where it lies.
-//! The first byte says whether checksums are mended first, so that the fuzzer gets behind them.
-//! Knows where checksums lie, and else the journal's rim only.
+//! Any bytes as a pack: listed, walked and verified without a fault, the same way twice, with records and damage in
+//! rising positions that do not overlap; each record can be read at its position. The first byte says whether
+//! checksums are corrected first, so that the fuzzer gets behind them. Knows the places of checksums, and otherwise
+//! the journal's interface only.
 #![no_main]
 
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use crc_fast::{CrcAlgorithm, checksum};
 use libfuzzer_sys::fuzz_target;
 use sennit_journal::{
-    Fault, Home, LaneConfig, Position, Reader, ReplayFrom, Walked, disk::MemoryDisk, packs,
+    Container, Fault, LaneConfig, Position, Reader, ReplayFrom, WalkItem, disk::MemoryDisk, packs,
     recover, verify,
 };
 
@@ -44,9 +44,9 @@ fn mend(pack: &mut [u8]) {
     }
 }
 
-fn walk(reader: &mut Reader<MemoryDisk>) -> Result<Vec<Walked>, Fault> {
+fn walk(reader: &mut Reader<MemoryDisk>) -> Result<Vec<WalkItem>, Fault> {
     let mut all = Vec::new();
-    reader.walk(Home::Pack(1), &mut |_| true, |walked| {
+    reader.walk(Container::Pack(1), &mut |_| true, |walked| {
         all.push(walked);
         Ok::<(), Fault>(())
     })?;
@@ -60,7 +60,7 @@ fuzz_target!(|data: &[u8]| {
         mend(&mut pack);
     }
     let disk = MemoryDisk::default();
-    disk.put(&config().directory.join("pack-0000000001.pack"), pack);
+    disk.insert_file(&config().directory.join("pack-0000000001.pack"), pack);
     let mut reader = recover(&disk, config(), ReplayFrom::Newest, |_| Ok::<(), Fault>(()))
         .expect("a lane minds no pack")
         .reader;
@@ -82,14 +82,14 @@ fuzz_target!(|data: &[u8]| {
     let (mut from, mut records, mut damage) = (Position::of_pack(1, 0), 0, Vec::new());
     for walked in &all {
         let end = match walked {
-            Walked::Record { position, body, .. } => {
+            WalkItem::Record { position, body, .. } => {
                 assert!(*position > from, "records rise");
                 let read = reader.read(*position, body.len()).expect("a record is there");
                 assert_eq!(read, *body);
                 records += 1;
                 position.plus(body.len() as u64)
             }
-            Walked::Damage(hole) => {
+            WalkItem::Damage(hole) => {
                 assert!(hole.position >= from, "damage lies between records");
                 damage.push(hole.clone());
                 hole.end()

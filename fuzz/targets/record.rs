@@ -1,5 +1,5 @@
-//! Any bytes as an engine's record: refused with a reason, or read and written to the same bytes: a fact
-//! has one form. The first byte is the kind, the rest the body. Knows records, not what they do.
+//! Any bytes as an engine's record: refused with a reason, or decoded and encoded to the same bytes, as a fact has
+//! one form. The first byte is the kind, the rest the body. Knows records, not their effects.
 #![no_main]
 
 use bytes::Bytes;

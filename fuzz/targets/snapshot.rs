@@ -1,5 +1,5 @@
-//! Any bytes as a snapshot of an engine: refused with a reason, or restored to a state whose own
-//! snapshot restores to itself. Knows the engine's rim only.
+//! Any bytes as a snapshot of an engine: refused with a reason, or restored to a state whose own snapshot restores
+//! to itself. Knows the engine's interface only.
 #![no_main]
 
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! What a broker is told to do.
+//! The acts of a scripted broker.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! The consumers: they subscribe, hold what they are given, settle it rightly, late, twice or
-//! wrongly, and leave. They know nothing of publishers.
+//! The simulated consumers: they subscribe, hold deliveries, settle them correctly, late, twice or wrongly, and
+//! leave.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -10,14 +10,14 @@ use sennit_model::{GroupId, Offset, PartitionId};
 
 use crate::{random::Random, swarm::Swarm};
 
-/// How many deliveries are remembered to be settled late or twice.
+/// The number of deliveries that are remembered for late or repeated settlements.
 const REMEMBERED: usize = 300;
 /// Most runs in a settlement.
 const RUNS_MAX: u64 = 12;
 
 /// A subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Taker {
+struct Member {
     session: SessionId,
     subscription: u32,
     partition: PartitionId,
@@ -27,17 +27,17 @@ struct Taker {
 /// All consumers.
 #[derive(Debug)]
 pub struct Consumers {
-    takers: Vec<Taker>,
-    held: Vec<(Taker, DeliveryRun)>,
-    past: VecDeque<(Taker, DeliveryRun)>,
+    members: Vec<Member>,
+    held: Vec<(Member, DeliveryRun)>,
+    settled_before: VecDeque<(Member, DeliveryRun)>,
     next_session: u64,
     next_subscription: u32,
 }
 
 impl Default for Consumers {
     fn default() -> Self {
-        let (takers, held, past) = (Vec::new(), Vec::new(), VecDeque::new());
-        Self { takers, held, past, next_session: 2, next_subscription: 0 }
+        let (members, held, settled_before) = (Vec::new(), Vec::new(), VecDeque::new());
+        Self { members, held, settled_before, next_session: 2, next_subscription: 0 }
     }
 }
 
@@ -50,36 +50,36 @@ impl Consumers {
         credit: Credit,
         request: u64,
     ) -> Command {
-        let old = random.pick(&self.takers).map(|taker| taker.session);
+        let old = random.pick(&self.members).map(|member| member.session);
         let session = old.filter(|_| random.chance(400)).unwrap_or_else(|| {
             self.next_session += 1;
             SessionId(self.next_session)
         });
         self.next_subscription += 1;
         let subscription = self.next_subscription;
-        self.takers.push(Taker { session, subscription, partition, group });
+        self.members.push(Member { session, subscription, partition, group });
         let origin = Origin { session, request };
         Command::Subscribe(Subscribe { origin, subscription, partition, group, credit })
     }
 
     /// Gives a subscription another window.
     pub fn credit(&mut self, random: &mut Random) -> Option<Command> {
-        let Taker { session, subscription, partition, group } = *random.pick(&self.takers)?;
+        let Member { session, subscription, partition, group } = *random.pick(&self.members)?;
         let credit = window(random);
         Some(Command::SetCredit { session, subscription, partition, group, credit })
     }
 
     /// A subscription or a session ends.
     pub fn leave(&mut self, random: &mut Random, swarm: &Swarm) -> Option<Command> {
-        let taker = *random.pick(&self.takers)?;
-        let Taker { session, subscription, partition, group } = taker;
+        let member = *random.pick(&self.members)?;
+        let Member { session, subscription, partition, group } = member;
         if random.chance(400) {
-            self.takers.retain(|held| *held != taker);
+            self.members.retain(|held| *held != member);
             // Who said goodbye has no more to say of what it held.
-            self.forget(|held| *held == taker);
+            self.forget(|held| *held == member);
             return Some(Command::Unsubscribe { session, subscription, partition, group });
         }
-        self.takers.retain(|held| held.session != session);
+        self.members.retain(|held| held.session != session);
         let grace = if random.chance(300) { Duration::ZERO } else { swarm.span(random) };
         if grace.is_zero() {
             self.forget(|held| held.session == session);
@@ -87,45 +87,45 @@ impl Consumers {
         Some(Command::EndSession { session, grace })
     }
 
-    fn forget(&mut self, which: impl Fn(&Taker) -> bool) {
-        self.held.retain(|(taker, _)| !which(taker));
-        self.past.retain(|(taker, _)| !which(taker));
+    fn forget(&mut self, which: impl Fn(&Member) -> bool) {
+        self.held.retain(|(member, _)| !which(member));
+        self.settled_before.retain(|(member, _)| !which(member));
     }
 
     /// A delivery has come.
     pub fn delivered(&mut self, delivery: &Delivery) {
-        let is_own = |taker: &&Taker| {
-            taker.session == delivery.session && taker.subscription == delivery.subscription
+        let is_own = |member: &&Member| {
+            member.session == delivery.session && member.subscription == delivery.subscription
         };
-        let Some(&taker) = self.takers.iter().find(is_own) else { return };
+        let Some(&member) = self.members.iter().find(is_own) else { return };
         let run = DeliveryRun {
             first: delivery.first,
             count: delivery.count,
             attempt: delivery.attempt,
             generation: delivery.generation,
         };
-        self.held.push((taker, run));
-        if self.past.len() == REMEMBERED {
-            self.past.pop_front();
+        self.held.push((member, run));
+        if self.settled_before.len() == REMEMBERED {
+            self.settled_before.pop_front();
         }
-        self.past.push_back((taker, run));
+        self.settled_before.push_back((member, run));
     }
 
-    /// Settles something: what is held, what was, or what never was.
+    /// Settles a delivery: a held one, an old one, or one that never was.
     pub fn settle(&mut self, random: &mut Random, swarm: &Swarm, request: u64) -> Option<Command> {
         let careful = random.chance(swarm.careful);
         let verdict = verdict(random, swarm, careful);
-        let (taker, run) = if careful || random.chance(300) {
+        let (member, run) = if careful || random.chance(300) {
             let index = random.below(self.held.len() as u64) as usize;
             self.held.get(index).copied()?
         } else {
-            let index = random.below(self.past.len() as u64) as usize;
-            self.past.get(index).copied()?
+            let index = random.below(self.settled_before.len() as u64) as usize;
+            self.settled_before.get(index).copied()?
         };
-        let place = (taker.partition, taker.group);
+        let place = (member.partition, member.group);
         let mut runs = vec![run];
         if careful {
-            let same = |held: &&(Taker, DeliveryRun)| {
+            let same = |held: &&(Member, DeliveryRun)| {
                 (held.0.partition, held.0.group) == place && held.1 != run
             };
             let more = random.below(RUNS_MAX) as usize;
@@ -144,10 +144,10 @@ impl Consumers {
             run.count = random.between(1, u64::from(run.count - skipped)) as u32;
         }
         if !matches!(verdict, Verdict::Extend(_) | Verdict::Started) && runs[0] == run {
-            self.held.retain(|held| !runs.contains(&held.1) || held.0.group != taker.group);
+            self.held.retain(|held| !runs.contains(&held.1) || held.0.group != member.group);
         }
         let (partition, group) = place;
-        let origin = Origin { session: taker.session, request };
+        let origin = Origin { session: member.session, request };
         let confirm = random.chance(500);
         Some(Command::Settle(Settle { origin, partition, group, verdict, runs, confirm }))
     }
@@ -159,9 +159,10 @@ impl Consumers {
         verdict: &Verdict,
         which: impl Fn(u64) -> bool,
     ) -> Vec<Command> {
-        let single = |(taker, run): (Taker, DeliveryRun)| {
+        let single = |(member, run): (Member, DeliveryRun)| {
             let offsets = run.first.0..run.first.0 + u64::from(run.count);
-            offsets.map(move |first| (taker, DeliveryRun { first: Offset(first), count: 1, ..run }))
+            offsets
+                .map(move |first| (member, DeliveryRun { first: Offset(first), count: 1, ..run }))
         };
         let (settled, kept) =
             self.held.drain(..).flat_map(single).partition(|(_, run)| which(run.first.0));
@@ -178,8 +179,8 @@ impl Consumers {
 
     fn settle_all(&mut self, requests: &mut u64, verdict: &Verdict) -> Vec<Command> {
         let mut settles: Vec<Settle> = Vec::new();
-        for (taker, run) in self.held.drain(..) {
-            let (partition, group) = (taker.partition, taker.group);
+        for (member, run) in self.held.drain(..) {
+            let (partition, group) = (member.partition, member.group);
             let is_same = |held: &&mut Settle| {
                 (held.partition, held.group) == (partition, group) && held.runs.len() < 100
             };
@@ -188,7 +189,7 @@ impl Consumers {
                 continue;
             }
             *requests += 1;
-            let origin = Origin { session: taker.session, request: *requests };
+            let origin = Origin { session: member.session, request: *requests };
             let (verdict, runs, confirm) = (verdict.clone(), vec![run], true);
             settles.push(Settle { origin, partition, group, verdict, runs, confirm });
         }
@@ -197,10 +198,11 @@ impl Consumers {
 
     /// All sessions end, with a goodbye.
     pub fn leave_all(&mut self) -> Vec<Command> {
-        let mut sessions: Vec<SessionId> = self.takers.iter().map(|taker| taker.session).collect();
+        let mut sessions: Vec<SessionId> =
+            self.members.iter().map(|member| member.session).collect();
         sessions.sort_unstable();
         sessions.dedup();
-        self.takers.clear();
+        self.members.clear();
         self.held.clear();
         let grace = Duration::ZERO;
         sessions.into_iter().map(|session| Command::EndSession { session, grace }).collect()
@@ -208,12 +210,12 @@ impl Consumers {
 
     /// A subscription has ended because its group or partition is gone.
     pub fn ended(&mut self, session: SessionId, subscription: u32) {
-        self.takers.retain(|held| (held.session, held.subscription) != (session, subscription));
+        self.members.retain(|held| (held.session, held.subscription) != (session, subscription));
     }
 
-    /// The broker is gone. What was held may still be settled, as of another generation.
+    /// Handles the end of the broker. Held messages may still be settled, under the old generation.
     pub fn disconnected(&mut self) {
-        self.takers.clear();
+        self.members.clear();
     }
 }
 

@@ -1,5 +1,5 @@
-//! The simulated disk as the journal sees it: the faulty one, with each call in the trace, a power
-//! switch that goes off at a given call, and one trouble that comes at one call. It knows no journal.
+//! The simulated disk: the disk with faults, a trace of all calls, a power cut at a given call, and one injected
+//! fault at a given call.
 
 use std::{
     cell::{Cell, RefCell},
@@ -16,48 +16,48 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::trace::Trace;
 
-/// What a call does to the disk.
+/// The effect of a call on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// It changes nothing.
+    /// Changes nothing.
     Look,
-    /// It reads bytes.
+    /// Reads bytes.
     Read,
-    /// It writes bytes.
+    /// Writes bytes.
     Write,
-    /// It makes a file's bytes durable.
+    /// Makes a file's bytes durable.
     Sync,
-    /// It makes a file.
+    /// Creates a file.
     Create,
-    /// It removes or cuts a file, or makes names durable.
+    /// Removes or cuts a file, or syncs a directory.
     Change,
 }
 
-/// What happens at a call.
+/// A fault that is injected into a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
-    /// The power goes before it.
+pub enum InjectedFault {
+    /// The power fails before the call.
     PowerGoes,
-    /// The power goes when the front part of what it writes is written, and noise behind that.
+    /// The power fails after the front part of a write, with noise behind it.
     PowerTearsFront,
-    /// The power goes when the back part of what it writes is written.
+    /// The power fails after the back part of a write.
     PowerTearsBack,
-    /// The power goes after it, and of all that was not synced it alone is there.
-    PowerKeepsThisAlone,
-    /// The process goes before it.
+    /// The power fails after the call, and of all unsynced writes only this one is kept.
+    PowerKeepsOnlyThis,
+    /// The process dies before the call.
     ProcessGoes,
-    /// It fails; a sync is then forgotten.
+    /// The call fails; the cache then forgets an unsynced write.
     Fails,
-    /// It fails because there is no room.
+    /// The call fails because the disk is full.
     IsFull,
-    /// It writes a part, and fails.
+    /// A part is written, then the call fails.
     IsShort,
-    /// It writes a part, and fails because there is no room.
+    /// A part is written, then the call fails because the disk is full.
     IsShortAndFull,
 }
 
-impl Trouble {
-    /// Whether it can come at such a call.
+impl InjectedFault {
+    /// Returns whether the fault applies to such a call.
     #[must_use]
     pub fn fits(self, call: Call) -> bool {
         match self {
@@ -70,13 +70,13 @@ impl Trouble {
         }
     }
 
-    /// Whether nothing comes after it.
+    /// Returns whether the run ends with the fault.
     fn is_end(self) -> bool {
         match self {
             Self::PowerGoes
             | Self::PowerTearsFront
             | Self::PowerTearsBack
-            | Self::PowerKeepsThisAlone
+            | Self::PowerKeepsOnlyThis
             | Self::ProcessGoes => true,
             Self::Fails | Self::IsFull | Self::IsShort | Self::IsShortAndFull => false,
         }
@@ -85,7 +85,7 @@ impl Trouble {
 
 /// A bit that flipped.
 #[derive(Clone, Debug)]
-pub struct Rotten {
+pub struct FlippedBit {
     path: PathBuf,
     byte: usize,
     bit: u8,
@@ -93,11 +93,11 @@ pub struct Rotten {
     around: Vec<u8>,
 }
 
-/// The calls so far, and the trouble to come.
+/// The number of calls, and the fault to inject.
 #[derive(Debug, Default)]
-struct Watch {
+struct CallLog {
     count: Cell<u64>,
-    trouble: Cell<Option<(u64, Trouble)>>,
+    injected_fault: Cell<Option<(u64, InjectedFault)>>,
     /// The calls since it was asked for, if it was.
     seen: RefCell<Option<Vec<Call>>>,
 }
@@ -108,7 +108,7 @@ struct Power {
     is_off: Cell<bool>,
     /// Whether the process went, and not the power.
     is_process_alone: Cell<bool>,
-    /// What reaches the platter though what was written before does not: file, place, bytes.
+    /// A write that reaches the platter although earlier ones do not: file, offset, bytes.
     late: RefCell<Option<(PathBuf, u64, Vec<u8>)>>,
     /// The call at which it goes; 0 for none.
     off_at: Cell<u64>,
@@ -120,7 +120,7 @@ pub struct SimulatedDisk {
     faulty: FaultyDisk,
     power: Rc<Power>,
     plan: Rc<Cell<FaultPlan>>,
-    watch: Rc<Watch>,
+    watch: Rc<CallLog>,
     trace: Trace,
 }
 
@@ -152,7 +152,7 @@ impl SimulatedDisk {
         self.faulty.set_plan(FaultPlan { failing_call, ..plan });
     }
 
-    /// What goes wrong now.
+    /// The plan of random faults.
     #[must_use]
     pub fn plan(&self) -> FaultPlan {
         self.plan.get()
@@ -171,14 +171,14 @@ impl SimulatedDisk {
         self.set_plan(self.plan.get());
     }
 
-    /// Has this happen at the `nth` call from now on, of all there are; 1 is the next.
-    pub fn trouble_at(&self, nth: u64, trouble: Trouble) {
-        self.watch.trouble.set(Some((self.watch.count.get() + nth, trouble)));
+    /// Injects the fault at the `nth` call from now; 1 is the next.
+    pub fn inject_at(&self, nth: u64, injected_fault: InjectedFault) {
+        self.watch.injected_fault.set(Some((self.watch.count.get() + nth, injected_fault)));
     }
 
-    /// Nothing will happen any more. Says whether something would have.
-    pub fn no_trouble(&self) -> bool {
-        self.watch.trouble.take().is_some()
+    /// Removes the injected fault. Returns whether it was still to come.
+    pub fn clear_injected_fault(&self) -> bool {
+        self.watch.injected_fault.take().is_some()
     }
 
     /// Begins to write the calls down.
@@ -198,7 +198,7 @@ impl SimulatedDisk {
         self.power.is_off.get()
     }
 
-    /// The power goes now if it has not yet, and comes back.
+    /// Cuts the power if it is on, and restores it.
     pub fn crash(&self) {
         self.faulty.crash();
         if let Some((path, offset, bytes)) = self.power.late.take()
@@ -211,7 +211,7 @@ impl SimulatedDisk {
         self.restore();
     }
 
-    /// The process goes, the system stays; if the power went before, that counts.
+    /// Kills the process; counts as a power cut if the power was off.
     pub fn kill(&self) {
         if self.is_off() && !self.power.is_process_alone.get() {
             return self.crash();
@@ -228,16 +228,16 @@ impl SimulatedDisk {
     }
 
     /// Flips a bit of a file, all of which is put on the platter first; `None` if that fails.
-    pub fn rot(&self, path: &Path, byte: usize, bit: u8) -> Option<Rotten> {
+    pub fn rot(&self, path: &Path, byte: usize, bit: u8) -> Option<FlippedBit> {
         self.faulty.open_to_write(path).and_then(|file| file.sync()).ok()?;
         self.faulty.rot(path, byte, bit);
         let around = self.around(path, byte)?;
-        Some(Rotten { path: path.to_owned(), byte, bit, around })
+        Some(FlippedBit { path: path.to_owned(), byte, bit, around })
     }
 
     /// Flips a bit back, unless something else was written there meanwhile; says whether it did.
-    pub fn mend(&self, rotten: &Rotten) -> bool {
-        let Rotten { path, byte, bit, around } = rotten;
+    pub fn mend(&self, rotten: &FlippedBit) -> bool {
+        let FlippedBit { path, byte, bit, around } = rotten;
         let is_as_it_was = self.around(path, *byte).as_ref() == Some(around);
         if is_as_it_was {
             self.faulty.rot(path, *byte, *bit);
@@ -275,25 +275,25 @@ impl SimulatedDisk {
         what: &str,
         path: &Path,
         (at, bytes): (u64, u64),
-        call: impl FnOnce(Option<Trouble>) -> io::Result<T>,
+        call: impl FnOnce(Option<InjectedFault>) -> io::Result<T>,
     ) -> io::Result<T> {
         if self.is_off() {
             return Err(io::ErrorKind::NotConnected.into());
         }
-        let trouble = self.next_call(kind);
-        let result = match trouble {
-            Some(Trouble::PowerGoes | Trouble::ProcessGoes) => {
+        let injected_fault = self.next_call(kind);
+        let result = match injected_fault {
+            Some(InjectedFault::PowerGoes | InjectedFault::ProcessGoes) => {
                 Err(io::ErrorKind::NotConnected.into())
             }
-            Some(Trouble::IsFull) => Err(io::ErrorKind::StorageFull.into()),
-            Some(Trouble::Fails) if kind != Call::Sync => {
+            Some(InjectedFault::IsFull) => Err(io::ErrorKind::StorageFull.into()),
+            Some(InjectedFault::Fails) if kind != Call::Sync => {
                 Err(io::Error::other("the disk was told to fail"))
             }
-            trouble => call(trouble),
+            injected_fault => call(injected_fault),
         };
-        if trouble.is_some_and(Trouble::is_end) {
+        if injected_fault.is_some_and(InjectedFault::is_end) {
             self.power.is_off.set(true);
-            self.power.is_process_alone.set(trouble == Some(Trouble::ProcessGoes));
+            self.power.is_process_alone.set(injected_fault == Some(InjectedFault::ProcessGoes));
         }
         let off_at = self.power.off_at.get();
         if off_at > 0 && self.faulty.calls() >= off_at {
@@ -310,18 +310,18 @@ impl SimulatedDisk {
     }
 
     /// Counts a call, and says what happens at it.
-    fn next_call(&self, kind: Call) -> Option<Trouble> {
+    fn next_call(&self, kind: Call) -> Option<InjectedFault> {
         let count = self.watch.count.get() + 1;
         self.watch.count.set(count);
         if let Some(seen) = self.watch.seen.borrow_mut().as_mut() {
             seen.push(kind);
         }
-        let (at, trouble) = self.watch.trouble.get()?;
+        let (at, injected_fault) = self.watch.injected_fault.get()?;
         if at != count {
             return None;
         }
-        self.watch.trouble.take();
-        Some(trouble)
+        self.watch.injected_fault.take();
+        Some(injected_fault)
     }
 
     /// Has the next call of the faulty disk fail.
@@ -339,7 +339,7 @@ impl SimulatedDisk {
 }
 
 const NOTHING: (u64, u64) = (0, 0);
-/// What the platter writes whole.
+/// The unit that the platter writes atomically.
 const SECTOR_BYTES: usize = 512;
 
 impl Disk for SimulatedDisk {
@@ -391,32 +391,37 @@ impl SimulatedFile {
         kind: Call,
         what: &str,
         numbers: (u64, u64),
-        call: impl FnOnce(Option<Trouble>) -> io::Result<T>,
+        call: impl FnOnce(Option<InjectedFault>) -> io::Result<T>,
     ) -> io::Result<T> {
         self.disk.call(kind, what, &self.path, numbers, call)
     }
 
     /// Writes a part, and fails.
-    fn write_part(&self, bytes: &[u8], offset: u64, trouble: Trouble) -> io::Result<()> {
+    fn write_part(
+        &self,
+        bytes: &[u8],
+        offset: u64,
+        injected_fault: InjectedFault,
+    ) -> io::Result<()> {
         let middle = bytes.len() / 2 / SECTOR_BYTES * SECTOR_BYTES;
         let (front, back) = bytes.split_at(middle);
-        match trouble {
-            Trouble::PowerKeepsThisAlone => {
+        match injected_fault {
+            InjectedFault::PowerKeepsOnlyThis => {
                 let write = (self.path.clone(), offset, bytes.to_vec());
                 self.disk.power.late.replace(Some(write));
             }
-            Trouble::PowerTearsBack => {
+            InjectedFault::PowerTearsBack => {
                 self.file.write_at(back, offset + middle as u64)?;
             }
-            Trouble::PowerTearsFront => {
+            InjectedFault::PowerTearsFront => {
                 let noise = xxh3_64(bytes).to_le_bytes().repeat(SECTOR_BYTES / 8);
                 let noise = &noise[..SECTOR_BYTES.min(back.len())];
                 self.file.write_at(&[front, noise].concat(), offset)?;
             }
             _ => self.file.write_at(front, offset)?,
         }
-        match trouble {
-            Trouble::IsShortAndFull => Err(io::ErrorKind::StorageFull.into()),
+        match injected_fault {
+            InjectedFault::IsShortAndFull => Err(io::ErrorKind::StorageFull.into()),
             _ => Err(io::Error::other("the disk was told to write a part")),
         }
     }
@@ -426,8 +431,8 @@ impl DiskFile for SimulatedFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let hash = if self.disk.trace.is_silent() { 0 } else { xxh3_64(bytes) };
         let numbers = (offset, hash);
-        self.call(Call::Write, "write", numbers, |trouble| match trouble {
-            Some(trouble) => self.write_part(bytes, offset, trouble),
+        self.call(Call::Write, "write", numbers, |injected_fault| match injected_fault {
+            Some(injected_fault) => self.write_part(bytes, offset, injected_fault),
             None => self.file.write_at(bytes, offset),
         })
     }
@@ -442,7 +447,7 @@ impl DiskFile for SimulatedFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.call(Call::Sync, "sync", NOTHING, |trouble| match trouble {
+        self.call(Call::Sync, "sync", NOTHING, |injected_fault| match injected_fault {
             Some(_) => self.disk.failing(|| self.file.sync()),
             None => self.file.sync(),
         })
@@ -453,9 +458,11 @@ impl DiskFile for SimulatedFile {
     }
 
     fn allocate(&self, length: u64) -> io::Result<bool> {
-        self.call(Call::Write, "allocate", (0, length), |trouble| match trouble {
-            Some(Trouble::IsShort) => Err(io::Error::other("the disk was told to write a part")),
-            Some(Trouble::IsShortAndFull) => Err(io::ErrorKind::StorageFull.into()),
+        self.call(Call::Write, "allocate", (0, length), |injected_fault| match injected_fault {
+            Some(InjectedFault::IsShort) => {
+                Err(io::Error::other("the disk was told to write a part"))
+            }
+            Some(InjectedFault::IsShortAndFull) => Err(io::ErrorKind::StorageFull.into()),
             _ => self.file.allocate(length),
         })
     }

@@ -1,11 +1,14 @@
-//! The end of a run: everything calms down, bits rot, all that is owed comes out, and a last restart
-//! brings nothing back and loses nothing.
+//! The end of a run: all work is finished, bits rot, all outstanding messages are delivered, and a last restart
+//! neither revives nor loses a message.
 
 use std::{path::PathBuf, time::Duration};
 
 use sennit_journal::Position;
 
-use crate::{moving::live_packs, oracle::Violation, reading, run::Run, streaming, world::Stop};
+use crate::{
+    mover_steps::live_packs, oracle::Violation, reader_actions, run::Run, stream_actions,
+    world::Stop,
+};
 
 /// Steps of the drain, each at most [`DRAIN_STEP`] long.
 const DRAIN_STEPS: u64 = 1_500;
@@ -58,7 +61,7 @@ impl Run {
         self.topics.audit(&mut self.world)?;
         let goodbyes = self.world.consumers.leave_all();
         goodbyes.into_iter().for_each(|command| self.world.say(command));
-        reading::read_all(&mut self.world)?;
+        reader_actions::read_all(&mut self.world)?;
         self.topics.subscribe_all(&mut self.world, &mut self.random);
         for step in 0..DRAIN_STEPS {
             for _ in 0..20 {
@@ -71,9 +74,9 @@ impl Run {
             }
             self.topics.letters(&mut self.world)?;
             self.topics.retry_parked(&mut self.world)?;
-            streaming::go_on(&mut self.world);
+            stream_actions::go_on(&mut self.world);
             self.calmly(1000)?;
-            if self.is_settled_up()? {
+            if self.is_settled()? {
                 break;
             }
             let next = self.world.parts.shard.next_wake();
@@ -84,12 +87,12 @@ impl Run {
             self.world.advance()?;
         }
         self.world.check();
-        self.world.oracle.settled_up(self.world.now)?;
+        self.world.oracle.check_settled(self.world.now)?;
         self.world.oracle.readers_have_all()
     }
 
     /// Whether nothing is owed, now that the shard has said what it keeps, and readers have it all.
-    fn is_settled_up(&mut self) -> Result<bool, Violation> {
+    fn is_settled(&mut self) -> Result<bool, Violation> {
         for id in self.world.oracle.partitions() {
             self.world.describe(id)?;
         }
@@ -98,12 +101,12 @@ impl Run {
         }
         let has_damage = self.world.parts.shard.counters().damaged_batches > 0;
         let oracle = &self.world.oracle;
-        let owed = match has_damage {
-            true => oracle.owed_without_word(self.world.now),
-            false => oracle.owed(self.world.now),
+        let outstanding = match has_damage {
+            true => oracle.outstanding_unreported(self.world.now),
+            false => oracle.outstanding(self.world.now),
         };
         let has_answered = !self.world.streams.is_busy() && oracle.streams_awaited() == 0;
-        Ok(owed.is_empty() && has_answered)
+        Ok(outstanding.is_empty() && has_answered)
     }
 
     /// Everything that is in any stream is read, from the first message to the last.
@@ -111,11 +114,11 @@ impl Run {
         if self.world.streams.eagerness == 0 {
             return Ok(());
         }
-        streaming::stop_all(&mut self.world);
-        streaming::begin_audits(&mut self.world);
+        stream_actions::stop_all(&mut self.world);
+        stream_actions::begin_audits(&mut self.world);
         for _ in 0..AUDIT_ROUNDS {
             self.calmly(1000)?;
-            streaming::go_on(&mut self.world);
+            stream_actions::go_on(&mut self.world);
             if !self.world.streams.is_busy() {
                 return Ok(());
             }
@@ -156,7 +159,7 @@ impl Run {
         // gathered while a commit was under way. The checkpoint before it is kept too, to fall back on
         // if this one rots.
         let snapshot = self.snapshot_bytes().max(largest_snapshot);
-        let taken = self.world.takes.longest();
+        let taken = self.world.lane_batches.longest();
         let replayed = 2 * ((13 * snapshot + 2 * taken).div_ceil(segment_bytes) + SLACK);
         let (count, most) = (shard.segment_count(), live.len() as u64 + replayed);
         if count as u64 > most {

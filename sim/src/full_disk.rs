@@ -1,12 +1,12 @@
-//! A disk that is full, a broker that is killed on it again and again, and what has to go on all the same:
-//! starts, deliveries, acks, group changes. Publishing goes on once there is room for one segment more than
-//! the broker holds.
+//! A broker on a full disk, killed again and again. Starts, deliveries, acks and group changes must continue, and
+//! publishing resumes once there is room for one segment more than the broker holds.
 
 use sennit_engine::Command;
 use sennit_journal::disk::FaultPlan;
 
 use crate::{
-    oracle::Violation, random::Random, run::Run, script::calm, streaming, together, world::Stop,
+    atomic_append_actions, oracle::Violation, random::Random, run::Run, script::calm,
+    stream_actions, world::Stop,
 };
 
 /// Makes another source of a seed: the rest of a run is what it would be without a full disk.
@@ -25,7 +25,7 @@ const RESUMES: &str = "I8 publishing goes on once there is room";
 
 impl Run {
     /// Fills the disk, stops and starts the broker on it, has all come out that is owed, and gives it room.
-    pub(crate) fn lives_on_a_full_disk(&mut self, seed: u64) -> Result<(), Violation> {
+    pub(crate) fn run_full_disk(&mut self, seed: u64) -> Result<(), Violation> {
         let mut random = Random::new(seed ^ FULL);
         self.world.trace.step(format_args!("the disk is filled"));
         self.plan(false);
@@ -114,8 +114,8 @@ impl Run {
             }
         })?;
         self.topics.open_all(&mut self.world)?;
-        streaming::clean_up(&mut self.world);
-        together::send_again(&mut self.world);
+        stream_actions::clean_up(&mut self.world);
+        atomic_append_actions::send_again(&mut self.world);
         Ok(())
     }
 

@@ -1,44 +1,45 @@
-//! The simulator: one seed, one run of everything below the waterline on a disk that fails, with a
-//! clock that jumps, judged by an oracle that knows only the promises.
+//! The simulator: one seed is one run of everything below the waterline, on a disk that fails and with a clock that
+//! jumps. An oracle that knows only the promises judges it.
 //!
-//! In reading order: `swarm` draws what a seed's world is like, `run` draws what happens in it,
-//! `world` does it with `moving` for the mover, `publishers`, `consumers`, `readers`, `streams`, `natives` and `topics` are those who speak, `oracle` judges.
+//! In reading order: `swarm` draws the parameters of a run, `run` draws its operations, `world` executes them with
+//! `mover_steps` for the mover, `publishers`, `consumers`, `readers`, `streams`, `native_publishers` and `topics`
+//! are its users, and `oracle` judges.
 
 mod act;
+mod atomic_append_actions;
+mod atomic_writers;
 mod consumers;
 mod disk;
 mod drain;
 mod full_disk;
-mod letter;
-mod moving;
-mod natives;
+mod lane_batches;
+mod mover_steps;
+mod native_publishers;
+mod native_publishing;
+mod numbered_messages;
 pub mod oracle;
 mod publishers;
-mod publishing;
 mod random;
+mod reader_actions;
 mod readers;
-mod reading;
 mod rot;
 mod run;
 mod scenarios;
 mod script;
 mod sequences;
-mod streaming;
+mod stream_actions;
 mod streams;
 mod swarm;
-mod takes;
-mod tellers;
-mod together;
 mod topics;
 mod trace;
 mod world;
 
 pub use act::Act;
-pub use disk::Trouble;
+pub use disk::InjectedFault;
 pub use run::{Failure, Finished, mix, run, run_all};
 pub use scenarios::{SCENARIOS, run_rot, run_scenarios};
 pub use script::Ending;
-pub use sequences::{ALPHABET, BrokenCourse, Counted, run_sequences, traced_course};
+pub use sequences::{ALPHABET, FailedCourse, RunCounts, run_sequences, traced_course};
 
 /// Millions of short lives, each of which allocates anew.
 #[global_allocator]

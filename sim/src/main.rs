@@ -11,7 +11,7 @@ use std::{
 use clap::Parser;
 use progress::Progress;
 use sennit_sim::{
-    Counted, mix, run, run_all, run_rot, run_scenarios, run_sequences, traced_course,
+    RunCounts, mix, run, run_all, run_rot, run_scenarios, run_sequences, traced_course,
 };
 
 /// Runs everything below the waterline on a disk that fails, as seeds tell it to.
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
             // At once: whoever stops a long run has what it found.
             progress.say(&failure.to_string());
         }
-        progress.told(done.fetch_add(1, Relaxed) + 1, count, failed);
+        progress.update(done.fetch_add(1, Relaxed) + 1, count, failed);
     });
     progress.end();
     let _ = writeln!(out, "{count} seeds, {} failed", failures.len());
@@ -94,7 +94,7 @@ fn courses(arguments: &Arguments) -> ExitCode {
     let threads = arguments.threads as usize;
     let of = if arguments.sequences.is_some() { "sequences" } else { "scenarios" };
     let progress = Progress::new(of);
-    let told = |done, all| progress.told(done, all, 0);
+    let told = |done, all| progress.update(done, all, 0);
     let ran = match arguments.sequences {
         Some(length) => run_sequences(length, threads, told),
         None if arguments.rot => run_rot(threads, told),
@@ -104,14 +104,14 @@ fn courses(arguments: &Arguments) -> ExitCode {
     let mut out = std::io::stdout();
     match ran {
         Ok(counted) => {
-            let Counted { courses, points, runs } = counted;
+            let RunCounts { courses, points, runs } = counted;
             let _ = writeln!(out, "{courses} {of}, {points} calls, {runs} runs");
             ExitCode::SUCCESS
         }
         Err(broken) => {
             if arguments.trace {
                 let (acts, from) = (&broken.acts, broken.from);
-                let _ = traced_course(acts, from, broken.trouble, broken.ending, true);
+                let _ = traced_course(acts, from, broken.injected_fault, broken.ending, true);
             }
             let _ = writeln!(out, "{broken}");
             ExitCode::FAILURE

@@ -1,5 +1,4 @@
-//! How far a long run is: a bar where somebody looks on, a line now and then where a program does. Knows
-//! nothing of what runs.
+//! Shows the progress of a long run: a bar on a terminal, occasional lines elsewhere.
 
 use std::{
     io::{IsTerminal, Write},
@@ -9,15 +8,15 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How long a program that listens waits for a line.
-const SAID_EVERY: Duration = Duration::from_secs(10);
+/// Time between two lines.
+const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// How far a run is.
+/// The progress of a run.
 pub struct Progress {
     of: &'static str,
     bar: ProgressBar,
     is_seen: bool,
-    said_at: Mutex<Instant>,
+    last_line_at: Mutex<Instant>,
 }
 
 impl Progress {
@@ -30,20 +29,20 @@ impl Progress {
         }
         bar.enable_steady_tick(Duration::from_millis(200));
         let is_seen = std::io::stderr().is_terminal();
-        Self { of, bar, is_seen, said_at: Mutex::new(Instant::now()) }
+        Self { of, bar, is_seen, last_line_at: Mutex::new(Instant::now()) }
     }
 
     /// Shows that so many of all are done.
-    pub fn told(&self, done: u64, all: u64, failed: u64) {
+    pub fn update(&self, done: u64, all: u64, failed: u64) {
         self.bar.set_length(all);
         self.bar.set_message(failed.to_string());
         self.bar.set_position(done);
         if self.is_seen {
             return;
         }
-        let mut said_at = self.said_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if said_at.elapsed() >= SAID_EVERY {
-            *said_at = Instant::now();
+        let mut last_line_at = self.last_line_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if last_line_at.elapsed() >= LINE_EVERY {
+            *last_line_at = Instant::now();
             // Where nobody reads any more, nobody misses it.
             let _ =
                 writeln!(std::io::stderr(), "{done} of {all} {of}, {failed} failed", of = self.of);

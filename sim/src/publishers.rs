@@ -1,5 +1,5 @@
-//! The publishers: each sends batches under its own id and sends them again when it does not know
-//! what became of them, with the same sequences. They know nothing of consumers, nor what lies in a batch.
+//! The simulated publishers: each sends batches under its own id, and sends them again with the same sequences if
+//! their outcome is unknown.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ const PUBLISHERS: u64 = 4;
 const SESSION: SessionId = SessionId(1);
 
 /// Makes a batch of messages that carry the numbers from the last argument on.
-type Fill = fn(&mut Random, &Swarm, u64) -> Batch;
+type FillBatch = fn(&mut Random, &Swarm, u64) -> Batch;
 
-/// What one publisher has sent to one partition in its epoch.
+/// The batches that a publisher has sent to a partition in its epoch.
 #[derive(Debug, Default)]
-struct Line {
+struct SentBatches {
     epoch: u32,
     next_sequence: u64,
     sent: Vec<(u64, Batch, bool)>,
@@ -28,8 +28,8 @@ struct Line {
 /// All publishers of a kind.
 #[derive(Debug)]
 pub struct Publishers {
-    fill: Fill,
-    lines: BTreeMap<(ProducerId, PartitionId), Line>,
+    fill: FillBatch,
+    sent_batches: BTreeMap<(ProducerId, PartitionId), SentBatches>,
     next_message: u64,
     /// Which batch of which line each request on its way was.
     requests: BTreeMap<u64, (ProducerId, PartitionId, u32, usize)>,
@@ -37,8 +37,8 @@ pub struct Publishers {
 
 impl Publishers {
     /// Some who have sent nothing yet; their messages count from `first`.
-    pub fn new(fill: Fill, first: u64) -> Self {
-        Self { fill, lines: BTreeMap::new(), next_message: first, requests: BTreeMap::new() }
+    pub fn new(fill: FillBatch, first: u64) -> Self {
+        Self { fill, sent_batches: BTreeMap::new(), next_message: first, requests: BTreeMap::new() }
     }
 
     /// The next batch for a partition: new, or the oldest whose outcome is not known.
@@ -56,16 +56,19 @@ impl Publishers {
                 ProducerStamp { first_sequence: random.below(100), ..Default::default() };
             return publish(request, partition, producer, batch);
         }
-        let is_new = self.lines.get(&(id, partition)).is_none_or(|line| line.at == line.sent.len());
+        let is_new = self
+            .sent_batches
+            .get(&(id, partition))
+            .is_none_or(|batches| batches.at == batches.sent.len());
         let new = is_new.then(|| self.batch(random, swarm));
-        let line = self.lines.entry((id, partition)).or_default();
+        let batches = self.sent_batches.entry((id, partition)).or_default();
         if let Some(batch) = new {
-            let first = line.next_sequence;
-            line.next_sequence += u64::from(batch.count());
-            line.sent.push((first, batch, false));
+            let first = batches.next_sequence;
+            batches.next_sequence += u64::from(batch.count());
+            batches.sent.push((first, batch, false));
         }
-        let index = line.at;
-        line.at += 1;
+        let index = batches.at;
+        batches.at += 1;
         self.send((id, partition), index, request)
     }
 
@@ -76,16 +79,16 @@ impl Publishers {
     }
 
     fn send(&mut self, key: (ProducerId, PartitionId), index: usize, request: u64) -> Publish {
-        let line = &self.lines[&key];
-        let (first_sequence, batch, _) = &line.sent[index];
+        let batches = &self.sent_batches[&key];
+        let (first_sequence, batch, _) = &batches.sent[index];
         let producer =
-            ProducerStamp { id: key.0, epoch: line.epoch, first_sequence: *first_sequence };
-        self.requests.insert(request, (key.0, key.1, line.epoch, index));
+            ProducerStamp { id: key.0, epoch: batches.epoch, first_sequence: *first_sequence };
+        self.requests.insert(request, (key.0, key.1, batches.epoch, index));
         publish(request, key.1, producer, batch.clone())
     }
 
-    /// A batch that was sent before, or one under an epoch that may be fenced; at times a publisher
-    /// begins a new epoch. `None` if nothing was sent to this partition.
+    /// An old batch, or one under an epoch that may be fenced; at times a publisher begins a new
+    /// epoch. `None` if nothing was sent to this partition.
     pub fn resend(
         &mut self,
         random: &mut Random,
@@ -93,22 +96,22 @@ impl Publishers {
         request: u64,
     ) -> Option<Publish> {
         let keys: Vec<_> =
-            self.lines.keys().filter(|(_, place)| *place == partition).copied().collect();
+            self.sent_batches.keys().filter(|(_, place)| *place == partition).copied().collect();
         let key = *random.pick(&keys)?;
-        let line = self.lines.get_mut(&key)?;
+        let batches = self.sent_batches.get_mut(&key)?;
         if random.chance(100) {
-            *line = Line { epoch: line.epoch + 1, ..Line::default() };
+            *batches = SentBatches { epoch: batches.epoch + 1, ..SentBatches::default() };
             return None;
         }
-        if line.sent.is_empty() {
+        if batches.sent.is_empty() {
             return None;
         }
         // Mostly a late one: the others are long forgotten.
-        let newest = line.sent.len() as u64 - 1;
+        let newest = batches.sent.len() as u64 - 1;
         let index = (newest - random.below(newest.min(5) + 1)) as usize;
-        if line.epoch > 0 && random.chance(200) {
-            let (first_sequence, batch, _) = line.sent[index].clone();
-            let producer = ProducerStamp { id: key.0, epoch: line.epoch - 1, first_sequence };
+        if batches.epoch > 0 && random.chance(200) {
+            let (first_sequence, batch, _) = batches.sent[index].clone();
+            let producer = ProducerStamp { id: key.0, epoch: batches.epoch - 1, first_sequence };
             return Some(publish(request, partition, producer, batch));
         }
         Some(self.send(key, index, request))
@@ -117,9 +120,9 @@ impl Publishers {
     /// A batch is confirmed.
     pub fn confirmed(&mut self, request: u64) {
         if let Some((id, partition, epoch, index)) = self.requests.remove(&request)
-            && let Some(line) = self.lines.get_mut(&(id, partition))
-            && line.epoch == epoch
-            && let Some(sent) = line.sent.get_mut(index)
+            && let Some(batches) = self.sent_batches.get_mut(&(id, partition))
+            && batches.epoch == epoch
+            && let Some(sent) = batches.sent.get_mut(index)
         {
             sent.2 = true;
         }
@@ -128,11 +131,11 @@ impl Publishers {
     /// A batch was refused: it, and all after it, have to be sent again. Says which partition it was for.
     pub fn refused(&mut self, request: u64) -> Option<PartitionId> {
         let (id, partition, epoch, index) = self.requests.remove(&request)?;
-        if let Some(line) = self.lines.get_mut(&(id, partition))
-            && line.epoch == epoch
-            && line.sent.get(index).is_some_and(|sent| !sent.2)
+        if let Some(batches) = self.sent_batches.get_mut(&(id, partition))
+            && batches.epoch == epoch
+            && batches.sent.get(index).is_some_and(|sent| !sent.2)
         {
-            line.at = line.at.min(index);
+            batches.at = batches.at.min(index);
         }
         Some(partition)
     }
@@ -140,14 +143,14 @@ impl Publishers {
     /// The broker is gone: what was not confirmed has to be sent again.
     pub fn disconnected(&mut self) {
         self.requests.clear();
-        for line in self.lines.values_mut() {
-            line.at = line.sent.iter().position(|sent| !sent.2).unwrap_or(line.sent.len());
+        for batches in self.sent_batches.values_mut() {
+            batches.at = batches.sent.iter().position(|sent| !sent.2).unwrap_or(batches.sent.len());
         }
     }
 
     /// A partition is gone for good.
     pub fn dropped(&mut self, partition: PartitionId) {
-        self.lines.retain(|(_, place), _| *place != partition);
+        self.sent_batches.retain(|(_, place), _| *place != partition);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Numbers that follow from a seed. It knows nothing of what they decide.
+//! Random numbers that follow from a seed.
 
 /// SplitMix64 (Steele, Lea & Flood, OOPSLA 2014): small, fast, and the same everywhere.
 #[derive(Clone, Debug)]

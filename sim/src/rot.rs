@@ -1,6 +1,6 @@
-//! Bits that flip in what is durable: in what is live, in packs, in slots that nobody needs. The next
-//! start says what is lost, or refuses, or a reader says what it could not read, or everything is there
-//! all the same; and where no start has said so, nothing is missing when the bit is what it was.
+//! Flips bits in durable data: in live batches, in packs, in unused slots. Then the next start reports the loss, or
+//! refuses, or a reader reports the damage, or nothing is missing. If no start has reported a loss, nothing is
+//! missing after the bit is flipped back.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,19 +11,19 @@ use sennit_engine::Place;
 use sennit_journal::{BLOCK_BYTES, Position};
 
 use crate::{
-    oracle::{OWED, Violation},
+    oracle::{OUTSTANDING, Violation},
     run::Run,
     world::RECOVERS,
 };
 
-/// So long after the last commit a mark says that all before it was durable.
+/// Time from the last commit to the durable mark.
 const UNTIL_MARK: Duration = Duration::from_millis(50);
 /// Times that a mark is waited for: others write too.
 const MARKS: u32 = 20;
 
-/// Where a bit flips.
+/// The place of a flipped bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Where {
+enum RotPlace {
     /// In a batch that is kept.
     Live,
     /// In a batch that is kept in a pack.
@@ -39,20 +39,20 @@ enum Where {
 }
 
 /// Each as likely as it is named often.
-const PLACES: [Where; 8] = [
-    Where::Live,
-    Where::LivePack,
-    Where::Pack,
-    Where::Slot,
-    Where::Newest,
-    Where::Newest,
-    Where::Newest,
-    Where::Anywhere,
+const PLACES: [RotPlace; 8] = [
+    RotPlace::Live,
+    RotPlace::LivePack,
+    RotPlace::Pack,
+    RotPlace::Slot,
+    RotPlace::Newest,
+    RotPlace::Newest,
+    RotPlace::Newest,
+    RotPlace::Anywhere,
 ];
 
 impl Run {
-    /// A bit flips, somebody meets it, and it flips back. True if a start has met it, and has said what
-    /// is lost: the rest cannot be judged then.
+    /// Flips a bit, lets a start or a reader find it, and flips it back. Returns true if a start
+    /// has reported a loss, because the rest cannot be judged then.
     pub(crate) fn rot(&mut self) -> Result<bool, Violation> {
         if !self.is_marked()? {
             return Ok(false);
@@ -106,8 +106,8 @@ impl Run {
         let drained = self.drain();
         let damaged = self.world.parts.shard.counters().damaged_batches;
         match drained {
-            Err(violation) if violation.rule == OWED && damaged > 0 => {
-                let silent = self.world.oracle.owed_without_word(self.world.now);
+            Err(violation) if violation.rule == OUTSTANDING && damaged > 0 => {
+                let silent = self.world.oracle.outstanding_unreported(self.world.now);
                 match silent.first() {
                     None => Ok(()),
                     Some(first) => {
@@ -124,27 +124,27 @@ impl Run {
         let wanted = *self.random.pick(&PLACES)?;
         let segment_bytes = self.swarm.segment_bytes;
         match wanted {
-            Where::Live | Where::LivePack => {
+            RotPlace::Live | RotPlace::LivePack => {
                 let mut places: Vec<_> = self.world.parts.shard.engine().places().collect();
                 let is_packed = |place: &Place| Position(place.position).pack().is_some();
-                places.retain(|place| wanted == Where::Live || is_packed(place));
+                places.retain(|place| wanted == RotPlace::Live || is_packed(place));
                 // As they come their order is not the same each time.
                 places.sort_unstable();
                 let place = *self.random.pick(&places)?;
                 let (path, at) = self.file_of(Position(place.position), place.bytes as usize)?;
                 Some((path, at + self.random.below(place.bytes.into()) as usize))
             }
-            Where::Newest => {
+            RotPlace::Newest => {
                 let end = self.world.committed;
                 let begin = Position(end.0.checked_sub(1)? / segment_bytes * segment_bytes);
                 let (path, _) = self.file_of(begin, BLOCK_BYTES)?;
                 Some((path, self.random.below(end.0 - begin.0) as usize))
             }
-            Where::Pack | Where::Slot | Where::Anywhere => {
+            RotPlace::Pack | RotPlace::Slot | RotPlace::Anywhere => {
                 let mut files = self.world.disk.files();
                 files.retain(|(path, length)| {
                     let fits =
-                        wanted == Where::Anywhere || is_pack(path) == (wanted == Where::Pack);
+                        wanted == RotPlace::Anywhere || is_pack(path) == (wanted == RotPlace::Pack);
                     *length > 0 && fits
                 });
                 let (path, length) = self.random.pick(&files).cloned()?;

@@ -1,5 +1,4 @@
-//! One seed's run, operation after operation; `drain` is its end. It draws what happens; `world`
-//! does it and `oracle` judges it.
+//! The run of one seed: draws operations, `world` executes them, `oracle` judges them. `drain` is its end.
 
 use std::{
     cell::Cell,
@@ -13,15 +12,16 @@ use sennit_journal::disk::FaultPlan;
 use sennit_shard::Settings;
 
 use crate::{
+    atomic_append_actions,
     consumers::window,
+    native_publishing,
     oracle::Violation,
-    publishing,
     random::Random,
+    reader_actions,
     readers::Readers,
-    reading, streaming,
+    stream_actions,
     streams::Streams,
     swarm::{OPERATIONS, Operation, Swarm},
-    together,
     topics::Topics,
     trace::Trace,
     world::{Stop, World},
@@ -36,14 +36,14 @@ const FOLDING: u64 = 0xF01D_ED00;
 /// Makes another source of a seed, for checkpoints that come before they are due.
 const CHECKPOINTS: u64 = 0xC4EC_4B01;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// The hash of everything that happened.
     pub hash: u64,
-    /// How many steps that was.
+    /// The number of steps.
     pub steps: u64,
-    /// How often the shard was started.
+    /// The number of starts of the shard.
     pub lives: u32,
     /// Messages delivered.
     pub delivered: u64,
@@ -54,13 +54,13 @@ pub struct Finished {
 pub struct Failure {
     /// The run's seed.
     pub seed: u64,
-    /// How many operations it was to have.
+    /// The number of operations of the run.
     pub operations: u64,
     /// At which it stopped; beyond them lies the drain.
     pub at: u64,
-    /// What was broken.
+    /// The broken promise.
     pub violation: Violation,
-    /// What the seed's world was like.
+    /// The parameters of the run.
     pub mix: String,
 }
 
@@ -104,7 +104,7 @@ pub fn run(seed: u64, operations: u64, echo: bool) -> Result<Finished, Failure> 
         }
         at.set(operations + 1);
         if run.swarm.runs_full {
-            run.lives_on_a_full_disk(seed)?;
+            run.run_full_disk(seed)?;
         }
         run.end()?;
         let hash = trace.hash();
@@ -120,7 +120,7 @@ pub fn run(seed: u64, operations: u64, echo: bool) -> Result<Finished, Failure> 
     ended.map_err(|violation| Failure { seed, operations, at: at.get(), violation, mix: mix() })
 }
 
-/// What a seed's world is like, in words.
+/// The parameters of a seed as text.
 #[must_use]
 pub fn mix(seed: u64) -> String {
     format!("{:?}", Swarm::of_seed(seed).0)
@@ -180,7 +180,7 @@ impl Run {
         Ok(run)
     }
 
-    /// What may go wrong from now on: what the swarm says, or nothing but how a crash decides.
+    /// Sets the disk's random faults: those of the swarm, or only the decisions of a crash.
     pub(crate) fn plan(&mut self, faults: bool) {
         let Swarm { crash_keeps, crash_tears, .. } = self.swarm;
         let base = if faults { self.swarm.faults } else { FaultPlan::default() };
@@ -190,8 +190,8 @@ impl Run {
     fn operation(&mut self, at: u64) -> Result<(), Violation> {
         let operation = OPERATIONS[self.random.weighted(&self.swarm.weights)];
         self.world.trace.step(format_args!("{at} {operation:?}"));
-        let done = self.does(operation).and_then(|()| self.others_get_on());
-        self.unless_off(done)?;
+        let done = self.execute(operation).and_then(|()| self.background_steps());
+        self.ignore_power_off(done)?;
         if self.world.is_fenced && self.random.chance(100) {
             let crash = self.random.chance(500);
             self.restart(crash)?;
@@ -202,7 +202,7 @@ impl Run {
         Ok(())
     }
 
-    fn unless_off(&mut self, done: Result<(), Stop>) -> Result<(), Violation> {
+    fn ignore_power_off(&mut self, done: Result<(), Stop>) -> Result<(), Violation> {
         match done {
             Ok(()) => Ok(()),
             Err(Stop::Violation(violation)) => Err(violation),
@@ -210,7 +210,7 @@ impl Run {
         }
     }
 
-    fn does(&mut self, operation: Operation) -> Result<(), Stop> {
+    fn execute(&mut self, operation: Operation) -> Result<(), Stop> {
         let Self { random, swarm, world, topics, .. } = self;
         match operation {
             Operation::Publish | Operation::Resend if !world.takes_publishes() => {}
@@ -282,12 +282,12 @@ impl Run {
         }
     }
 
-    /// What goes on by itself beside the operations.
-    fn others_get_on(&mut self) -> Result<(), Stop> {
-        reading::step(&mut self.world)?;
-        streaming::step(&mut self.world, &self.swarm)?;
-        together::step(&mut self.world, &self.swarm);
-        publishing::step(&mut self.world, &self.swarm);
+    /// Runs steps of the lane, the reader, the mover and others beside the operations.
+    fn background_steps(&mut self) -> Result<(), Stop> {
+        reader_actions::step(&mut self.world)?;
+        stream_actions::step(&mut self.world, &self.swarm)?;
+        atomic_append_actions::step(&mut self.world, &self.swarm);
+        native_publishing::step(&mut self.world, &self.swarm);
         if self.random.chance(self.swarm.turn_eagerness) {
             self.world.turn()?;
         }
@@ -348,7 +348,7 @@ impl Run {
         let how = self.random.below(3);
         if how == 0 {
             let settled = self.settle_down(200);
-            self.unless_off(settled)?;
+            self.ignore_power_off(settled)?;
         }
         self.restart(how == 2)
     }
@@ -394,8 +394,8 @@ impl Run {
             self.plan(true);
         }
         self.topics.open_all(&mut self.world)?;
-        streaming::clean_up(&mut self.world);
-        together::send_again(&mut self.world);
+        stream_actions::clean_up(&mut self.world);
+        atomic_append_actions::send_again(&mut self.world);
         Ok(())
     }
 }

@@ -1,16 +1,15 @@
-//! Stories of a broker, and each of them with its nth call of the disk failing, or being the last
-//! of that life, for every n.
+//! Scenarios of a broker. Each runs with a fault in its nth call of the disk, and with a crash at it, for every n.
 
 use sennit_journal::BLOCK_BYTES;
 
 use crate::{
     act::Act::{self, *},
-    disk::Trouble,
+    disk::InjectedFault,
     script::Ending,
-    sequences::{BrokenCourse, Counted, crashes_at, rot_course, run_course, run_each},
+    sequences::{FailedCourse, RunCounts, crashes_at, rot_course, run_course, run_each},
 };
 
-/// What happens, in a sentence and in acts.
+/// The scenarios: a sentence and acts.
 pub const SCENARIOS: [(&str, &[Act]); 59] = [
     (
         "a checkpoint begins behind the first batch of a segment",
@@ -124,9 +123,13 @@ pub const SCENARIOS: [(&str, &[Act]); 59] = [
     ),
 ];
 
-/// What may happen at a call, and how the life ends then.
-const TROUBLES: [Trouble; 4] =
-    [Trouble::Fails, Trouble::IsFull, Trouble::IsShort, Trouble::IsShortAndFull];
+/// The faults of a call, and the ends of the run.
+const INJECTED_FAULTS: [InjectedFault; 4] = [
+    InjectedFault::Fails,
+    InjectedFault::IsFull,
+    InjectedFault::IsShort,
+    InjectedFault::IsShortAndFull,
+];
 const ENDINGS: [Ending; 3] = [Ending::Kill, Ending::Loses, Ending::Keeps];
 
 /// Runs every scenario with every trouble at every call of the disk, on so many threads. `whole` says
@@ -139,16 +142,16 @@ pub fn run_scenarios(
     whole: bool,
     threads: usize,
     told: impl Fn(u64, u64) + Sync,
-) -> Result<Counted, Box<BrokenCourse>> {
+) -> Result<RunCounts, Box<FailedCourse>> {
     run_each(&SCENARIOS, threads, told, |(name, acts)| nth_call(name, acts, whole))
 }
 
-fn nth_call(name: &str, acts: &[Act], whole: bool) -> Result<Counted, Box<BrokenCourse>> {
-    let mut counted = Counted { courses: 1, ..Counted::default() };
-    let broken = |trouble, ending| {
+fn nth_call(name: &str, acts: &[Act], whole: bool) -> Result<RunCounts, Box<FailedCourse>> {
+    let mut counted = RunCounts { courses: 1, ..RunCounts::default() };
+    let broken = |injected_fault, ending| {
         move |violation| {
             let (name, acts) = (name.to_owned(), acts.to_vec());
-            Box::new(BrokenCourse { name, acts, from: 0, trouble, ending, violation })
+            Box::new(FailedCourse { name, acts, from: 0, injected_fault, ending, violation })
         }
     };
     let calls = run_course(acts, 0, None, Ending::Loses).map_err(broken(None, Ending::Loses))?;
@@ -157,17 +160,20 @@ fn nth_call(name: &str, acts: &[Act], whole: bool) -> Result<Counted, Box<Broken
         let crashes: Vec<_> = crashes_at(call).collect();
         let turn = nth as usize % crashes.len().max(1);
         let by_turns = turn..(turn + 1).min(crashes.len());
-        for &(trouble, ending) in if whole { &crashes[..] } else { &crashes[by_turns] } {
-            let trouble = Some((nth, trouble));
-            run_course(acts, 0, trouble, ending).map_err(broken(trouble, ending))?;
+        for &(injected_fault, ending) in if whole { &crashes[..] } else { &crashes[by_turns] } {
+            let injected_fault = Some((nth, injected_fault));
+            run_course(acts, 0, injected_fault, ending).map_err(broken(injected_fault, ending))?;
             counted.runs += 1;
         }
-        for trouble in TROUBLES.into_iter().filter(|trouble| trouble.fits(call)) {
-            let trouble = Some((nth, trouble));
+        for injected_fault in
+            INJECTED_FAULTS.into_iter().filter(|injected_fault| injected_fault.fits(call))
+        {
+            let injected_fault = Some((nth, injected_fault));
             let turn = counted.runs as usize % ENDINGS.len();
             let endings = if whole { &ENDINGS[..] } else { &ENDINGS[turn..=turn] };
             for &ending in endings {
-                run_course(acts, 0, trouble, ending).map_err(broken(trouble, ending))?;
+                run_course(acts, 0, injected_fault, ending)
+                    .map_err(broken(injected_fault, ending))?;
                 counted.runs += 1;
             }
         }
@@ -183,17 +189,17 @@ fn nth_call(name: &str, acts: &[Act], whole: bool) -> Result<Counted, Box<Broken
 pub fn run_rot(
     threads: usize,
     told: impl Fn(u64, u64) + Sync,
-) -> Result<Counted, Box<BrokenCourse>> {
+) -> Result<RunCounts, Box<FailedCourse>> {
     run_each(&SCENARIOS, threads, told, |(name, acts)| each_block(name, acts))
 }
 
-fn each_block(name: &str, acts: &[Act]) -> Result<Counted, Box<BrokenCourse>> {
-    let mut counted = Counted { courses: 1, ..Counted::default() };
+fn each_block(name: &str, acts: &[Act]) -> Result<RunCounts, Box<FailedCourse>> {
+    let mut counted = RunCounts { courses: 1, ..RunCounts::default() };
     let broken = |what: String| {
         move |violation| {
             let (name, acts) = (format!("{name}; {what}"), acts.to_vec());
-            let (from, trouble, ending) = (0, None, Ending::Kill);
-            Box::new(BrokenCourse { name, acts, from, trouble, ending, violation })
+            let (from, injected_fault, ending) = (0, None, Ending::Kill);
+            Box::new(FailedCourse { name, acts, from, injected_fault, ending, violation })
         }
     };
     let files = rot_course(acts, None).map_err(broken("nothing rots".into()))?;

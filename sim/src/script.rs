@@ -1,12 +1,11 @@
-//! A broker that is told what to do act by act, and nothing by chance: two topics, one for small
-//! messages and one for long ones, a consumer of each group. It does the acts and, after a stop, asks
-//! for everything that was promised; which acts there are, and when the disk fails, others say.
+//! A broker that executes given acts without randomness: two topics, one for small and one for long messages, and a
+//! consumer of each group. After a stop it checks all promises. The caller chooses the acts and the faults.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use sennit_engine::{
-    Command, Credit, DeadLetters, GroupSetting, OpenStream, Origin, PartitionCommand, Publish,
-    SessionId, StreamAppend, StreamCommand, StreamContent, StreamNote, StreamSettings, Verdict,
+    Command, Content, Credit, DeadLetters, GroupSetting, OpenStream, Origin, PartitionCommand,
+    Publish, SessionId, StreamAppend, StreamCommand, StreamNote, StreamSettings, Verdict,
 };
 use sennit_journal::disk::FaultPlan;
 use sennit_model::{
@@ -17,9 +16,9 @@ use sennit_shard::{PackLengths, Settings};
 
 use crate::{
     act::Act,
-    oracle::{OWED, Violation},
+    oracle::{OUTSTANDING, Violation},
     random::Random,
-    streaming,
+    stream_actions,
     topics::names,
     trace::Trace,
     world::{RECOVERS, Stop, World},
@@ -49,7 +48,7 @@ const fn account(topic: u32) -> PartitionId {
     PartitionId { topic: TopicId(topic), index: PartitionIndex(0) }
 }
 
-/// See the file's page.
+/// A broker and the state of its script.
 #[derive(Debug)]
 pub struct Script {
     /// The broker.
@@ -225,7 +224,7 @@ impl Script {
     fn append_several(&mut self) -> Result<(), Violation> {
         let id = ACCOUNTS[0];
         self.open_account(id);
-        let content = StreamContent::of(ACCOUNTS.map(|_| self.account_batch()));
+        let content = Content::of(ACCOUNTS.map(|_| self.account_batch()));
         let append = StreamAppend { content, content_type: None, note: StreamNote::default() };
         let origin = self.origin();
         self.world.say(Command::Stream(origin, id, StreamCommand::Append(Box::new(append))));
@@ -256,11 +255,11 @@ impl Script {
         if !self.has_accounts {
             return Ok(());
         }
-        ACCOUNTS.into_iter().for_each(|id| streaming::audit(&mut self.world, id));
+        ACCOUNTS.into_iter().for_each(|id| stream_actions::audit(&mut self.world, id));
         while self.world.streams.is_busy() {
             self.world.turn()?;
             self.calm()?;
-            streaming::go_on(&mut self.world);
+            stream_actions::go_on(&mut self.world);
         }
         Ok(())
     }
@@ -457,7 +456,7 @@ impl Script {
             self.retry_parked()?;
             let World { consumers, requests, .. } = &mut self.world;
             let acks = consumers.ack_all(requests);
-            if acks.is_empty() && self.world.oracle.owed(self.world.now).is_empty() {
+            if acks.is_empty() && self.world.oracle.outstanding(self.world.now).is_empty() {
                 break;
             }
             if acks.is_empty() && self.says_damage() {
@@ -475,7 +474,7 @@ impl Script {
             self.world.describe(partition)?;
         }
         self.world.check();
-        self.world.oracle.settled_up(self.world.now)?;
+        self.world.oracle.check_settled(self.world.now)?;
         let damaged = self.world.parts.shard.counters().damaged_batches;
         if damaged > 0 {
             let detail = format!("{damaged} batches were found damaged");
@@ -490,7 +489,7 @@ impl Script {
     /// # Errors
     /// The promise that was broken.
     pub fn stop_and_ask(&mut self, ending: Ending) -> Result<(), Violation> {
-        self.world.disk.no_trouble();
+        self.world.disk.clear_injected_fault();
         self.restart(ending)?;
         // What the last life left behind its end must not be taken for what this one writes, and what it
         // left unsynced has to be durable by now.
@@ -509,7 +508,7 @@ impl Script {
     ///
     /// # Errors
     /// The promise that was broken.
-    pub fn meet_rot(&mut self, path: &Path, byte: usize, bit: u8) -> Result<(), Violation> {
+    pub fn read_rotten(&mut self, path: &Path, byte: usize, bit: u8) -> Result<(), Violation> {
         let Some(rotten) = self.world.disk.rot(path, byte, bit) else { return Ok(()) };
         let ends = self.world.oracle.durable_ends();
         self.world.has_rot = true;
@@ -517,7 +516,7 @@ impl Script {
             Err(violation) if violation.rule == RECOVERS => {}
             _ if self.world.says_damage() => return self.world.goes_on_behind(&ends),
             restarted => match restarted.and_then(|()| self.drain()) {
-                Err(violation) if violation.rule == OWED && self.says_damage() => {}
+                Err(violation) if violation.rule == OUTSTANDING && self.says_damage() => {}
                 Err(violation) if violation.rule == DAMAGED => {}
                 drained => drained?,
             },
@@ -531,7 +530,7 @@ impl Script {
     /// Whether what is owed was said to be unreadable.
     fn says_damage(&self) -> bool {
         let damaged = self.world.parts.shard.counters().damaged_batches;
-        damaged > 0 && self.world.oracle.owed_without_word(self.world.now).is_empty()
+        damaged > 0 && self.world.oracle.outstanding_unreported(self.world.now).is_empty()
     }
 
     fn goes_on(&mut self) -> Result<(), Stop> {
@@ -553,14 +552,14 @@ impl Script {
     }
 }
 
-/// How a life ends.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The process goes, the system stays.
+    /// The process dies, the system does not.
     Kill,
-    /// The power goes, and what was not synced is there.
+    /// The power fails, and unsynced writes are kept.
     Keeps,
-    /// The power goes, and what was not synced is lost.
+    /// The power fails, and unsynced writes are lost.
     Loses,
 }
 
@@ -570,7 +569,7 @@ impl Ending {
     }
 }
 
-/// What stops where the power does not go.
+/// The violation behind a stop without a power cut.
 pub fn calm(stop: Stop) -> Violation {
     match stop {
         Stop::Violation(violation) => violation,

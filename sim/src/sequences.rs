@@ -1,5 +1,5 @@
-//! Every short sequence of acts, with a crash at every call of the disk that changes anything: what
-//! was not synced is kept, lost, or torn. What is asked afterwards is the script's.
+//! All short sequences of acts, with a crash at every call of the disk that changes anything: unsynced writes are
+//! kept, lost or torn. The script checks the promises afterwards.
 
 use std::{
     fmt,
@@ -12,14 +12,14 @@ use std::{
 
 use crate::{
     act::{Act, Acts},
-    disk::{Call, Trouble},
+    disk::{Call, InjectedFault},
     oracle::Violation,
     script::{Ending, Script, calm},
     trace::Trace,
     world::Stop,
 };
 
-/// What sequences are made of.
+/// The acts of the sequences.
 pub const ALPHABET: [Act; 8] = [
     Act::Small,
     Act::Long,
@@ -31,8 +31,8 @@ pub const ALPHABET: [Act; 8] = [
     Act::Restart,
 ];
 
-/// What was done before a sequence begins: nothing; and what leaves segments to be emptied, some of
-/// their messages settled.
+/// The acts before a sequence: none; and some that leave segments to be moved, with some of their
+/// messages settled.
 pub const BEGINNINGS: [&[Act]; 3] = [
     &[],
     &[Act::Small, Act::Long, Act::Settle, Act::Checkpoint, Act::Long],
@@ -48,9 +48,9 @@ pub const BEGINNINGS: [&[Act]; 3] = [
     ],
 ];
 
-/// What was run.
+/// The numbers of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct RunCounts {
     /// Sequences or scenarios.
     pub courses: u64,
     /// Calls of the disk at which something happened.
@@ -59,7 +59,7 @@ pub struct Counted {
     pub runs: u64,
 }
 
-impl Counted {
+impl RunCounts {
     pub(crate) fn add(&mut self, other: Self) {
         self.courses += other.courses;
         self.points += other.points;
@@ -67,30 +67,31 @@ impl Counted {
     }
 }
 
-/// Acts, what happened at which call of the disk while they were done, and the promise that was
-/// broken.
+/// A course with a broken promise: acts, and a fault at a call of the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BrokenCourse {
-    /// What they are called.
+pub struct FailedCourse {
+    /// Its name.
     pub name: String,
-    /// What was done.
+    /// The acts.
     pub acts: Vec<Act>,
-    /// From which act on calls count.
+    /// The act from which calls are counted.
     pub from: usize,
-    /// At which call what happened, if anything did.
-    pub trouble: Option<(u64, Trouble)>,
-    /// How the life ended then.
+    /// The number of the call, and its fault.
+    pub injected_fault: Option<(u64, InjectedFault)>,
+    /// The end of the run.
     pub ending: Ending,
-    /// What was broken.
+    /// The broken promise.
     pub violation: Violation,
 }
 
-impl fmt::Display for BrokenCourse {
+impl fmt::Display for FailedCourse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, acts, from, trouble, ending, violation } = self;
+        let Self { name, acts, from, injected_fault, ending, violation } = self;
         write!(f, "{name}: {}, ", Acts(acts))?;
-        match trouble {
-            Some((nth, trouble)) => write!(f, "at call {nth} from act {from} on {trouble:?}")?,
+        match injected_fault {
+            Some((nth, injected_fault)) => {
+                write!(f, "at call {nth} from act {from} on {injected_fault:?}")?
+            }
             None => write!(f, "nothing happened")?,
         }
         write!(f, ", then {ending:?}: {violation}")
@@ -107,7 +108,7 @@ pub fn run_sequences(
     length: usize,
     threads: usize,
     told: impl Fn(u64, u64) + Sync,
-) -> Result<Counted, Box<BrokenCourse>> {
+) -> Result<RunCounts, Box<FailedCourse>> {
     let mut courses = Vec::new();
     for beginning in BEGINNINGS {
         let mut longest = vec![beginning.to_vec()];
@@ -128,10 +129,10 @@ pub(crate) fn run_each<C: Sync>(
     courses: &[C],
     threads: usize,
     told: impl Fn(u64, u64) + Sync,
-    run: impl Fn(&C) -> Result<Counted, Box<BrokenCourse>> + Sync,
-) -> Result<Counted, Box<BrokenCourse>> {
+    run: impl Fn(&C) -> Result<RunCounts, Box<FailedCourse>> + Sync,
+) -> Result<RunCounts, Box<FailedCourse>> {
     let next = AtomicU64::new(0);
-    let outcome = Mutex::new(Ok(Counted::default()));
+    let outcome = Mutex::new(Ok(RunCounts::default()));
     let lock = || outcome.lock().unwrap_or_else(PoisonError::into_inner);
     let work = || {
         while let Some(course) = courses.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
@@ -155,13 +156,13 @@ pub(crate) fn run_each<C: Sync>(
     outcome.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn crashes_in_last(acts: &[Act]) -> Result<Counted, Box<BrokenCourse>> {
+fn crashes_in_last(acts: &[Act]) -> Result<RunCounts, Box<FailedCourse>> {
     let from = acts.len() - 1;
-    let mut counted = Counted { courses: 1, ..Counted::default() };
-    let broken = |trouble, ending| {
+    let mut counted = RunCounts { courses: 1, ..RunCounts::default() };
+    let broken = |injected_fault, ending| {
         move |violation| {
             let (name, acts) = ("sequence".to_owned(), acts.to_vec());
-            Box::new(BrokenCourse { name, acts, from, trouble, ending, violation })
+            Box::new(FailedCourse { name, acts, from, injected_fault, ending, violation })
         }
     };
     let mut calls = Vec::new();
@@ -170,27 +171,28 @@ fn crashes_in_last(acts: &[Act]) -> Result<Counted, Box<BrokenCourse>> {
         counted.runs += 1;
     }
     for (nth, call) in (1..).zip(calls) {
-        for (trouble, ending) in crashes_at(call) {
-            let trouble = Some((nth, trouble));
-            run_course(acts, from, trouble, ending).map_err(broken(trouble, ending))?;
+        for (injected_fault, ending) in crashes_at(call) {
+            let injected_fault = Some((nth, injected_fault));
+            run_course(acts, from, injected_fault, ending)
+                .map_err(broken(injected_fault, ending))?;
             counted.runs += 1;
         }
-        counted.points += u64::from(Trouble::PowerGoes.fits(call));
+        counted.points += u64::from(InjectedFault::PowerGoes.fits(call));
     }
     Ok(counted)
 }
 
-/// The ways in which a life can end at a call.
-pub(crate) fn crashes_at(call: Call) -> impl Iterator<Item = (Trouble, Ending)> {
+/// The possible crashes at a call.
+pub(crate) fn crashes_at(call: Call) -> impl Iterator<Item = (InjectedFault, Ending)> {
     let all = [
-        (Trouble::PowerGoes, Ending::Keeps),
-        (Trouble::PowerGoes, Ending::Loses),
-        (Trouble::PowerTearsFront, Ending::Keeps),
-        (Trouble::PowerTearsBack, Ending::Keeps),
-        (Trouble::PowerKeepsThisAlone, Ending::Loses),
-        (Trouble::ProcessGoes, Ending::Kill),
+        (InjectedFault::PowerGoes, Ending::Keeps),
+        (InjectedFault::PowerGoes, Ending::Loses),
+        (InjectedFault::PowerTearsFront, Ending::Keeps),
+        (InjectedFault::PowerTearsBack, Ending::Keeps),
+        (InjectedFault::PowerKeepsOnlyThis, Ending::Loses),
+        (InjectedFault::ProcessGoes, Ending::Kill),
     ];
-    all.into_iter().filter(move |(trouble, _)| trouble.fits(call))
+    all.into_iter().filter(move |(injected_fault, _)| injected_fault.fits(call))
 }
 
 /// Does a course: the acts, with trouble at a call after those before `from`; then a stop and all
@@ -198,10 +200,10 @@ pub(crate) fn crashes_at(call: Call) -> impl Iterator<Item = (Trouble, Ending)> 
 pub(crate) fn run_course(
     acts: &[Act],
     from: usize,
-    trouble: Option<(u64, Trouble)>,
+    injected_fault: Option<(u64, InjectedFault)>,
     ending: Ending,
 ) -> Result<Vec<Call>, Violation> {
-    traced_course(acts, from, trouble, ending, false)
+    traced_course(acts, from, injected_fault, ending, false)
 }
 
 /// The same, with its steps on standard error.
@@ -211,12 +213,12 @@ pub(crate) fn run_course(
 pub fn traced_course(
     acts: &[Act],
     from: usize,
-    trouble: Option<(u64, Trouble)>,
+    injected_fault: Option<(u64, InjectedFault)>,
     ending: Ending,
     echo: bool,
 ) -> Result<Vec<Call>, Violation> {
     let trace = if echo { Trace::new(true) } else { Trace::silent() };
-    caught(|| course(acts, from, trouble, ending, trace))
+    caught(|| course(acts, from, injected_fault, ending, trace))
 }
 
 /// Does the acts, writes a mark, and has a bit rot for a while: `(file, byte, bit)`, the file by its
@@ -232,7 +234,7 @@ pub(crate) fn rot_course(
         }
         let files = script.world.disk.files();
         if let Some((file, byte, bit)) = bit {
-            script.meet_rot(&files[file].0, byte, bit)?;
+            script.read_rotten(&files[file].0, byte, bit)?;
         }
         Ok(files.into_iter().map(|(_, length)| length).collect())
     })
@@ -249,7 +251,7 @@ fn caught<T>(course: impl FnOnce() -> Result<T, Violation>) -> Result<T, Violati
 fn course(
     acts: &[Act],
     from: usize,
-    trouble: Option<(u64, Trouble)>,
+    injected_fault: Option<(u64, InjectedFault)>,
     ending: Ending,
     trace: Trace,
 ) -> Result<Vec<Call>, Violation> {
@@ -259,8 +261,8 @@ fn course(
         script.act(act).map_err(calm)?;
     }
     let disk = script.world.disk.clone();
-    match trouble {
-        Some((nth, trouble)) => disk.trouble_at(nth, trouble),
+    match injected_fault {
+        Some((nth, injected_fault)) => disk.inject_at(nth, injected_fault),
         None => disk.watch(),
     }
     let mut done = Ok(());
@@ -271,13 +273,13 @@ fn course(
         }
     }
     let seen = disk.seen();
-    if disk.no_trouble() {
+    if disk.clear_injected_fault() {
         return Err(Violation::new("a course is the same each time", "the call never came"));
     }
     match done {
         Err(Stop::Violation(violation)) => return Err(violation),
         Err(Stop::PowerOff) => {}
-        Ok(()) if script.world.is_fenced || trouble.is_none() => {}
+        Ok(()) if script.world.is_fenced || injected_fault.is_none() => {}
         Ok(()) => script.drain()?,
     }
     script.stop_and_ask(ending)?;

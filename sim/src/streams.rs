@@ -1,7 +1,6 @@
-//! Those who use streams, and what each has said and heard: writers that send again what was not answered,
-//! readers that go through what a fork was made of, and whoever takes streams away. They draw from chance
-//! of their own, so that a world without them is what it was before there were any. What they do is in
-//! `streaming`.
+//! The simulated stream users, their requests and the responses: writers that repeat unanswered appends, readers
+//! that follow forks, and users that delete streams. They have random numbers of their own, so that they do not
+//! change other runs. Their actions are in `stream_actions`.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +8,17 @@ use sennit_engine::{Effect, ForkOf, OpenStream, StreamAnswer, StreamAppend};
 use sennit_model::{Offset, PartitionId, PartitionIndex, TopicId};
 
 use crate::{
-    natives::Natives,
+    atomic_writers::{AtomicWriters, SentAppend},
+    native_publishers::NativePublishers,
     random::Random,
-    tellers::{Sent, Tellers},
 };
 
 /// The first topic that is a stream: those of others are far below.
 const TOPICS: u32 = 1 << 20;
 
-/// What a writer has sent to a stream in its life.
+/// The appends of a writer to a stream.
 #[derive(Debug, Default)]
-pub struct Line {
+pub struct SentAppends {
     pub epoch: u64,
     /// Its appends, by their number, and whether each was answered for good.
     pub sent: Vec<(StreamAppend, bool)>,
@@ -27,27 +26,27 @@ pub struct Line {
     pub at: usize,
 }
 
-/// A stream, as those know it who use it.
+/// A stream as its users know it.
 #[derive(Debug)]
-pub struct Held {
+pub struct KnownStream {
     pub id: PartitionId,
     pub open: OpenStream,
     /// As somebody has heard last.
     pub end: u64,
-    pub lines: BTreeMap<u64, Line>,
+    pub sent_appends: BTreeMap<u64, SentAppends>,
     /// The last text that was sent with an append.
     pub sequence: u64,
     /// Whether somebody takes it away: its number is given to no other stream.
     pub ends: bool,
 }
 
-/// What somebody waits for.
+/// The step that follows a response.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// An append of a writer: its epoch and number, if it has one.
     Append(PartitionId, Option<(u64, u64, usize)>),
     /// Appends of a teller, if they are some that it sends until they are answered.
-    Together(Option<Sent>),
+    Together(Option<SentAppend>),
     /// A stream to be there; a fork gives its source back if it is not.
     Open(PartitionId),
     /// The source of a fork to hold it; then the fork is opened.
@@ -70,34 +69,34 @@ pub struct Streams {
     pub eagerness: u32,
     /// How often a new stream has a time to live, in parts of a thousand.
     pub ends: u32,
-    pub held: Vec<Held>,
+    pub held: Vec<KnownStream>,
     /// Streams that are gone.
     pub gone: Vec<PartitionId>,
     pub waiting: BTreeMap<u64, Step>,
     /// Reads that wait, by request.
     pub open_reads: BTreeMap<u64, PartitionId>,
-    /// What came and was not acted on.
-    pub heard: Vec<(u64, Heard)>,
+    /// Responses that were not handled.
+    pub responses: Vec<(u64, Response)>,
     pub ended: Vec<PartitionId>,
-    pub tellers: Tellers,
-    pub natives: Natives,
+    pub atomic_writers: AtomicWriters,
+    pub native_publishers: NativePublishers,
     next_topic: u32,
     pub next_message: u64,
 }
 
-/// What came of a request.
+/// A response to a request.
 #[derive(Debug)]
-pub enum Heard {
-    /// A stream has answered.
+pub enum Response {
+    /// The stream's answer.
     Answer(StreamAnswer),
-    /// It is done.
+    /// The request is done.
     Done,
-    /// The shard has refused it.
+    /// The shard has refused the request.
     Refused,
 }
 
 impl Streams {
-    /// Those of a seed: of half of all seeds there are none.
+    /// The users of a seed; half of all seeds have none.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut random = Random::new(seed ^ 0x57E4_A11A);
@@ -111,10 +110,10 @@ impl Streams {
             gone: Vec::new(),
             waiting: BTreeMap::new(),
             open_reads: BTreeMap::new(),
-            heard: Vec::new(),
+            responses: Vec::new(),
             ended: Vec::new(),
-            tellers: Tellers::new(seed),
-            natives: Natives::new(seed),
+            atomic_writers: AtomicWriters::new(seed),
+            native_publishers: NativePublishers::new(seed),
             next_topic: TOPICS,
             next_message: 1 << 40,
         }
@@ -132,17 +131,19 @@ impl Streams {
         PartitionId { topic: TopicId(self.next_topic), index: PartitionIndex(0) }
     }
 
-    /// Takes an effect that is meant for one of them.
-    pub fn hear(&mut self, effect: &Effect) {
-        if let Some((id, end)) = self.natives.hear(effect)
+    /// Handles an effect for one of the users.
+    pub fn handle_effect(&mut self, effect: &Effect) {
+        if let Some((id, end)) = self.native_publishers.handle_effect(effect)
             && let Some(held) = self.find(id)
         {
             held.end = held.end.max(end.0);
         }
         let (request, heard) = match effect {
-            Effect::Stream(origin, answer) => (origin.request, Heard::Answer((**answer).clone())),
-            Effect::Done { origin, .. } => (origin.request, Heard::Done),
-            Effect::Refused { origin, .. } => (origin.request, Heard::Refused),
+            Effect::Stream(origin, answer) => {
+                (origin.request, Response::Answer((**answer).clone()))
+            }
+            Effect::Done { origin, .. } => (origin.request, Response::Done),
+            Effect::Refused { origin, .. } => (origin.request, Response::Refused),
             Effect::StreamEnded { topic } => {
                 let id = PartitionId { topic: *topic, index: PartitionIndex(0) };
                 return self.ended.push(id);
@@ -151,11 +152,11 @@ impl Streams {
         };
         if self.waiting.contains_key(&request) {
             self.open_reads.remove(&request);
-            self.heard.push((request, heard));
+            self.responses.push((request, heard));
         }
     }
 
-    pub fn find(&mut self, id: PartitionId) -> Option<&mut Held> {
+    pub fn find(&mut self, id: PartitionId) -> Option<&mut KnownStream> {
         self.held.iter_mut().find(|held| held.id == id)
     }
 
@@ -170,29 +171,33 @@ impl Streams {
         one_of(&mut self.random, &self.held, &self.gone)
     }
 
-    /// Whether somebody waits for something that is to come by itself.
+    /// Returns whether a request waits for an answer that comes by itself.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         let awaits = self.waiting.keys().any(|request| !self.open_reads.contains_key(request));
-        awaits || !self.heard.is_empty() || !self.ended.is_empty()
+        awaits || !self.responses.is_empty() || !self.ended.is_empty()
     }
 
     /// The broker is gone: what was not answered has to be sent again.
     pub fn disconnected(&mut self) {
         self.waiting.clear();
         self.open_reads.clear();
-        self.heard.clear();
+        self.responses.clear();
         self.ended.clear();
-        self.tellers.disconnected();
-        self.natives.disconnected();
-        for line in self.held.iter_mut().flat_map(|held| held.lines.values_mut()) {
+        self.atomic_writers.disconnected();
+        self.native_publishers.disconnected();
+        for line in self.held.iter_mut().flat_map(|held| held.sent_appends.values_mut()) {
             line.at = line.sent.iter().position(|sent| !sent.1).unwrap_or(line.sent.len());
         }
     }
 }
 
 /// A stream that is there, or now and then one that is gone.
-pub fn one_of(random: &mut Random, held: &[Held], gone: &[PartitionId]) -> Option<PartitionId> {
+pub fn one_of(
+    random: &mut Random,
+    held: &[KnownStream],
+    gone: &[PartitionId],
+) -> Option<PartitionId> {
     if random.chance(30) {
         return random.pick(gone).copied();
     }

@@ -1,5 +1,5 @@
-//! What one seed's world is like. Each seed draws its own mix, because a world in which everything
-//! happens a little finds less than many worlds in which some things happen a lot.
+//! The random parameters of a run. Each seed draws its own mix, because one world with a little of everything finds
+//! less than many worlds with a lot of a few things.
 //!
 //! Source: Groce et al., "Swarm Testing", ISSTA 2012.
 
@@ -12,7 +12,7 @@ use sennit_shard::PackLengths;
 
 use crate::random::Random;
 
-/// What the world may be asked to do next.
+/// An operation of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Make a topic's partitions.
@@ -60,12 +60,12 @@ pub const OPERATIONS: [Operation; 13] = [
     Operation::Restart,
 ];
 
-/// The mix of one seed.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Swarm {
-    /// How likely each of [`OPERATIONS`] is.
+    /// The probability of each of [`OPERATIONS`].
     pub weights: [u32; OPERATIONS.len()],
-    /// How long a segment is, in bytes.
+    /// The length of a segment in bytes.
     pub segment_bytes: u64,
     /// The budget of the tail cache, in bytes.
     pub cache_bytes: usize,
@@ -73,15 +73,15 @@ pub struct Swarm {
     pub payload_bytes_max: u64,
     /// Most messages in a batch.
     pub batch_messages_max: u64,
-    /// How often the lane gets on after an operation, in parts of a thousand.
+    /// How often the lane runs after an operation, in parts of a thousand.
     pub lane_eagerness: u32,
     /// How often a read is answered after an operation, in parts of a thousand.
     pub read_eagerness: u32,
-    /// How often the mover gets on after an operation, in parts of a thousand.
+    /// How often the mover runs after an operation, in parts of a thousand.
     pub move_eagerness: u32,
     /// Segments of the journal beyond which the oldest is emptied.
     pub journal_segments: usize,
-    /// How long packs are.
+    /// The lengths of packs.
     pub packs: PackLengths,
     /// How often a turn of commands goes to the shard, in parts of a thousand.
     pub turn_eagerness: u32,
@@ -91,11 +91,11 @@ pub struct Swarm {
     pub timed: (u32, u32),
     /// How often a crash is armed at a call of the disk, in parts of a thousand.
     pub crash_chance: u32,
-    /// How the disk decides in a crash.
+    /// The disk's decisions in a crash.
     pub crash_keeps: u32,
-    /// How the disk decides in a crash.
+    /// The disk's decisions in a crash.
     pub crash_tears: u32,
-    /// What the disk may do wrong while it runs.
+    /// The disk's random faults.
     pub faults: FaultPlan,
     /// Whether the disk runs full at times.
     pub runs_full: bool,
@@ -103,11 +103,11 @@ pub struct Swarm {
     pub lease_max: Duration,
     /// Whether consumers are careful: only what they hold, and mostly acks.
     pub careful: u32,
-    /// Of how many topics of a thousand the latest message of each key is kept.
+    /// How many of a thousand topics keep the latest message of each key.
     pub latest_per_key: u32,
     /// How many appends of a thousand to streams have several batches.
     pub several_batches: u32,
-    /// How many lives the shard has at most.
+    /// Most starts of the shard.
     pub generations_max: u32,
     /// How many durable bits flip at the end, one after the other.
     pub rots: u64,

@@ -1,5 +1,4 @@
-//! Which topics and groups there should be: what the catalogue would say. After a restart the
-//! shard is told again.
+//! The topics and groups that should exist, as the catalogue would say. The shard is told again after a restart.
 
 use std::collections::BTreeMap;
 
@@ -296,10 +295,10 @@ fn say(world: &mut World, partition: PartitionId, command: PartitionCommand) {
     world.say(Command::Partition(origin, partition, command));
 }
 
-/// What a topic and its groups are called, by their numbers.
+/// The names of a topic and its groups, by number.
 ///
 /// # Panics
-/// Never: these are names.
+/// Never, because these are valid names.
 #[must_use]
 pub fn names(topic: TopicId, groups: &[GroupSetting]) -> SourceNames {
     let group = |group: &GroupSetting| {

@@ -1,11 +1,8 @@
-//! What happened, as a hash and, if wanted, as text: every command, effect and call of the disk.
-//! It decides nothing.
+//! A trace of a run as a hash and, if wanted, as text: every command, effect and call of the disk.
 
 use std::{cell::RefCell, fmt, io::Write, rc::Rc};
 
-use sennit_engine::{
-    Command, Effect, Publish, StreamAnswer, StreamAppend, StreamCommand, StreamContent,
-};
+use sennit_engine::{Command, Content, Effect, Publish, StreamAnswer, StreamAppend, StreamCommand};
 use sennit_model::PartitionId;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -157,7 +154,7 @@ impl Trace {
 }
 
 /// A number that stands for what is appended.
-fn hash(content: Option<&StreamContent>) -> u64 {
-    let batches = content.into_iter().flat_map(StreamContent::batches);
+fn hash(content: Option<&Content>) -> u64 {
+    let batches = content.into_iter().flat_map(Content::batches);
     batches.fold(0, |hash, batch| hash ^ xxh3_64(batch.bytes()))
 }

@@ -1,6 +1,6 @@
-//! One broker below the waterline and what is around it: the disk, the clock, the lane's, the
-//! reader's, the slot maker's and the mover's work, which get on when they are told to. It decides nothing by
-//! chance and judges nothing; every effect goes to the oracle, and to those it is meant for.
+//! One broker below the waterline and its surroundings: the disk, the clock, the lane, the reader, the slot maker
+//! and the mover, which run step by step. It makes no random decisions and judges nothing; every effect goes to the
+//! oracle and to its user.
 
 mod slots;
 
@@ -15,26 +15,27 @@ use sennit_engine::{
 use sennit_journal::{Fault, Frame, LaneConfig, Position, Slot, SlotFill, disk::FaultPlan};
 use sennit_model::{Offset, PartitionId, ReadFrom, Timestamp, TopicId};
 use sennit_shard::{
-    Fetch, RecoverError, Recovered, Room, START_SLOTS, Settings, Spare, Wish, held_slots, recover,
+    Fetch, RecoverError, Recovered, START_SLOTS, Settings, SlotBudget, SlotRequest, SpareSlots,
+    held_slots, recover,
 };
 
 use crate::{
     consumers::Consumers,
     disk::SimulatedDisk,
-    letter,
-    moving::{MoveStep, Moving},
+    lane_batches::LaneBatches,
+    mover_steps::{MoveStep, MoverSteps},
+    numbered_messages,
     oracle::{FoundStream, Oracle, Violation},
     publishers::Publishers,
     readers::Readers,
     streams::Streams,
-    takes::Takes,
     trace::Trace,
 };
 
 /// Steps of the slot maker within which a lane that waits for a slot gets one, on a disk that does nothing
 /// wrong but to be full.
 const WAITS_MAX: u32 = 400;
-/// What the shard may keep of chunks it read back, beyond the budget of its tail cache.
+/// Bytes that the shard may keep in its read cache, beyond the budget of its tail cache.
 const READ_BYTES: usize = 16 << 20;
 
 /// The promise that a lane without rot is recovered.
@@ -51,13 +52,13 @@ pub const NO_ROT: &str = "I1 no crash is taken for damage";
 
 /// A commit on its way through the lane.
 #[derive(Debug)]
-enum Flight {
+enum InFlight {
     /// Frames, the turn up to which they hold all that was appended, and where that ends.
     Taken(Vec<Frame>, u64, Position),
     Synced(Position),
 }
 
-/// Why the world cannot go on as it is.
+/// The reason why a run stops.
 #[derive(Debug)]
 pub enum Stop {
     /// A promise was broken.
@@ -72,7 +73,7 @@ impl From<Violation> for Stop {
     }
 }
 
-/// See the file's page.
+/// A broker and its surroundings.
 #[derive(Debug)]
 pub struct World {
     /// The disk.
@@ -81,21 +82,21 @@ pub struct World {
     pub now: Timestamp,
     /// The judge.
     pub oracle: Oracle,
-    /// Those who publish.
+    /// The publishers.
     pub publishers: Publishers,
-    /// Those who consume.
+    /// The consumers.
     pub consumers: Consumers,
-    /// Those who read.
+    /// The readers.
     pub readers: Readers,
-    /// Those who use streams.
+    /// The stream users.
     pub streams: Streams,
-    /// What was done so far.
+    /// The trace.
     pub trace: Trace,
     /// The shard and its helpers, while it runs.
     pub parts: Recovered<SimulatedDisk>,
-    /// How many requests there were.
+    /// The number of requests.
     pub requests: u64,
-    /// Topics whose dead letters have nowhere to go.
+    /// Topics that need a dead-letter topic.
     pub letters_wanted: Vec<TopicId>,
     /// Whether the lane has failed.
     pub is_fenced: bool,
@@ -103,28 +104,28 @@ pub struct World {
     pub has_rot: bool,
     /// Everything before this is committed, in this life.
     pub committed: Position,
-    /// What is moved, and which packs go.
-    pub moving: Moving,
-    /// What the lane took at a time at most, in bytes.
-    pub takes: Takes,
+    /// The move under way, and the packs to remove.
+    pub moving: MoverSteps,
+    /// The sizes of the lane's writes.
+    pub lane_batches: LaneBatches,
     config: LaneConfig,
     settings: Settings,
     commands: Vec<Command>,
-    flight: Option<Flight>,
+    in_flight: Option<InFlight>,
     fetches: Vec<Fetch>,
     /// Which slots the lane holds, and when publishes are refused.
-    pub room: Room,
-    /// The slot that is being made.
-    wish: Option<Wish>,
+    pub room: SlotBudget,
+    /// The slot that is being created.
+    slot_request: Option<SlotRequest>,
     /// Slots that are to be removed.
     surplus: Vec<Slot>,
-    /// How many slots the frames need that wait for the lane.
+    /// The number of slots that the lane's waiting frames need.
     slots_wanted: usize,
-    /// Whether whoever makes slots is behind: none is made as long as the lane has one.
+    /// Whether the slot maker is behind: it makes none while the lane has one.
     pub slots_are_late: bool,
     /// Whether publishers wait while as much as a segment holds is not committed.
     pub holds_publishers: bool,
-    /// How often the slot maker was asked in vain while the lane waits.
+    /// The number of failed attempts to create a slot while the lane waits.
     waits: u32,
 }
 
@@ -153,7 +154,7 @@ impl World {
             disk,
             now,
             oracle: Oracle::default(),
-            publishers: Publishers::new(letter::batch, 0),
+            publishers: Publishers::new(numbered_messages::batch, 0),
             consumers: Consumers::default(),
             readers: Readers::new(0),
             streams: Streams::none(),
@@ -164,15 +165,15 @@ impl World {
             is_fenced: false,
             has_rot: false,
             committed: Position(0),
-            moving: Moving::default(),
-            takes: Takes::default(),
+            moving: MoverSteps::default(),
+            lane_batches: LaneBatches::default(),
             config,
             settings,
             commands: Vec::new(),
-            flight: None,
+            in_flight: None,
             fetches: Vec::new(),
-            room: Room::new(0, false),
-            wish: None,
+            room: SlotBudget::new(0, false),
+            slot_request: None,
             surplus: Vec::new(),
             slots_wanted: 0,
             slots_are_late: false,
@@ -183,7 +184,7 @@ impl World {
         Ok(world)
     }
 
-    /// What the lane is told.
+    /// The lane's settings.
     #[must_use]
     pub fn config(&self) -> &LaneConfig {
         &self.config
@@ -215,11 +216,11 @@ impl World {
         self.after(&commands)
     }
 
-    /// Takes what a call of the shard has come to.
+    /// Handles the results of a call of the shard.
     fn after(&mut self, commands: &[Command]) -> Result<(), Violation> {
         let effects: Vec<Effect> = self.parts.shard.effects().drain(..).collect();
         effects.iter().for_each(|effect| self.trace.effect(effect));
-        let on_its_way = matches!(self.flight, Some(Flight::Taken(..)));
+        let on_its_way = matches!(self.in_flight, Some(InFlight::Taken(..)));
         if !on_its_way && !self.parts.shard.has_frames() && !self.is_fenced {
             // This turn has written nothing, and all before it is on the platter.
             self.oracle.committed(self.oracle.turn() + 1);
@@ -228,7 +229,7 @@ impl World {
         self.oracle.damage_is_known(has_damage);
         self.oracle.turned(commands, &effects, self.now)?;
         for effect in &effects {
-            self.streams.hear(effect);
+            self.streams.handle_effect(effect);
             match effect {
                 Effect::Confirmed(confirmed) => {
                     self.publishers.confirmed(confirmed.origin.request);
@@ -284,17 +285,17 @@ impl World {
     /// # Errors
     /// The promise that was broken, or that the power went.
     pub fn lane_step(&mut self) -> Result<(), Stop> {
-        match self.flight.take() {
+        match self.in_flight.take() {
             None if self.parts.shard.has_frames() => {
                 let (mut frames, turns_end) = (Vec::new(), self.parts.shard.end());
                 self.parts.shard.take_frames(&mut frames);
-                self.takes.taken(&frames, self.parts.shard.counters().checkpoints);
-                self.flight = Some(Flight::Taken(frames, self.oracle.turn(), turns_end));
+                self.lane_batches.taken(&frames, self.parts.shard.counters().checkpoints);
+                self.in_flight = Some(InFlight::Taken(frames, self.oracle.turn(), turns_end));
                 Ok(())
             }
             None => Ok(()),
-            Some(Flight::Taken(frames, turn, turns_end)) => self.write(frames, turn, turns_end),
-            Some(Flight::Synced(end)) => self.committed(end),
+            Some(InFlight::Taken(frames, turn, turns_end)) => self.write(frames, turn, turns_end),
+            Some(InFlight::Synced(end)) => self.committed(end),
         }
     }
 
@@ -312,8 +313,8 @@ impl World {
         let rest = frames.split_off(fits);
         if frames.is_empty() && !rest.is_empty() {
             self.slots_wanted = rest.iter().filter(|frame| frame.first_of_segment).count();
-            self.flight = Some(Flight::Taken(rest, turn, turns_end));
-            self.room.waited();
+            self.in_flight = Some(InFlight::Taken(rest, turn, turns_end));
+            self.room.slot_waited();
             return self.wait_for_slot();
         }
         (self.waits, self.slots_wanted) = (0, 0);
@@ -322,10 +323,10 @@ impl World {
                 self.look_for_room();
                 self.oracle.committed(turn);
                 if rest.is_empty() {
-                    self.flight = Some(Flight::Synced(end));
+                    self.in_flight = Some(InFlight::Synced(end));
                     return Ok(());
                 }
-                self.flight = Some(Flight::Taken(rest, turn, turns_end));
+                self.in_flight = Some(InFlight::Taken(rest, turn, turns_end));
                 self.committed(end)
             }
             Err(_) if self.disk.is_off() => Err(Stop::PowerOff),
@@ -384,7 +385,7 @@ impl World {
     #[must_use]
     pub fn is_busy(&self) -> bool {
         !self.commands.is_empty()
-            || self.flight.is_some()
+            || self.in_flight.is_some()
             || !self.fetches.is_empty()
             || self.moving.is_busy()
             || self.parts.shard.has_frames()
@@ -394,17 +395,17 @@ impl World {
     #[must_use]
     pub fn is_committing(&self) -> bool {
         let waits_for_room = self.room.is_full() && self.parts.lane.spare_count() == 0;
-        let has_frames = self.flight.is_some() || self.parts.shard.has_frames();
+        let has_frames = self.in_flight.is_some() || self.parts.shard.has_frames();
         !self.is_fenced
             && (!self.commands.is_empty()
                 || !self.fetches.is_empty()
                 || (has_frames && !waits_for_room))
     }
 
-    /// How a partition is; tells the oracle.
+    /// Describes a partition to the oracle.
     ///
     /// # Errors
-    /// The promise that was broken.
+    /// The broken promise.
     pub fn describe(&mut self, id: PartitionId) -> Result<(), Violation> {
         match self.ask(id, PartitionCommand::Describe) {
             Some(Effect::Described { description, .. }) => {
@@ -429,14 +430,14 @@ impl World {
         } else {
             self.disk.kill()
         }
-        self.flight = None;
+        self.in_flight = None;
         self.fetches.clear();
         self.committed = Position(0);
-        self.moving = Moving::default();
+        self.moving = MoverSteps::default();
         self.surplus.clear();
         self.commands.clear();
         self.letters_wanted.clear();
-        (self.is_fenced, self.wish) = (false, None);
+        (self.is_fenced, self.slot_request) = (false, None);
         (self.waits, self.slots_wanted) = (0, 0);
         self.oracle.crashed();
         self.publishers.disconnected();
@@ -495,10 +496,11 @@ impl World {
         found.collect()
     }
 
-    /// Asks where one begins that reads from there; tells the oracle. `None` if it may not.
+    /// Finds the offset at which a reader would begin, and tells the oracle. `None` if the reader
+    /// is refused.
     ///
     /// # Errors
-    /// The promise that was broken.
+    /// The broken promise.
     pub fn locate(
         &mut self,
         id: PartitionId,
@@ -524,7 +526,7 @@ impl World {
         }
     }
 
-    /// Asks something that is answered at once.
+    /// Makes a request that is answered at once.
     fn ask(&mut self, id: PartitionId, question: PartitionCommand) -> Option<Effect> {
         if self.is_fenced {
             return None;

@@ -1,5 +1,5 @@
-//! Stories, each with its nth call of the disk failing, for every n and in every way.
-//! `SENNIT_TORTURE_SECONDS` has each life end in all ways after that.
+//! Scenarios, each with a fault in its nth call of the disk, for every n and every fault. With
+//! `SENNIT_TORTURE_SECONDS` each run ends in all ways.
 
 use std::{collections::BTreeSet, env};
 

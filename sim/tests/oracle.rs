@@ -1,4 +1,4 @@
-//! The oracle sees: histories made by hand in which one promise is broken, and one in which none is.
+//! The oracle detects violations: handwritten histories with one broken promise, and one without.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -164,9 +164,9 @@ fn a_history_that_keeps_its_promises_passes() {
     history.settle(1, 1, Verdict::Retry);
     history.deliver(1, 2, &["b"]).unwrap();
     history.settle(1, 2, Verdict::Ack);
-    history.oracle.settled_up(history.now).unwrap();
+    history.oracle.check_settled(history.now).unwrap();
     history.restart(2).unwrap();
-    history.oracle.settled_up(history.now).unwrap();
+    history.oracle.check_settled(history.now).unwrap();
 }
 
 #[test]
@@ -182,8 +182,8 @@ fn a_message_that_never_comes_out_is_reported() {
     history.published(0, &["a", "b"]);
     history.deliver(0, 1, &["a"]).unwrap();
     history.settle(0, 1, Verdict::Ack);
-    let owed = history.oracle.settled_up(history.now);
-    assert_eq!(rule(owed), "I3 what is not settled is delivered again");
+    let outstanding = history.oracle.check_settled(history.now);
+    assert_eq!(rule(outstanding), "I3 what is not settled is delivered again");
 }
 
 #[test]

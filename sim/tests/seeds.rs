@@ -1,5 +1,5 @@
-//! Many seeds without a broken promise, and each the same whenever it is run. `SENNIT_SIM_SEEDS`
-//! says how many; with `SENNIT_TORTURE_SECONDS` there are more until that time is over.
+//! Many seeds without a broken promise, and each the same whenever it is run. `SENNIT_SIM_SEEDS` is their number;
+//! with `SENNIT_TORTURE_SECONDS` there are more until that time is over.
 
 use std::{
     env,

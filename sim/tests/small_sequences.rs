@@ -1,5 +1,5 @@
-//! Every short sequence of what can happen to a shard, with a crash at every call of the disk:
-//! `SENNIT_SIM_SEQUENCE` says how long the longest is.
+//! All short sequences of acts, with a crash at every call of the disk. `SENNIT_SIM_SEQUENCE` is the length of the
+//! longest.
 
 use std::env;
 

@@ -1,5 +1,5 @@
-//! Answers as they come off a socket, in whatever pieces: where each ends, and the little that load
-//! wants to know of it. Knows HTTP/1.1 and no streams but the name of one header.
+//! Parses answers from a socket, in pieces of any size: the end of each, and the few fields that the load needs.
+//! Knows HTTP/1.1 and the name of one header of streams.
 
 use anyhow::{Context, Result, bail, ensure};
 

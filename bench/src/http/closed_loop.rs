@@ -1,4 +1,4 @@
-//! Load with one request on the way for each connection: the next is sent once the answer has come.
+//! Load with one request in flight for each connection: the next is sent when the answer has come.
 
 use std::{
     collections::BTreeMap,

@@ -1,6 +1,5 @@
-//! The server that does nothing: it finds where a request ends and gives an answer made beforehand. No
-//! server of streams can be faster, so it is what others are compared with. With a log it writes and
-//! syncs what came together before it answers: no server that keeps its streams can be faster.
+//! The null server: finds the end of each request and sends a prepared answer. No server of streams can be faster.
+//! With a log it writes and syncs the requests before it answers: no server that stores streams can be faster.
 
 use std::{
     net::TcpListener,

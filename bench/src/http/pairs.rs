@@ -1,5 +1,5 @@
-//! Load of pairs: one connection appends to a stream, the other waits for what is appended. The next
-//! append is sent once the last was answered and has come to who waits.
+//! Load of pairs: one connection appends to a stream, the other waits for the append. The next append is sent when
+//! the last was answered and has reached the waiting connection.
 
 use std::{
     net::TcpStream,
@@ -153,7 +153,7 @@ impl Pairs {
                     going -= usize::from(pair.state == State::Ended);
                 }
             }
-            ensure!(!is_silent, "{going} pairs wait for what does not come");
+            ensure!(!is_silent, "{going} pairs wait for an append that does not come");
         }
         Ok(round.asked)
     }

@@ -1,4 +1,4 @@
-//! The requests that load is made of, as bytes.
+//! The requests of the load, as bytes.
 
 use std::io::Write;
 

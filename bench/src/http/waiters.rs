@@ -1,5 +1,5 @@
-//! Load that waits: many connections, each with one long-poll or an event stream, and one that appends and
-//! looks that all who wait for it get it whole. Knows bytes and no broker.
+//! Load of waiting connections: many wait by long-poll or for events, and one appends and checks that all of them
+//! get every append. Knows bytes and no broker.
 
 use std::{
     io::{Read, Write},
@@ -165,7 +165,7 @@ impl Waiters {
         let mut heard = 0;
         while heard < count {
             let numbers = self.poller.wait(SILENCE_NS)?.to_vec();
-            ensure!(!numbers.is_empty(), "{} wait for what does not come", count - heard);
+            ensure!(!numbers.is_empty(), "{} wait for an append that does not come", count - heard);
             for number in numbers {
                 let waiter = &mut self.readers[number];
                 waiter.socket.send_on()?;

@@ -1,4 +1,4 @@
-//! `burst`: many clients publish and consume as fast as they can.
+//! `burst`: many clients publish and consume as fast as possible.
 
 use super::Measurement;
 use crate::load::Load;

@@ -1,4 +1,4 @@
-//! `catch-up`: how fast a reader comes through a stream that lies on disk.
+//! `catch-up`: the speed of a reader of a stream on the disk.
 
 use super::{How, Measurement, show_count};
 use crate::catch_up;

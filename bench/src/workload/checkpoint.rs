@@ -1,8 +1,7 @@
-//! `checkpoint`: what the broker writes beyond what was published, and what confirms wait while
-//! checkpoints are written and messages move to packs.
+//! `checkpoint`: the write amplification, and the latency of confirms during checkpoints and moves.
 
 use super::{How, Measurement, show_rate};
-use crate::{amplification::Amplification, load::Load, pauses::Pauses};
+use crate::{load::Load, pauses::Pauses, write_amplification::Amplification};
 
 /// Options of `checkpoint`.
 #[derive(Clone, Debug, clap::Args)]

@@ -1,5 +1,5 @@
-//! `http-streams`: requests of the Durable Streams protocol, one on the way for each connection, to any
-//! server of it, beside one that does nothing.
+//! `http-streams`: requests of the Durable Streams protocol to any server of it, beside a null server, with one
+//! request in flight for each connection.
 
 use super::{How, Measurement, show_count};
 use crate::{

@@ -1,4 +1,4 @@
-//! `lifecycle`: publish, take and ack: strictly one after the other, and over a backlog.
+//! `lifecycle`: publish, take and ack, one after the other, and with a backlog.
 
 use super::{How, Measurement};
 use crate::{load::Load, plan::Echo};

@@ -1,4 +1,4 @@
-//! `parked-readers`: connections over HTTP that wait for streams, what they cost, and how fast they hear.
+//! `parked-readers`: waiting HTTP connections, their costs, and the time until they get an append.
 
 use super::{How, Measurement, show_count};
 use crate::{parked::Parked, plan::HttpMode};

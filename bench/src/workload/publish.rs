@@ -1,4 +1,4 @@
-//! `publish`: how many messages are confirmed per second, by producers, sizes and batches.
+//! `publish`: confirmed messages per second, by producers, sizes and batches.
 
 use super::{Measurement, show_rate};
 use crate::load::Load;

@@ -1,5 +1,5 @@
-//! `restart`: how long it takes from kill -9 to ready, and to the first delivery, with messages
-//! pending, and with many topics.
+//! `restart`: the time from kill -9 to ready and to the first delivery, with pending messages, and with many
+//! topics.
 
 use super::{How, Measurement, show_count};
 use crate::{backlog::Backlog, many_topics::ManyTopics};

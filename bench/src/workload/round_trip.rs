@@ -1,4 +1,4 @@
-//! `round-trip`: from publish to delivery, with one message in flight and under load.
+//! `round-trip`: the latency from publish to delivery, with one message in flight and under load.
 
 use super::{How, Measurement, show_rate};
 use crate::{load::Load, plan::Echo};

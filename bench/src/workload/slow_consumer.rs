@@ -1,5 +1,4 @@
-//! `slow-consumer`: what a reader that does not keep up costs the others, and that it gets everything
-//! all the same.
+//! `slow-consumer`: the costs of a slow reader for the others; the slow reader gets everything too.
 
 use super::{
     How, Measurement,

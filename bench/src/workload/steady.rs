@@ -1,4 +1,4 @@
-//! `steady`: a rate that is kept up, and what latency it costs; and what the two halves do alone.
+//! `steady`: the latency at a fixed rate, and that of publishing and consuming alone.
 
 use super::{Measurement, show_rate};
 use crate::load::Load;

@@ -1,4 +1,4 @@
-//! `stream`: a few readers of a stream at a rate: latency of confirms and deliveries.
+//! `stream`: a few readers of a stream at a fixed rate: the latency of confirms and deliveries.
 
 use sennit_model::Durability;
 

@@ -1,4 +1,4 @@
-//! `stream-fan-out`: how many can read the same stream, live or under cursors of their own.
+//! `stream-fan-out`: the number of readers that the same stream can have, live or with cursors of their own.
 
 use super::{
     How, Measurement,

@@ -1,23 +1,21 @@
-//! Addresses as people type them: `localhost:4438`, `:4438`, `[::1]:4438`, a name or a port alone.
-//! Knows no flag and opens no connection.
+//! Parses addresses: `localhost:4438`, `:4438`, `[::1]:4438`, a name or a port alone. Opens no connection.
 
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 
-/// The port of the native protocol where an address names none.
+/// The default port of the native protocol.
 pub const NATIVE_PORT: u16 = 4438;
 
-/// The port of HTTP where an address names none.
+/// The default port of HTTP.
 pub const HTTP_PORT: u16 = 4437;
 
-/// The host where an address of a broker names none.
+/// The default host of a broker's address.
 const LOOPBACK: &str = "127.0.0.1";
 
-/// The host where an address to listen on names none, as it is elsewhere: every address of this
-/// machine.
+/// The default host of an address to listen on: all addresses of this machine.
 const EVERYWHERE: &str = "0.0.0.0";
 
 /// An address to listen on. A name is looked up now; of several addresses the first of IPv4 is
-/// taken, because that is where clients look by default. `:4438` is every address of this machine.
+/// used, because clients try it first. `:4438` means all addresses of this machine.
 ///
 /// # Errors
 /// A text for people.
@@ -30,7 +28,7 @@ pub fn listen(text: &str, port: u16) -> Result<SocketAddr, String> {
     first.copied().ok_or_else(|| wrong("this name has no address"))
 }
 
-/// The address of a broker, as host and port. The name is not looked up: the connection does it.
+/// The address of a broker, as host and port. The connection looks the name up.
 ///
 /// # Errors
 /// A text for people.
@@ -69,7 +67,7 @@ struct Parts {
     port: u16,
 }
 
-/// Takes `text` apart; what it does not name is `default_port`, or `default_host`.
+/// Splits `text` into host and port, with these defaults.
 fn parts(text: &str, default_port: u16, default_host: &str) -> Result<Parts, String> {
     let text = text.trim();
     let wrong = |why: &str| {

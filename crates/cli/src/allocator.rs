@@ -1,5 +1,5 @@
-//! The allocator of the binary. Frames come and go by the megabyte, on one thread, and leave on another:
-//! glibc gives them back to the system each time.
+//! The allocator of the binary. Frames of megabytes are allocated on one thread and freed on another; glibc would
+//! return their memory to the system each time.
 
 #![expect(unsafe_code, reason = "the allocator is written in C")]
 
@@ -7,15 +7,15 @@ use std::alloc::{GlobalAlloc, Layout};
 
 use libmimalloc_sys as mi;
 
-/// mimalloc. What needs no more than its own alignment, which is nearly everything, is asked for without
-/// one: asked for with one it gets more than it needs where its size is no power of two, and takes a way
-/// that is three times as long.
+/// mimalloc. Most allocations need no more than mimalloc's own alignment. These are requested
+/// without an alignment, because with one they get more memory than they need and take three times
+/// as long.
 pub(crate) struct Allocator;
 
-/// Every block of that size or more is aligned to it: mimalloc's `MI_MAX_ALIGN_SIZE`.
+/// Every block of at least this size is aligned to it: mimalloc's `MI_MAX_ALIGN_SIZE`.
 const OWN_ALIGN: usize = 16;
 
-/// Whether a block is aligned well without being asked to.
+/// Returns whether a block has its alignment without a request.
 const fn is_plain(layout: Layout) -> bool {
     layout.align() <= OWN_ALIGN && layout.align() <= layout.size()
 }
@@ -69,7 +69,8 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// Gives back what this thread has freed: mimalloc keeps that until the thread does something else.
+/// Returns the memory that this thread has freed. mimalloc otherwise keeps it until the thread does
+/// something else.
 pub(crate) fn give_back() {
     // SAFETY: it may be called at any time, from any thread.
     unsafe { mi::mi_collect(true) }

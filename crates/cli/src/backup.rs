@@ -1,5 +1,4 @@
-//! `sennit backup`: takes the archive that a broker makes of all it holds, looks whether it is
-//! whole while it comes, and says so only when it is durable.
+//! `sennit backup`: receives the archive of a broker, checks it on the way, and reports success once it is durable.
 
 use std::{
     ffi::OsString,
@@ -20,9 +19,9 @@ use tokio::runtime::Runtime;
 
 use crate::{
     exit::{Exit, Failure},
-    http::{Arriving, Reach},
+    http::{ConnectOptions, StreamedAnswer},
     interrupt::{interrupted, signal_name},
-    output::{print_json, progress_of_bytes, talk},
+    output::{print_json, print_to_stderr, progress_of_bytes},
     quantity,
 };
 
@@ -37,10 +36,10 @@ The broker goes on meanwhile. All that was confirmed before the command began is
 the broker's own keys: the file is as secret as the data directory, and for its owner alone. One backup
 runs at a time; when the disk gets full it is given up, and the broker goes on.";
 
-/// The longest rest between two reads: the broker must not take us for gone.
+/// The longest pause between two reads, so that the broker does not drop the connection.
 const REST_MAX: Duration = Duration::from_secs(5);
 
-/// Bytes that are written to the file at once.
+/// Bytes of one write to the file.
 const WRITE_BYTES: usize = 1 << 20;
 
 /// The arguments of `sennit backup`.
@@ -51,15 +50,14 @@ pub struct Args {
     #[arg(long, value_name = "FILE|-")]
     to: PathBuf,
     #[command(flatten)]
-    reach: Reach,
-    /// Take so many bytes a second at most, so that the broker's disk has time for others
+    connect: ConnectOptions,
+    /// The most bytes to read in a second, so that the broker's disk has time for others
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
     rate: Option<u64>,
-    /// Replace the file if it is there, once the new one is whole
+    /// Replace an existing file once the new one is complete
     #[arg(long)]
     overwrite: bool,
-    /// Print what was backed up as a JSON object; on standard error if the backup goes to standard
-    /// output
+    /// Print the summary as a JSON object; to standard error if the backup goes to standard output
     #[arg(long)]
     json: bool,
 }
@@ -67,27 +65,28 @@ pub struct Args {
 /// Writes a backup.
 ///
 /// # Errors
-/// The broker cannot be reached or makes no backup now, the file cannot be written, what came is not
-/// whole, or a signal ended it. No file is left then.
+/// The broker cannot be reached or makes no backup now, the file cannot be written, the archive is
+/// incomplete, or a signal ended the verb. No file is left then.
 pub fn run(args: &Args) -> Result<(), Failure> {
     if args.to == Path::new("-") {
-        let (archive, mut out) = (Archive::ask(&args.reach)?, io::stdout().lock());
+        let (archive, mut out) = (Archive::ask(&args.connect)?, io::stdout().lock());
         let summary = archive.write(&mut out, args.rate)?;
         out.flush()?;
-        talk(&if args.json {
-            told(&summary, "-").to_string()
+        print_to_stderr(&if args.json {
+            summary_json(&summary, "-").to_string()
         } else {
-            said(&summary, "standard output")
+            summary_text(&summary, "standard output")
         });
         return Ok(());
     }
-    let shown = args.to.display().to_string();
+    let file_name = args.to.display().to_string();
     if args.to.exists() && !args.overwrite {
-        let text = format!("{shown} is there already; choose another name, or give --overwrite");
+        let text =
+            format!("{file_name} is there already; choose another name, or give --overwrite");
         return Err(Failure::new(Exit::Conflict, text));
     }
-    let archive = Archive::ask(&args.reach)?;
-    let part = part_of(&args.to);
+    let archive = Archive::ask(&args.connect)?;
+    let part = temporary_path(&args.to);
     let written = write_file(archive, &part, args);
     if written.is_err() {
         // It is of no use to anybody. If it cannot be removed it still has the name of a part.
@@ -95,31 +94,31 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let summary = written?;
     if args.json {
-        print_json(&told(&summary, &shown))
+        print_json(&summary_json(&summary, &file_name))
     } else {
-        talk(&said(&summary, &shown));
+        print_to_stderr(&summary_text(&summary, &file_name));
         Ok(())
     }
 }
 
-fn told(summary: &ArchiveSummary, file: &str) -> Value {
+fn summary_json(summary: &ArchiveSummary, file: &str) -> Value {
     let ArchiveSummary { shards, files, bytes } = summary;
     json!({ "file": file, "shards": shards, "files": files, "bytes": bytes })
 }
 
-fn said(summary: &ArchiveSummary, place: &str) -> String {
+fn summary_text(summary: &ArchiveSummary, place: &str) -> String {
     let ArchiveSummary { shards, files, bytes } = summary;
     format!("backed up {shards} shards, {files} files, {bytes} bytes to {place}")
 }
 
-/// Where the file grows until it is whole.
-fn part_of(file: &Path) -> PathBuf {
+/// The path of the file until it is complete.
+fn temporary_path(file: &Path) -> PathBuf {
     let mut name = OsString::from(file);
     name.push(".part");
     PathBuf::from(name)
 }
 
-/// Writes the archive to `part`, syncs it, and gives it its name.
+/// Writes the archive to `part`, syncs it, and renames it.
 fn write_file(archive: Archive, part: &Path, args: &Args) -> Result<ArchiveSummary, Failure> {
     let file = &args.to;
     let about = |path: &Path| {
@@ -137,7 +136,8 @@ fn write_file(archive: Archive, part: &Path, args: &Args) -> Result<ArchiveSumma
     Ok(summary)
 }
 
-/// A file for its owner alone: what is in it is all that the broker knows, its own keys too.
+/// Creates a file that only its owner can read, because a backup contains all data and keys of the
+/// broker.
 fn create(part: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(part)?;
@@ -149,7 +149,7 @@ fn create(part: &Path) -> io::Result<File> {
 /// An archive that a broker has begun to send.
 struct Archive {
     runtime: Runtime,
-    arriving: Arriving,
+    answer: StreamedAnswer,
     /// How long it is.
     bytes: u64,
     /// Where it comes from.
@@ -159,11 +159,11 @@ struct Archive {
 }
 
 impl Archive {
-    fn ask(reach: &Reach) -> Result<Self, Failure> {
+    fn ask(connect: &ConnectOptions) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let http = reach.http.clone();
-        let arriving = runtime.block_on(async {
-            let mut connection = reach.connect().await?;
+        let http = connect.http.clone();
+        let answer = runtime.block_on(async {
+            let mut connection = connect.connect().await?;
             let begun = connection.begin("GET", "/v1/admin/backup", &[], Bytes::new()).await;
             begun.map_err(|refused| match refused.exit {
                 Exit::NotFound => {
@@ -173,9 +173,9 @@ impl Archive {
                 _ => refused.about(format!("{http} makes no backup")),
             })
         })?;
-        let length = arriving.answer.header(header::CONTENT_LENGTH.as_str());
+        let length = answer.answer.header(header::CONTENT_LENGTH.as_str());
         let bytes = length.and_then(|length| length.parse().ok()).unwrap_or(0);
-        Ok(Self { runtime, arriving, bytes, http, interrupted: Box::pin(interrupted()) })
+        Ok(Self { runtime, answer, bytes, http, interrupted: Box::pin(interrupted()) })
     }
 
     /// Writes all of it to `out` while it is looked through.
@@ -183,8 +183,8 @@ impl Archive {
         let (bytes, http) = (self.bytes, self.http.clone());
         let body = Body { archive: &mut self, left: Bytes::new(), failed: None, is_stopped: false };
         let progress = progress_of_bytes(bytes);
-        let begun = Instant::now();
-        let mut copy = Copy { body, out, failed: None, progress, bytes: 0, begun, rate };
+        let started_at = Instant::now();
+        let mut copy = Copy { body, out, failed: None, progress, bytes: 0, started_at, rate };
         let checked = check_archive(&mut copy).and_then(|summary| {
             io::copy(&mut copy, &mut io::sink()).map_err(ArchiveError::Read)?;
             Ok(summary)
@@ -212,7 +212,7 @@ impl Archive {
 struct Body<'a> {
     archive: &'a mut Archive,
     left: Bytes,
-    /// Why no more come.
+    /// The reason why no more come.
     failed: Option<Failure>,
     /// Whether a signal has ended it.
     is_stopped: bool,
@@ -224,10 +224,10 @@ impl Read for Body<'_> {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         while self.left.is_empty() {
-            let Archive { runtime, arriving, interrupted, .. } = &mut *self.archive;
+            let Archive { runtime, answer, interrupted, .. } = &mut *self.archive;
             let next = async {
                 tokio::select! {
-                    piece = arriving.piece() => Some(piece),
+                    piece = answer.piece() => Some(piece),
                     () = interrupted => None,
                 }
             };
@@ -257,7 +257,7 @@ struct Copy<'a, W> {
     failed: Option<io::Error>,
     progress: ProgressBar,
     bytes: u64,
-    begun: Instant,
+    started_at: Instant,
     /// Bytes a second, at most.
     rate: Option<u64>,
 }
@@ -267,7 +267,7 @@ impl<W> Copy<'_, W> {
     fn keep_pace(&self) {
         if let Some(rate) = self.rate {
             let due = Duration::from_secs_f64(self.bytes as f64 / rate.max(1) as f64);
-            std::thread::sleep(due.saturating_sub(self.begun.elapsed()).min(REST_MAX));
+            std::thread::sleep(due.saturating_sub(self.started_at.elapsed()).min(REST_MAX));
         }
     }
 }
@@ -276,9 +276,9 @@ impl<W: Write> Read for Copy<'_, W> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let count = self.body.read(bytes)?;
         if let Err(error) = self.out.write_all(&bytes[..count]) {
-            let said = io::Error::new(error.kind(), error.to_string());
+            let cause = io::Error::new(error.kind(), error.to_string());
             self.failed = Some(error);
-            return Err(said);
+            return Err(cause);
         }
         self.bytes += count as u64;
         self.progress.set_position(self.bytes);

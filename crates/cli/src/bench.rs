@@ -1,4 +1,4 @@
-//! `sennit bench`: hands over to the harness, and is its worker processes too.
+//! `sennit bench`: runs the benchmark harness, and its worker processes.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use sennit_bench::{Options, Workload, worker};
 
 use crate::{
     address::{http_broker, native_broker},
+    connect_options::no_broker,
     exit::{Exit, Failure},
     interrupt::{first_signal, signal_name},
-    reach::no_broker,
 };
 
 const EXAMPLES: &str = "\
@@ -21,7 +21,7 @@ Load comes from processes of its own, on a schedule that does not wait for the b
 is not clean (missing, duplicates, out of order, corrupt, errors) ends with exit code 1.
 bench/README.md says what each figure means.";
 
-/// How much later than its processes a run that fails may hear of the signal that has ended both.
+/// The time by which a failing run may receive a signal later than its processes.
 const SIGNAL_LATE: Duration = Duration::from_secs(1);
 
 /// The arguments of `sennit bench`.
@@ -52,10 +52,10 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
     })
 }
 
-/// Does the part of a run that standard input says.
+/// Runs the worker that the plan on standard input describes.
 ///
 /// # Errors
-/// Standard input holds no plan.
+/// Standard input has no plan.
 pub fn run_worker() -> Result<(), Failure> {
     worker::run().map_err(|error| failure(&error))
 }

@@ -1,8 +1,8 @@
-//! `sennit consume`: takes messages as a member of a group, and prints each or gives each to a command.
-//! What is said of a message, and when, is in the files of `consume/`.
+//! `sennit consume`: takes messages as a member of a group, and prints each or passes each to a command. The files
+//! of `consume/` settle them.
 
 mod exec;
-mod intake;
+mod group_consumer;
 mod print;
 mod settlements;
 mod verdict;
@@ -12,12 +12,12 @@ use std::num::NonZeroU64;
 use sennit_model::{GroupName, TopicName};
 
 use crate::{
+    connect_options::{ConnectOptions, block_on},
     exit::Failure,
     format::Format,
-    reach::{Reach, block_on},
 };
 
-use intake::Intake;
+use group_consumer::GroupConsumer;
 use settlements::Settlements;
 
 const EXAMPLES: &str = "\
@@ -50,7 +50,7 @@ exit code is 7, or 1 if all of them did.";
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    reach: Reach,
+    connect: ConnectOptions,
     /// The topic's name
     topic: TopicName,
     /// The group to take part in
@@ -59,7 +59,7 @@ pub struct Args {
     /// End after this many messages
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<NonZeroU64>,
-    /// Settle nothing: what was printed returns to the group in the end
+    /// Settle nothing: printed messages return to the group at the end
     #[arg(long)]
     no_ack: bool,
     /// Wait for more instead of ending when nothing is ready
@@ -74,7 +74,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// After how many messages it is enough.
+    /// The number of messages after which the verb ends.
     fn count(&self) -> u64 {
         self.count.map_or(u64::MAX, NonZeroU64::get)
     }
@@ -83,23 +83,24 @@ impl Args {
 /// Runs the verb.
 ///
 /// # Errors
-/// What the broker refuses, that messages could not be printed, or that commands failed.
+/// The broker's refusal, or messages could not be printed, or commands failed.
 pub fn run(args: Args) -> Result<(), Failure> {
     let verdicts = args.verdict.verdicts(args.exec.is_wanted(), args.no_ack)?;
     block_on(async {
-        let client = args.reach.client().await?;
+        let client = args.connect.client().await?;
         let credit = match args.exec.is_wanted() {
             true => args.exec.credit(&args),
             false => print::credit_at_first(&args, &verdicts),
         };
-        let mut intake = Intake::begin(&client, &args.topic, &args.group, credit).await?;
+        let mut group_consumer =
+            GroupConsumer::begin(&client, &args.topic, &args.group, credit).await?;
         let mut settlements = Settlements::default();
         let done = match args.exec.is_wanted() {
-            true => exec::run(&args, &mut intake, &verdicts, &mut settlements).await,
-            false => print::run(&args, &mut intake, &verdicts, &mut settlements).await,
+            true => exec::run(&args, &mut group_consumer, &verdicts, &mut settlements).await,
+            false => print::run(&args, &mut group_consumer, &verdicts, &mut settlements).await,
         };
         let confirmed = settlements.all_confirmed().await;
-        let closed = intake.close().await;
+        let closed = group_consumer.close().await;
         client.close().await;
         // What ended the work says more than what could not be said after it.
         done.and(confirmed).and(closed)

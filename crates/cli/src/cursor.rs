@@ -5,9 +5,9 @@ use sennit_model::{CursorName, Offset, PartitionIndex, TopicName};
 use serde_json::json;
 
 use crate::{
+    connect_options::{ConnectOptions, block_on},
     exit::Failure,
-    output::{print_json, print_table, talk},
-    reach::{Reach, block_on},
+    output::{print_json, print_table, print_to_stderr},
 };
 
 const EXAMPLES: &str = "\
@@ -22,7 +22,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    reach: Reach,
+    connect: ConnectOptions,
     /// Print JSON, one object for each cursor
     #[arg(long, global = true)]
     json: bool,
@@ -37,22 +37,22 @@ enum Verb {
         /// The topic's name
         topic: TopicName,
     },
-    /// Have a cursor be at an offset; it is made if it is not there
+    /// Set a cursor to an offset, and create it if it does not exist
     Set {
         /// The topic's name
         topic: TopicName,
         /// The cursor's name
         name: CursorName,
-        /// The first offset that is not done with; beyond the end, the end
+        /// The first offset that is not processed; beyond the end, the end
         offset: u64,
-        /// Of which partition
+        /// The partition
         #[arg(long, short, value_name = "N", default_value_t = 0)]
         partition: u32,
-        /// End a reader that has the cursor; without, it is refused while there is one
+        /// End a reader that holds the cursor; without this option the request is then refused
         #[arg(long)]
         take_over: bool,
     },
-    /// Forget a cursor
+    /// Delete a cursor
     Delete {
         /// The topic's name
         topic: TopicName,
@@ -64,10 +64,10 @@ enum Verb {
 /// Runs the verb.
 ///
 /// # Errors
-/// What the broker refuses, or that it cannot be reached.
+/// The broker's refusal, or it cannot be reached.
 pub fn run(args: Args) -> Result<(), Failure> {
     block_on(async {
-        let client = args.reach.client().await?;
+        let client = args.connect.client().await?;
         match args.verb {
             Verb::List { topic } => {
                 let cursors = client.list_cursors(&topic).await;
@@ -103,7 +103,7 @@ fn say_done(
         let (topic, cursor) = (topic.as_str(), name.as_str());
         return print_json(&json!({ "topic": topic, "cursor": cursor, "outcome": outcome }));
     }
-    talk(&format!("{topic} {name}: {outcome}"));
+    print_to_stderr(&format!("{topic} {name}: {outcome}"));
     Ok(())
 }
 

@@ -1,9 +1,8 @@
-//! What lies between messages that are printed or read: a newline unless something else is said. Knows no
-//! message.
+//! The delimiter between messages that are printed or read: a newline by default.
 
 use std::str::FromStr;
 
-/// What comes behind each message.
+/// The bytes behind each message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delimiter(Vec<u8>);
 
@@ -14,7 +13,7 @@ impl Delimiter {
         &self.0
     }
 
-    /// Nothing.
+    /// No delimiter.
     #[must_use]
     pub fn none() -> Self {
         Self(Vec::new())
@@ -37,7 +36,7 @@ impl Default for Delimiter {
 impl FromStr for Delimiter {
     type Err = String;
 
-    /// Text in which `\n`, `\r`, `\t`, `\0`, `\\` and `\x1e` are what they are in other languages.
+    /// Parses a text with the escapes `\n`, `\r`, `\t`, `\0`, `\\` and `\x1e`.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |rest: &str| {
             let sequence: String = rest.chars().take(2).collect();

@@ -1,11 +1,11 @@
-//! How a verb ends when it does not succeed: an exit code that scripts can tell apart, and a text
-//! that says what would be right. The table of codes is in the program's help.
+//! The exit codes of failed verbs, and their error texts, which say what would be right. The program's help has the
+//! table of codes.
 
 use std::{fmt, io, process::ExitCode};
 
 use sennit_client::{Error, ErrorCode};
 
-/// What an unsuccessful end was about.
+/// The reason of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
@@ -13,13 +13,13 @@ pub enum Exit {
     Failed = 1,
     /// The command line was wrong.
     Usage = 2,
-    /// What was named is not there.
+    /// The named thing does not exist.
     NotFound = 3,
-    /// It is there already, and different.
+    /// It exists already, with other settings.
     Conflict = 4,
-    /// Nobody answered, or not in time.
+    /// No answer came, or not in time.
     Unreachable = 6,
-    /// Some of it was done.
+    /// A part of the work was done.
     Partial = 7,
 }
 
@@ -29,16 +29,16 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a verb did not succeed.
+/// The failure of a verb.
 #[derive(Debug)]
 pub struct Failure {
-    /// The code to end with.
+    /// The exit code.
     pub exit: Exit,
     text: String,
 }
 
 impl Failure {
-    /// A failure with a text for people: one line, what was wrong and what would be right.
+    /// A failure with a text of one line for people: what was wrong and what would be right.
     pub fn new(exit: Exit, text: impl Into<String>) -> Self {
         Self { exit, text: text.into() }
     }
@@ -49,7 +49,7 @@ impl Failure {
         Self { exit: Exit::Partial, ..self }
     }
 
-    /// The same failure, said of `what`.
+    /// The same failure, with `what` before its text.
     #[must_use]
     pub fn about(self, what: impl fmt::Display) -> Self {
         Self { text: format!("{what}: {}", self.text), ..self }

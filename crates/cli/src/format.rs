@@ -1,12 +1,12 @@
-//! The options that say how messages are printed. Knows no message.
+//! The options for the format of printed messages.
 
-use crate::{delimiter::Delimiter, shown::Shown};
+use crate::{delimiter::Delimiter, message_format::MessageFormat};
 
-/// How messages are printed.
+/// The format of printed messages.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Format {
-    /// Print each message and each gap as a JSON object with all that is known of it; `sennit publish
-    /// --json-lines` publishes the messages again
+    /// Print each message and each gap as a JSON object with all that is known of it; `sennit
+    /// publish --json-lines` publishes the messages again
     #[arg(long)]
     pub json: bool,
     /// Print this behind each payload instead of a newline; \n, \t, \0 and \x1e are single bytes
@@ -21,15 +21,15 @@ pub struct Format {
 }
 
 impl Format {
-    /// What was asked for.
+    /// The chosen format.
     #[must_use]
-    pub fn shown(&self) -> Shown {
+    pub fn message_format(&self) -> MessageFormat {
         match (&self.delimiter, self.null, self.raw) {
-            _ if self.json => Shown::Json,
-            (Some(delimiter), ..) => Shown::Payloads(delimiter.clone()),
-            (None, true, _) => Shown::Payloads(Delimiter::null()),
-            (None, _, true) => Shown::Payloads(Delimiter::none()),
-            (None, false, false) => Shown::Payloads(Delimiter::default()),
+            _ if self.json => MessageFormat::Json,
+            (Some(delimiter), ..) => MessageFormat::Payloads(delimiter.clone()),
+            (None, true, _) => MessageFormat::Payloads(Delimiter::null()),
+            (None, _, true) => MessageFormat::Payloads(Delimiter::none()),
+            (None, false, false) => MessageFormat::Payloads(Delimiter::default()),
         }
     }
 }

@@ -9,10 +9,10 @@ use sennit_model::{
 use serde_json::{Value, json};
 
 use crate::{
+    connect_options::{ConnectOptions, block_on},
     exit::Failure,
-    output::{print_json, print_table, talk},
+    output::{print_json, print_table, print_to_stderr},
     quantity::{duration, show_duration},
-    reach::{Reach, block_on},
 };
 
 const EXAMPLES: &str = "\
@@ -28,7 +28,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    reach: Reach,
+    connect: ConnectOptions,
     /// Print JSON, one object for each group
     #[arg(long, global = true)]
     json: bool,
@@ -38,7 +38,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Create a group, or find it if it has the same settings
+    /// Create a group; an existing group with the same settings is left as it is
     Create {
         /// The topic's name
         topic: TopicName,
@@ -50,7 +50,7 @@ enum Verb {
         /// After this many failed attempts a message goes to the dead-letter topic [default: 20]
         #[arg(long, value_name = "N")]
         attempts: Option<u32>,
-        /// Where it begins: earliest, latest or an offset
+        /// The start of the group: earliest, latest or an offset
         #[arg(long, value_name = "WHERE", default_value = "earliest", value_parser = start_at)]
         start: StartAt,
     },
@@ -59,17 +59,17 @@ enum Verb {
         /// The topic's name
         topic: TopicName,
     },
-    /// Print how a group is, and which of its messages are parked and why
+    /// Print the description of a group, with its parked messages and their reasons
     Describe {
         /// The topic's name
         topic: TopicName,
         /// The group's name
         name: GroupName,
     },
-    /// Change settings of a group; what is not named stays as it is
+    /// Change settings of a group; the others stay as they are
     ///
-    /// Leases that begin from now on have the new length. The next failed attempt at a message is
-    /// counted against the new number.
+    /// New leases have the new length. The next failed attempt at a message is compared with the
+    /// new limit.
     #[command(group = clap::ArgGroup::new("setting").required(true).multiple(true))]
     Alter {
         /// The topic's name
@@ -85,8 +85,8 @@ enum Verb {
     },
     /// Deliver parked messages of a dead-letter topic again, with all their attempts
     ///
-    /// A message that fails for good in a dead-letter topic is parked: it stays where it is and is
-    /// not delivered until it is asked for here. `describe` prints which messages are parked.
+    /// A message that fails for good in a dead-letter topic is parked: it stays there and is not
+    /// delivered until it is requested with this verb. `describe` prints the parked messages.
     Retry {
         /// The name of the dead-letter topic
         topic: TopicName,
@@ -138,10 +138,10 @@ fn offsets(text: &str) -> Result<OffsetRange, String> {
 /// Runs the verb.
 ///
 /// # Errors
-/// What the broker refuses, or that it cannot be reached.
+/// The broker's refusal, or it cannot be reached.
 pub fn run(args: Args) -> Result<(), Failure> {
     block_on(async {
-        let client = args.reach.client().await?;
+        let client = args.connect.client().await?;
         match args.verb {
             Verb::Create { topic, name, lease, attempts, start } => {
                 let default = GroupConfig::default();
@@ -181,7 +181,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
                         "topic": topic, "group": group, "outcome": "retried", "messages": messages,
                     }));
                 }
-                talk(&format!("{topic} {name}: {messages} parked messages are ready again"));
+                print_to_stderr(&format!(
+                    "{topic} {name}: {messages} parked messages are ready again"
+                ));
                 Ok(())
             }
             Verb::Delete { topic, name } => {
@@ -207,7 +209,7 @@ fn say_done(
         let (topic, group) = (topic.as_str(), name.as_str());
         return print_json(&json!({ "topic": topic, "group": group, "outcome": outcome }));
     }
-    talk(&format!("{topic} {name}: {outcome}"));
+    print_to_stderr(&format!("{topic} {name}: {outcome}"));
     Ok(())
 }
 
@@ -242,7 +244,7 @@ fn print(groups: &[GroupDescription], as_json: bool) -> Result<(), Failure> {
     print_table(&heads, &rows)
 }
 
-/// How old the oldest message is that only this group, of several, is not through with.
+/// The age of the oldest message that only this group, of several, has not settled.
 pub(crate) fn holds(group: &GroupDescription) -> Option<String> {
     let since = Duration::from_millis(group.holds_since?.0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -261,9 +263,12 @@ fn print_parked(group: &GroupDescription) -> Result<(), Failure> {
     };
     let rows: Vec<_> = group.parked_runs.iter().map(row).collect();
     print_table(&["PARTITION", "PARKED", "ATTEMPTS", "REASON"], &rows)?;
-    let shown: u64 = group.parked_runs.iter().map(|run| run.offsets.count()).sum();
-    if shown < group.parked {
-        talk(&format!("{} more parked messages are not shown", group.parked - shown));
+    let shown_count: u64 = group.parked_runs.iter().map(|run| run.offsets.count()).sum();
+    if shown_count < group.parked {
+        print_to_stderr(&format!(
+            "{} more parked messages are not shown",
+            group.parked - shown_count
+        ));
     }
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! How verbs ask over HTTP: one connection, one request after the other, and refusals as failures.
-//! Knows no verb.
+//! HTTP requests of verbs: one connection, one request at a time. Refusals become failures.
 
 use std::time::Duration;
 
@@ -17,33 +16,33 @@ use tokio::{
 
 use crate::{
     address::http_broker,
+    connect_options::{CONNECT_TIMEOUT, no_broker},
     exit::{Exit, Failure},
-    reach::{CONNECT_TIMEOUT, no_broker},
 };
 
-/// How long a broker that was lost is tried again.
-const LOST_MAX: Duration = Duration::from_secs(60);
+/// How long a lost broker is tried again.
+const RETRY_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// How long it is waited between two tries, at first and at most.
+/// The first and the longest delay between two attempts.
 const TRY_AGAIN_MIN: Duration = Duration::from_millis(50);
 const TRY_AGAIN_MAX: Duration = Duration::from_secs(2);
 
-/// How long the broker may take to answer, or to send more of an answer. It keeps long-polls for half
-/// a minute unless it is told otherwise.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long the broker may take to answer, or to send more of an answer. Its long-polls take half a
+/// minute by default.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Where to ask.
+/// The broker's HTTP address.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Reach {
+pub struct ConnectOptions {
     /// The broker's HTTP address, host and port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4437", env = "SENNIT_HTTP")]
     #[arg(global = true, value_parser = http_broker)]
     pub http: String,
 }
 
-/// What was answered.
+/// An answer.
 pub struct Answer {
-    /// Its status, a success.
+    /// Its status, which is a success.
     pub status: StatusCode,
     /// Its headers.
     pub headers: HeaderMap,
@@ -51,22 +50,22 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-/// An answer whose body is still on its way.
-pub struct Arriving {
-    /// Its headers, and nothing of its body.
+/// An answer whose body is still coming.
+pub struct StreamedAnswer {
+    /// Its status and headers, without the body.
     pub answer: Answer,
     address: String,
     body: Incoming,
 }
 
-impl Arriving {
-    /// The next piece of the body; `None` behind the last.
+impl StreamedAnswer {
+    /// The next piece of the body; `None` at its end.
     ///
     /// # Errors
-    /// It breaks off.
+    /// The body is incomplete.
     pub async fn piece(&mut self) -> Result<Option<Bytes>, Failure> {
         loop {
-            let frame = in_time(&self.address, self.body.frame()).await?;
+            let frame = with_timeout(&self.address, self.body.frame()).await?;
             match frame {
                 None => return Ok(None),
                 Some(Err(error)) => {
@@ -83,7 +82,7 @@ impl Arriving {
         }
     }
 
-    /// The answer with all of its body.
+    /// The answer with its whole body.
     async fn whole(mut self) -> Result<Answer, Failure> {
         let mut body = BytesMut::new();
         while let Some(piece) = self.piece().await? {
@@ -94,7 +93,7 @@ impl Arriving {
 }
 
 impl Answer {
-    /// The value of a header, where there is one.
+    /// The value of a header, if it exists.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
@@ -106,11 +105,11 @@ pub struct Http {
     sender: SendRequest<Full<Bytes>>,
 }
 
-impl Reach {
+impl ConnectOptions {
     /// Connects.
     ///
     /// # Errors
-    /// Nobody listens there, or nobody answered in time.
+    /// No server listens there, or no answer came in time.
     pub async fn connect(&self) -> Result<Http, Failure> {
         let address = self.http.clone();
         let connecting = async {
@@ -133,7 +132,7 @@ impl Reach {
 }
 
 impl Http {
-    /// Asks, and waits for the whole answer.
+    /// Sends a request, and waits for the whole answer.
     ///
     /// # Errors
     /// The broker did not answer, or refused: its problem is the failure's text.
@@ -147,17 +146,17 @@ impl Http {
         self.begin(method, path, headers, body).await?.whole().await
     }
 
-    /// Asks, and waits for the head of the answer.
+    /// Sends a request, and waits for the head of the answer.
     ///
     /// # Errors
-    /// As of [`Http::ask`].
+    /// As [`Http::ask`].
     pub async fn begin(
         &mut self,
         method: &str,
         path: &str,
         headers: &[(&str, String)],
         body: Bytes,
-    ) -> Result<Arriving, Failure> {
+    ) -> Result<StreamedAnswer, Failure> {
         let mut request =
             Request::builder().method(method).uri(path).header(header::HOST, &self.address);
         for (name, value) in headers {
@@ -166,12 +165,12 @@ impl Http {
         let request = request
             .body(Full::new(body))
             .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-        let answered = in_time(&self.address, self.sender.send_request(request)).await?;
+        let answered = with_timeout(&self.address, self.sender.send_request(request)).await?;
         let response: Response<Incoming> =
-            answered.map_err(|error| fell_silent(&self.address, &error.to_string()))?;
+            answered.map_err(|error| no_answer(&self.address, &error.to_string()))?;
         let (head, body) = response.into_parts();
         let answer = Answer { status: head.status, headers: head.headers, body: Bytes::new() };
-        let arriving = Arriving { answer, address: self.address.clone(), body };
+        let arriving = StreamedAnswer { answer, address: self.address.clone(), body };
         if !head.status.is_success() {
             return Err(refusal(head.status, &arriving.whole().await?.body));
         }
@@ -179,21 +178,21 @@ impl Http {
     }
 }
 
-/// What is left of the patience with a broker that was lost; a new one begins with each answer.
+/// Limits the attempts to reach a lost broker. It starts anew with each answer.
 #[derive(Default)]
-pub struct Patience {
+pub struct RetryTimer {
     lost_at: Option<Instant>,
     tries: u32,
 }
 
-impl Patience {
-    /// Waits until it is time to ask again, if `failure` says that the broker cannot be reached now.
+impl RetryTimer {
+    /// Waits until the next attempt, if `failure` says that the broker cannot be reached.
     ///
     /// # Errors
-    /// The failure, if it says something else, or if it was tried for so long.
+    /// The failure, if it says something else, or if the time is over.
     pub async fn wait(&mut self, failure: Failure) -> Result<(), Failure> {
         let lost_at = *self.lost_at.get_or_insert_with(Instant::now);
-        if failure.exit != Exit::Unreachable || lost_at.elapsed() >= LOST_MAX {
+        if failure.exit != Exit::Unreachable || lost_at.elapsed() >= RETRY_TIME_MAX {
             return Err(failure);
         }
         let rest = TRY_AGAIN_MIN.saturating_mul(2_u32.saturating_pow(self.tries));
@@ -203,12 +202,12 @@ impl Patience {
     }
 }
 
-async fn in_time<T>(address: &str, awaited: impl Future<Output = T>) -> Result<T, Failure> {
-    let late = |_| fell_silent(address, &format!("nothing came for {PATIENCE:?}"));
-    timeout(PATIENCE, awaited).await.map_err(late)
+async fn with_timeout<T>(address: &str, awaited: impl Future<Output = T>) -> Result<T, Failure> {
+    let late = |_| no_answer(address, &format!("nothing came for {ANSWER_TIMEOUT:?}"));
+    timeout(ANSWER_TIMEOUT, awaited).await.map_err(late)
 }
 
-fn fell_silent(address: &str, why: &str) -> Failure {
+fn no_answer(address: &str, why: &str) -> Failure {
     Failure::new(Exit::Unreachable, format!("the broker at {address} fell silent: {why}"))
 }
 
@@ -251,14 +250,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lost_broker_is_tried_again_for_a_minute_and_a_refusal_is_not() {
         let lost = || Failure::new(Exit::Unreachable, "nobody is there");
-        let (mut patience, begun, mut tries) = (Patience::default(), Instant::now(), 0);
+        let (mut patience, begun, mut tries) = (RetryTimer::default(), Instant::now(), 0);
         while patience.wait(lost()).await.is_ok() {
             tries += 1;
         }
-        assert!((LOST_MAX..2 * LOST_MAX).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        assert!(
+            (RETRY_TIME_MAX..2 * RETRY_TIME_MAX).contains(&begun.elapsed()),
+            "{:?}",
+            begun.elapsed()
+        );
         assert!((20..50).contains(&tries), "{tries}");
         let refused = Failure::new(Exit::NotFound, "no such stream");
-        assert!(Patience::default().wait(refused).await.is_err());
+        assert!(RetryTimer::default().wait(refused).await.is_err());
     }
 
     #[test]

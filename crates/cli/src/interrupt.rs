@@ -1,5 +1,5 @@
-//! What signals do to a verb that goes on until it is stopped: the first Ctrl-C, SIGTERM or SIGHUP lets
-//! it finish what it has begun, and the second ends it at once, whatever it waits for.
+//! Signals for verbs that run until they are stopped: the first Ctrl-C, SIGTERM or SIGHUP lets the verb finish its
+//! current work, and the second ends it at once.
 
 use std::{
     process::exit,
@@ -18,63 +18,63 @@ use tokio::{
     sync::oneshot,
 };
 
-/// What shells report of a program that a signal has ended: this and the signal's number.
+/// Shells report this plus the signal's number for a program that a signal has ended.
 const ENDED_BY_SIGNAL: i32 = 128;
 
-/// The signal that came first; 0 before it.
+/// The first signal; 0 before it.
 static FIRST: AtomicI32 = AtomicI32::new(0);
 
-/// What is done before the second signal ends the program.
+/// Called before the second signal ends the program.
 static BEFORE_EXIT: OnceLock<fn()> = OnceLock::new();
 
-/// Listens from now on: what it returns waits for the first signal, and the second ends the program.
+/// Listens from now on: the future waits for the first signal, and the second one ends the program.
 pub fn interrupted() -> impl Future<Output = ()> {
-    let heard = listen(|| {});
+    let receiver = listen(|| {});
     async {
-        if heard.await.is_err() {
+        if receiver.await.is_err() {
             std::future::pending().await
         }
     }
 }
 
-/// The same for callers that look now and then. `at_first` is called when the first signal comes, on a
-/// thread of its own.
+/// The same for callers that poll. The first signal calls `at_first`, on a thread of its own.
 pub fn first_signal(at_first: impl FnOnce() + Send + 'static) -> FirstSignal {
-    let (came, heard) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     drop(listen(move || {
-        let _ = came.send(());
+        let _ = sender.send(());
         at_first();
     }));
-    FirstSignal { heard, has_come: false }
+    FirstSignal { receiver, has_come: false }
 }
 
 /// Says whether the first signal has come.
 pub struct FirstSignal {
-    heard: mpsc::Receiver<()>,
+    receiver: mpsc::Receiver<()>,
     has_come: bool,
 }
 
 impl FirstSignal {
-    /// Whether it has come.
+    /// Returns whether it has come.
     pub fn has_come(&mut self) -> bool {
-        self.has_come |= self.heard.try_recv().is_ok();
+        self.has_come |= self.receiver.try_recv().is_ok();
         self.has_come
     }
 
-    /// Waits for it, at most so long; says whether it has come.
+    /// Waits for it for at most this time; returns whether it has come.
     pub fn comes_within(&mut self, longest: Duration) -> bool {
-        self.has_come |= self.heard.recv_timeout(longest).is_ok();
+        self.has_come |= self.receiver.recv_timeout(longest).is_ok();
         self.has_come
     }
 }
 
-/// Has `end` called before the second signal ends the program. Only the first call counts.
+/// Sets a function that is called before the second signal ends the program. Only the first call
+/// has an effect.
 pub fn before_exit(end: fn()) {
     // A second caller would be another verb, and there is one.
     let _ = BEFORE_EXIT.set(end);
 }
 
-/// How the signal that came first is called.
+/// The name of the first signal.
 #[must_use]
 pub fn signal_name() -> &'static str {
     match SignalKind::from_raw(FIRST.load(Relaxed)) {
@@ -85,7 +85,7 @@ pub fn signal_name() -> &'static str {
 }
 
 fn listen(at_first: impl FnOnce() + Send + 'static) -> oneshot::Receiver<()> {
-    let (first, heard) = oneshot::channel();
+    let (first, receiver) = oneshot::channel();
     let (ready, is_ready) = mpsc::channel();
     // One that listens hears both, also when the second comes before anybody waits for it. On a thread of
     // its own it does so while the verb waits for whoever reads its standard output.
@@ -101,8 +101,8 @@ fn listen(at_first: impl FnOnce() + Send + 'static) -> oneshot::Receiver<()> {
             let mut next = async || {
                 tokio::select! {
                     _ = interrupt.recv() => SignalKind::interrupt(),
-                    () = came(&mut terminate) => SignalKind::terminate(),
-                    () = came(&mut hangup) => SignalKind::hangup(),
+                    () = wait_for_signal(&mut terminate) => SignalKind::terminate(),
+                    () = wait_for_signal(&mut hangup) => SignalKind::hangup(),
                 }
             };
             FIRST.store(next().await.as_raw_value(), Relaxed);
@@ -118,17 +118,17 @@ fn listen(at_first: impl FnOnce() + Send + 'static) -> oneshot::Receiver<()> {
     // Where there is nothing to listen with, a signal ends the program as it does any other.
     let _ = thread::Builder::new().name("interrupts".into()).spawn(listen);
     let _ = is_ready.recv();
-    heard
+    receiver
 }
 
-async fn came(signal: &mut Option<Signal>) {
+async fn wait_for_signal(signal: &mut Option<Signal>) {
     match signal {
         Some(signal) => drop(signal.recv().await),
         None => std::future::pending().await,
     }
 }
 
-/// Whether the program was started with SIGHUP ignored, as the kernel tells it.
+/// Returns whether the program was started with SIGHUP ignored, according to the kernel.
 fn is_hangup_ignored() -> bool {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return false };
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,5 +1,4 @@
-//! Messages as lines of JSON, as they are published and as they are printed: what one verb prints the
-//! other takes. Knows no verb.
+//! Messages as lines of JSON, for publishing and printing: one verb accepts the output of the other.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,30 +9,30 @@ use serde_json::{Value, json, value::RawValue};
 
 use crate::quantity;
 
-/// What a line that is published may name, for help and errors.
+/// The fields of a published line, for help and errors.
 const FIELDS: &str = "key, headers, payload, delay and ttl";
 
-/// What is printed of a message beside what it carries: it says where it lay, and is passed over when the
-/// message is published again.
-const PLACE: [&str; 6] =
+/// The printed fields that say where a message lay. They are ignored when the message is published
+/// again.
+const LOCATION_FIELDS: [&str; 6] =
     ["topic", "partition", "offset", "attempt", "appended_at_ms", "durability"];
 
-/// What a line is.
+/// A line.
 #[derive(Debug, PartialEq)]
 pub enum Line {
     /// A message.
     Message(Message),
-    /// A gap that was printed among messages: there is nothing to publish.
+    /// A gap that was printed among messages: nothing to publish.
     Gap,
 }
 
 type Fields = BTreeMap<String, Box<RawValue>>;
 
-/// What `line` says, a JSON object of `key`, `headers`, `payload`, `delay` and `ttl`, each of which may be
-/// left out. `key`, `payload` and values of headers are text, or base64 under the name with `_base64`
-/// behind it; a payload that is no text is the JSON that stands there. Headers are an object of texts,
-/// numbers and booleans, or an array of objects as [`message_json`] makes them. What the line does not say
-/// is as in `unless_said`, and its headers come behind those.
+/// Parses `line`, a JSON object with the optional fields `key`, `headers`, `payload`, `delay` and
+/// `ttl`. `key`, `payload` and values of headers are text, or base64 under the name with `_base64`
+/// behind it; a payload of another JSON type is that JSON. Headers are an object of texts, numbers
+/// and booleans, or an array of objects as in [`message_json`]. Missing fields are taken from
+/// `unless_said`, and its headers come first.
 ///
 /// # Errors
 /// A text for people.
@@ -70,13 +69,13 @@ pub fn read(line: &[u8], unless_said: &Message) -> Result<Line, String> {
             (None, None) => {}
         }
     }
-    match fields.keys().find(|name| !PLACE.contains(&name.as_str())) {
+    match fields.keys().find(|name| !LOCATION_FIELDS.contains(&name.as_str())) {
         Some(name) => Err(format!("it has an unknown field {name:?}; known are {FIELDS}")),
         None => Ok(Line::Message(message)),
     }
 }
 
-/// Takes the bytes of this name, as text or as base64.
+/// Removes the bytes of this name, as text or as base64.
 fn take_bytes(fields: &mut Fields, name: &str, may_be_json: bool) -> Result<Option<Bytes>, String> {
     let name_base64 = format!("{name}_base64");
     match (fields.remove(name), fields.remove(&name_base64)) {
@@ -144,7 +143,7 @@ fn listed_header(mut fields: Fields) -> Result<Header, String> {
     }
 }
 
-/// What kinds of headers are called.
+/// The names of the kinds of headers.
 const KINDS: [(HeaderKind, &str); 4] = [
     (HeaderKind::Text, "text"),
     (HeaderKind::Binary, "binary"),
@@ -152,8 +151,7 @@ const KINDS: [(HeaderKind, &str); 4] = [
     (HeaderKind::Boolean, "boolean"),
 ];
 
-/// What a message says of itself. Bytes that are text are text, others are base64 under a name that says
-/// so.
+/// A message as JSON. Bytes that are text are text; others are base64 under a name that says so.
 #[must_use]
 pub fn message_json(message: &MessageView<'_>) -> Value {
     let mut value = json!({});
@@ -243,7 +241,7 @@ mod tests {
         let text = Message { key: vec![0xfe].into(), ..Message::new("a \"text\"\n") };
         for message in [all(), text, Message::default()] {
             let mut value = printed(&message);
-            for (place, known) in PLACE.iter().zip(1..) {
+            for (place, known) in LOCATION_FIELDS.iter().zip(1..) {
                 value[*place] = known.into();
             }
             let read = read(value.to_string().as_bytes(), &Message::default());

@@ -1,10 +1,10 @@
-//! The binary `sennit`: reads the command line, runs one verb, ends with its exit code. Knows no
-//! verb's work.
+//! The binary `sennit`: parses the command line, runs one verb, and ends with its exit code.
 
 mod address;
 mod allocator;
 mod backup;
 mod bench;
+mod connect_options;
 mod consume;
 mod cursor;
 mod delimiter;
@@ -14,22 +14,21 @@ mod group;
 mod http;
 mod interrupt;
 mod json_line;
-mod lines;
-mod moment;
+mod line_reader;
+mod message_format;
 mod output;
 mod printer;
 mod publish;
 mod quantity;
-mod reach;
 mod read;
-mod reader_left;
+mod read_source;
 mod restore;
 mod serve;
-mod shown;
-mod source;
+mod stdout_closed;
 mod storage;
 mod stream;
 mod subscription;
+mod time_argument;
 mod topic;
 mod verbs;
 
@@ -45,7 +44,7 @@ fn main() -> ExitCode {
     match verbs::run(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            output::talk(&failure.to_string());
+            output::print_to_stderr(&failure.to_string());
             failure.exit.into()
         }
     }

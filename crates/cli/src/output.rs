@@ -1,5 +1,5 @@
-//! What verbs print: data to standard output as a table, as tab-separated lines or as JSON; talk
-//! to standard error. A reader that has gone away is no failure.
+//! The output of verbs: data to standard output as a table, as tab-separated lines or as JSON; notes to standard
+//! error. A closed pipe is no failure.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -9,17 +9,17 @@ use serde_json::Value;
 
 use crate::exit::Failure;
 
-/// Says `text` on standard error. Where even that fails there is nobody to tell.
-pub fn talk(text: &str) {
+/// Prints `text` to standard error. Ignores errors.
+pub fn print_to_stderr(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Whether standard error is a terminal: the place for progress bars.
+/// Returns whether standard error is a terminal, which can show progress bars.
 pub fn may_show_progress() -> bool {
     io::stderr().is_terminal()
 }
 
-/// A bar on standard error for work of so many bytes; hidden where nobody would see it.
+/// A progress bar on standard error for this many bytes; hidden if it is not a terminal.
 pub fn progress_of_bytes(bytes: u64) -> ProgressBar {
     if !may_show_progress() {
         return ProgressBar::hidden();
@@ -32,34 +32,33 @@ pub fn progress_of_bytes(bytes: u64) -> ProgressBar {
     progress
 }
 
-/// Takes a broken pipe for success: whoever read has seen enough.
+/// Treats a broken pipe as success: the reader has seen enough.
 ///
 /// # Errors
-/// Every other failure to write.
-pub fn unless_reader_left(written: io::Result<()>) -> Result<(), Failure> {
+/// Every other write error.
+pub fn ignore_broken_pipe(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(|error| Failure::from(error).about("standard output")),
     }
 }
 
-/// Prints one JSON value on a line of its own.
+/// Prints a JSON value on one line.
 ///
 /// # Errors
-/// Standard output does not take it.
+/// Standard output fails.
 pub fn print_json(value: &Value) -> Result<(), Failure> {
-    unless_reader_left(writeln!(io::stdout(), "{value}"))
+    ignore_broken_pipe(writeln!(io::stdout(), "{value}"))
 }
 
-/// Prints `rows` below `heads`: a table on a terminal, tab-separated lines elsewhere, where the
-/// heads are left out.
+/// Prints `rows` below `heads`: a table on a terminal, otherwise tab-separated lines without heads.
 ///
 /// # Errors
-/// Standard output does not take it.
+/// Standard output fails.
 pub fn print_table(heads: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
     let text = if io::stdout().is_terminal() { table(heads, rows) } else { lines(rows) };
     let mut out = io::stdout().lock();
-    unless_reader_left(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+    ignore_broken_pipe(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
 fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
@@ -92,7 +91,7 @@ mod tests {
     #[test]
     fn a_reader_that_left_is_no_failure() {
         let gone = io::Error::from(io::ErrorKind::BrokenPipe);
-        assert!(unless_reader_left(Err(gone)).is_ok());
-        assert!(unless_reader_left(Err(io::Error::from(io::ErrorKind::StorageFull))).is_err());
+        assert!(ignore_broken_pipe(Err(gone)).is_ok());
+        assert!(ignore_broken_pipe(Err(io::Error::from(io::ErrorKind::StorageFull))).is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! Standard output, and how much of it its reader has taken. A pipe holds what its reader never
-//! reads: whoever settles or commits what was printed asks here first. Knows no message.
+//! Standard output, and how much of it its reader has taken. A pipe holds bytes that its reader may never read, so
+//! verbs that settle or commit printed messages ask here first.
 
 use std::{
     fs::File,
@@ -13,44 +13,45 @@ use rustix::{
     io::ioctl_fionread,
 };
 
-/// How many bytes are to be pushed before the next [`Printer::deliver`], at most but for one thing.
+/// Bytes to push before the next [`Printer::deliver`], beside one item.
 pub const WINDOW_BYTES: usize = 1 << 20;
 
-/// How long a reader of standard output may take for what was printed already, after a signal.
+/// How long a reader of standard output may take for printed items after a signal.
 pub const GRACE: Duration = Duration::from_secs(1);
 
-/// What a pipe with room takes at once without making its writer wait, in bytes: `PIPE_BUF`.
+/// Bytes that a pipe with room takes at once without blocking: `PIPE_BUF`.
 const PIECE_BYTES: usize = 4096;
 
-/// How often it is looked at a pipe before the first rest: some ten microseconds.
-const LOOKS_MAX: u32 = 100;
+/// Checks of a pipe before the first pause: some ten microseconds.
+const CHECKS_MAX: u32 = 100;
 
-/// How long it is waited between two looks at a pipe whose reader rests, at first and at most.
-const REST_MIN: Duration = Duration::from_millis(1);
-const REST_MAX: Duration = Duration::from_millis(20);
+/// The first and the longest delay between two checks of a pipe.
+const CHECK_DELAY_MIN: Duration = Duration::from_millis(1);
+const CHECK_DELAY_MAX: Duration = Duration::from_millis(20);
 
-/// Standard output. What is pushed is written by [`Printer::deliver`]; then [`Printer::settle`] says how
-/// much of it was taken.
+/// Standard output. [`Printer::deliver`] writes the pushed items; then [`Printer::settle`] says how
+/// many of them were taken.
 ///
-/// Into a pipe few things are written before it is looked whether its reader has taken them: one at first,
-/// then twice as many each time. So `| head -1` takes one, and a reader that goes on is not kept waiting.
+/// Into a pipe it writes few items before it checks whether the reader has taken them: one at
+/// first, then twice as many each time. So `| head -1` takes one, and a steady reader does not
+/// wait.
 pub struct Printer {
     file: File,
     is_pipe: bool,
-    /// Whether it is a pipe, and what its reader leaves in it matters.
+    /// Whether it is a pipe, and unread bytes matter.
     waits: bool,
     bytes: Vec<u8>,
-    /// Where each thing ends in `bytes`.
+    /// The end of each item in `bytes`.
     ends: Vec<usize>,
     written: usize,
     window: usize,
 }
 
 impl Printer {
-    /// A printer to standard output. If `waits` is false, what lies in a pipe counts as taken.
+    /// A printer to standard output. If `waits` is false, bytes in a pipe count as taken.
     ///
     /// # Errors
-    /// There is none.
+    /// None.
     pub fn standard(waits: bool) -> io::Result<Self> {
         Ok(Self::to(File::from(io::stdout().as_fd().try_clone_to_owned()?), waits))
     }
@@ -62,35 +63,35 @@ impl Printer {
         Self { file, is_pipe, waits, bytes: Vec::new(), ends: Vec::new(), written: 0, window }
     }
 
-    /// How many things are to be pushed before the next [`Printer::deliver`], at most.
+    /// The number of items to push before the next [`Printer::deliver`].
     #[must_use]
     pub fn window(&self) -> usize {
         self.window
     }
 
-    /// How many things were pushed.
+    /// The number of pushed items.
     #[must_use]
     pub fn count(&self) -> usize {
         self.ends.len()
     }
 
-    /// How many bytes they have.
+    /// Their bytes.
     #[must_use]
     pub fn byte_count(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Adds one thing, as `print` writes it.
+    /// Adds an item that `print` writes.
     pub fn push(&mut self, print: impl FnOnce(&mut Vec<u8>)) {
         print(&mut self.bytes);
         self.ends.push(self.bytes.len());
     }
 
-    /// Writes what was pushed, and waits until the reader of a pipe has taken it. May be cancelled:
-    /// what was written is known.
+    /// Writes the pushed items, and waits until the reader of a pipe has taken them. May be
+    /// cancelled without losing count.
     ///
     /// # Errors
-    /// [`ErrorKind::BrokenPipe`] if the reader has left, or why standard output takes nothing.
+    /// [`ErrorKind::BrokenPipe`] if the reader has closed the pipe, or another write error.
     pub async fn deliver(&mut self) -> io::Result<()> {
         while self.written < self.bytes.len() {
             let rest = &self.bytes[self.written..];
@@ -111,7 +112,8 @@ impl Printer {
         Ok(())
     }
 
-    /// How many of the things that were pushed the reader has taken, from the first. Forgets all of them.
+    /// Returns how many of the pushed items, from the first, the reader has taken, and forgets all
+    /// of them.
     pub fn settle(&mut self) -> usize {
         let unread = if self.waits { unread(&self.file) } else { 0 };
         let taken = self.written.saturating_sub(unread);
@@ -127,14 +129,14 @@ impl Printer {
     }
 }
 
-/// How many bytes a pipe holds that nobody has read. Where the system does not tell, none.
+/// The number of unread bytes in a pipe; 0 if the system does not tell.
 fn unread(pipe: &File) -> usize {
     ioctl_fionread(pipe).map_or(0, |bytes| bytes as usize)
 }
 
-/// Waits until `is_so` of a pipe, or its reader has left.
+/// Waits until `is_so` of a pipe, or the reader has closed it.
 async fn wait_for(pipe: &File, is_so: impl Fn(PollFlags) -> bool) -> io::Result<()> {
-    let (mut rest, mut looks) = (REST_MIN, 0);
+    let (mut rest, mut looks) = (CHECK_DELAY_MIN, 0);
     loop {
         let mut polled = [PollFd::new(pipe, PollFlags::OUT)];
         poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
@@ -147,14 +149,14 @@ async fn wait_for(pipe: &File, is_so: impl Fn(PollFlags) -> bool) -> io::Result<
         }
         // A pipe tells when there is room in it, and never when it is empty. A reader that is at work
         // needs less time than the shortest rest.
-        if looks < LOOKS_MAX {
+        if looks < CHECKS_MAX {
             looks += 1;
             std::thread::yield_now();
             tokio::task::yield_now().await;
             continue;
         }
         tokio::time::sleep(rest).await;
-        rest = (2 * rest).min(REST_MAX);
+        rest = (2 * rest).min(CHECK_DELAY_MAX);
     }
 }
 
@@ -163,7 +165,7 @@ mod tests {
     use std::{io::Read, thread};
 
     use super::*;
-    use crate::reach::block_on;
+    use crate::connect_options::block_on;
 
     fn pipe() -> (io::PipeReader, Printer) {
         let (reader, writer) = io::pipe().unwrap();

@@ -1,5 +1,5 @@
-//! `sennit publish`: messages from the command line, a file or standard input, pipelined; done
-//! when all are confirmed.
+//! `sennit publish`: publishes messages from the command line, a file or standard input, pipelined, and ends when
+//! all are confirmed.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -16,13 +16,13 @@ use sennit_model::{
 use serde_json::json;
 
 use crate::{
+    connect_options::{ConnectOptions, block_on},
     delimiter::Delimiter,
     exit::{Exit, Failure},
     json_line::{self, Line},
-    lines::{self, Broken},
-    output::{may_show_progress, print_json, talk},
+    line_reader::{self, LineError},
+    output::{may_show_progress, print_json, print_to_stderr},
     quantity::{duration, show_size},
-    reach::{Reach, block_on},
 };
 
 const EXAMPLES: &str = "\
@@ -42,10 +42,10 @@ A line of --json-lines is an object of key, headers, payload, delay and ttl; eac
 Bytes that are no text are base64, in key_base64 and payload_base64. A payload that is no text in
 quotes is published as the JSON that it is. What a line leaves out is as the options say.";
 
-/// How often the line that says how far it is changes, and how long work takes before it appears.
+/// Time between two updates of the progress line, and before it first appears.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
-/// How many messages are published before the answers are looked at.
+/// Messages between two checks of the answers.
 const LOOK_EVERY: usize = 1024;
 
 /// The arguments of `sennit publish`.
@@ -53,7 +53,7 @@ const LOOK_EVERY: usize = 1024;
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    reach: Reach,
+    connect: ConnectOptions,
     /// The topic's name
     topic: TopicName,
     /// The messages; without any, one is read from each line of standard input
@@ -77,7 +77,7 @@ pub struct Args {
     /// The messages' key: the same key, the same partition
     #[arg(long, short, value_name = "KEY")]
     key: Option<String>,
-    /// What of each message lies before this text is its key; one without it has no key
+    /// The part of each message before this text is its key; a message without the text has no key
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["key", "expect_offset"])]
     key_before: Option<String>,
     /// A header of the messages, name=value; may be given several times
@@ -89,18 +89,18 @@ pub struct Args {
     /// Let the messages expire if nobody has leased them by this age
     #[arg(long, value_name = "AGE", value_parser = duration)]
     ttl: Option<Duration>,
-    /// Append the messages as one batch if the partition's next offset is this one; exit code 4 if it
-    /// is not
+    /// Append the messages as one batch if the partition's next offset is this one; otherwise exit
+    /// with code 4
     #[arg(long, value_name = "OFFSET", requires = "body", conflicts_with = "file")]
     expect_offset: Option<u64>,
     /// The partition of --expect-offset
     #[arg(long, short, value_name = "N", default_value_t = 0, requires = "expect_offset")]
     partition: u32,
-    /// Create the topic, as a queue of one partition, if it is not there
+    /// Create a missing topic, as a queue of one partition
     #[arg(long)]
     create: bool,
-    /// Give up after so long if the broker has no room, because its disk is full say; what is
-    /// published with --expect-offset is not tried again
+    /// Give up after this time if the broker has no room, for example because its disk is full;
+    /// messages with --expect-offset are not tried again
     #[arg(
         long,
         value_name = "DURATION",
@@ -126,7 +126,7 @@ impl Args {
         }
     }
 
-    /// What a part of the input is called.
+    /// The name of a part of the input.
     fn unit(&self) -> &'static str {
         match (self.body.is_empty(), self.whole, self.null || self.delimiter.is_some()) {
             (true, false, false) => "line",
@@ -134,7 +134,7 @@ impl Args {
         }
     }
 
-    /// What ends each part of the input.
+    /// The delimiter of the input.
     fn input_delimiter(&self) -> Delimiter {
         match &self.delimiter {
             _ if self.whole => Delimiter::none(),
@@ -152,7 +152,7 @@ fn header(text: &str) -> Result<Header, String> {
     }
 }
 
-/// The key and the rest of a line that has a separator between them; without one, no key.
+/// The key and the rest of a line that contains a separator; otherwise no key.
 fn split_key(mut line: Bytes, separator: &[u8]) -> (Bytes, Bytes) {
     let at = match separator {
         [] => None,
@@ -174,7 +174,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             (None, true) => Some(open(&args, Path::new("-"))?),
             (None, false) => None,
         };
-        let client = args.reach.client().await?;
+        let client = args.connect.client().await?;
         let publisher = client
             .publisher(&args.topic)
             .create_if_missing(args.create)
@@ -207,7 +207,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     })
 }
 
-/// All messages of the command line as one batch, there or not at all.
+/// Publishes all messages of the command line as one conditional batch.
 async fn publish_at(args: &Args, publisher: &Publisher, expected: Offset) -> Result<(), Failure> {
     let template = args.message();
     let mut builder = BatchBuilder::new();
@@ -229,21 +229,24 @@ async fn publish_at(args: &Args, publisher: &Publisher, expected: Offset) -> Res
     summary.print(args)
 }
 
-fn open(args: &Args, path: &Path) -> Result<tokio::sync::mpsc::Receiver<lines::Block>, Failure> {
-    lines::read(path, &args.input_delimiter())
+fn open(
+    args: &Args,
+    path: &Path,
+) -> Result<tokio::sync::mpsc::Receiver<line_reader::Block>, Failure> {
+    line_reader::read(path, &args.input_delimiter())
         .map_err(|error| Failure::from(error).about(path.display()))
 }
 
-/// A publish on its way.
+/// A publish under way.
 struct Run<'a> {
     message: Message,
     args: &'a Args,
     publisher: &'a Publisher,
-    /// The unanswered, oldest first.
+    /// The unanswered messages, oldest first.
     waiting: VecDeque<Pending>,
-    /// How many were handed to the publisher.
+    /// The number of published messages.
     sent: u64,
-    /// How many lines of the input were no messages.
+    /// The number of input lines without a message.
     gaps: u64,
     summary: Summary,
     progress: ProgressBar,
@@ -274,18 +277,18 @@ impl<'a> Run<'a> {
 
     async fn publish_lines(
         &mut self,
-        mut source: tokio::sync::mpsc::Receiver<lines::Block>,
+        mut source: tokio::sync::mpsc::Receiver<line_reader::Block>,
     ) -> Result<(), Failure> {
         while let Some(block) = source.recv().await {
             let next = self.sent + 1;
             let next = next + self.gaps;
             let block = block.map_err(|broken| match broken {
-                Broken::TooLong => {
+                LineError::TooLong => {
                     let (unit, most) = (self.args.unit(), show_size(MESSAGE_BYTES_MAX as u64));
                     let text = format!("{unit} {next} was not published: it is longer than {most}");
                     Failure::new(Exit::Failed, text)
                 }
-                Broken::Source(error) => {
+                LineError::Source(error) => {
                     Failure::from(error).about(format!("{} {next}", self.args.unit()))
                 }
             })?;
@@ -300,7 +303,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Publishes what a line of JSON describes; an empty line describes nothing.
+    /// Publishes the message that a line of JSON describes; ignores an empty line.
     async fn publish_json(&mut self, line: &[u8]) -> Result<(), Failure> {
         let number = self.sent + self.gaps + 1;
         if line.trim_ascii().is_empty() {
@@ -308,9 +311,9 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         match json_line::read(line, &self.message) {
-            Ok(Line::Message(message)) => self.hand_on(message).await,
+            Ok(Line::Message(message)) => self.send_message(message).await,
             Ok(Line::Gap) => {
-                talk(&format!("line {number} is a gap: there is nothing to publish"));
+                print_to_stderr(&format!("line {number} is a gap: there is nothing to publish"));
                 self.gaps += 1;
                 Ok(())
             }
@@ -321,17 +324,17 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Publishes a payload with what the command line says of all messages.
+    /// Publishes a payload with the settings of the command line.
     async fn publish(&mut self, payload: Bytes) -> Result<(), Failure> {
         let (key, payload) = match self.args.key_before.as_deref().map(str::as_bytes) {
             Some(separator) => split_key(payload, separator),
             None => (self.message.key.clone(), payload),
         };
-        self.hand_on(Message { key, payload, ..self.message.clone() }).await
+        self.send_message(Message { key, payload, ..self.message.clone() }).await
     }
 
-    /// Hands one message on, and looks at the answers now and then.
-    async fn hand_on(&mut self, message: Message) -> Result<(), Failure> {
+    /// Publishes one message, and checks the answers now and then.
+    async fn send_message(&mut self, message: Message) -> Result<(), Failure> {
         let number = self.sent + 1;
         let pending = self.publisher.publish(message).await;
         let pending = pending.map_err(|error| not_confirmed(self.args, number, error))?;
@@ -343,7 +346,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Takes the answers that are there.
+    /// Takes the answers that have come.
     fn settle_answered(&mut self) -> Result<(), Failure> {
         while let Some(answer) = self.waiting.front().and_then(Pending::try_get) {
             self.waiting.pop_front();
@@ -352,7 +355,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Waits for all answers; the first bad one is the failure, the others are counted still.
+    /// Waits for all answers; the first error is the failure, and the others are counted.
     async fn settle_all(&mut self) -> Result<(), Failure> {
         let mut ended = Ok(());
         while let Some(oldest) = self.waiting.pop_front() {
@@ -401,13 +404,13 @@ fn not_confirmed(args: &Args, number: u64, error: sennit_client::Error) -> Failu
     Failure::from(error).about(format!("{unit} {number} was not confirmed"))
 }
 
-/// What was confirmed.
+/// The confirmed messages.
 #[derive(Default)]
 struct Summary {
     answered: u64,
     confirmed: u64,
     duplicates: u64,
-    /// First and last offset of each partition, and how many.
+    /// The first and last offset of each partition, and the number of messages.
     partitions: BTreeMap<u32, (Option<Offset>, Option<Offset>, u64)>,
 }
 
@@ -423,7 +426,7 @@ impl Summary {
 
     fn print(&self, args: &Args) -> Result<(), Failure> {
         if !args.json {
-            talk(&format!("{}: {} confirmed", args.topic, self.confirmed));
+            print_to_stderr(&format!("{}: {} confirmed", args.topic, self.confirmed));
             return Ok(());
         }
         let partitions = self.partitions.iter().map(|(partition, (first, last, count))| {

@@ -1,5 +1,5 @@
-//! Durations and sizes as people type them: `30s`, `1.5s`, `1h30m`, `10MiB`. Knows no flag. Each
-//! refusal says what would be right, and a value that is too large is not called bad spelling.
+//! Parses durations and sizes: `30s`, `1.5s`, `1h30m`, `10MiB`. Each error says what would be right, and
+//! distinguishes a value that is too large from a wrong spelling.
 
 use std::time::Duration;
 
@@ -56,9 +56,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         }
         let unit_ms = TIMES.iter().find(|(names, _)| names.contains(&unit)).ok_or_else(wrong)?.1;
         let part_ms = match number.times(unit_ms) {
-            Times::Whole(ms) => ms,
-            Times::TooLarge => return Err(too_long()),
-            Times::NotWhole => {
+            Product::Whole(ms) => ms,
+            Product::TooLarge => return Err(too_long()),
+            Product::NotWhole => {
                 return Err(format!("{text:?} is no whole number of milliseconds"));
             }
         };
@@ -93,19 +93,19 @@ pub fn size(text: &str) -> Result<u64, String> {
         None => return Err(wrong()),
     };
     match number.times(unit_bytes) {
-        Times::Whole(bytes) => Ok(bytes),
-        Times::TooLarge => Err(format!("{text:?} is too large: a size is at most {}B", u64::MAX)),
-        Times::NotWhole => Err(format!("{text:?} is no whole number of bytes")),
+        Product::Whole(bytes) => Ok(bytes),
+        Product::TooLarge => Err(format!("{text:?} is too large: a size is at most {}B", u64::MAX)),
+        Product::NotWhole => Err(format!("{text:?} is no whole number of bytes")),
     }
 }
 
-/// Whether `text` ends with a unit of time: then [`duration`] says what is wrong with the rest.
+/// Returns whether `text` ends with a unit of time: then [`duration`] reports errors in the rest.
 #[must_use]
 pub fn names_a_time(text: &str) -> bool {
     TIMES.iter().any(|(names, _)| names.contains(&unit_of(text)))
 }
 
-/// Whether `text` ends with a unit of size: then [`size`] says what is wrong with the rest.
+/// Returns whether `text` ends with a unit of size: then [`size`] reports errors in the rest.
 #[must_use]
 pub fn names_a_size(text: &str) -> bool {
     let unit = unit_of(text);
@@ -128,7 +128,7 @@ struct Decimal<'a> {
 }
 
 /// A decimal number times a unit.
-enum Times {
+enum Product {
     Whole(u64),
     TooLarge,
     NotWhole,
@@ -140,30 +140,30 @@ impl Decimal<'_> {
     }
 
     /// Exactly, without floating point.
-    fn times(self, unit: u64) -> Times {
+    fn times(self, unit: u64) -> Product {
         let Some(whole) = parsed(self.whole).and_then(|whole| whole.checked_mul(unit.into()))
         else {
-            return Times::TooLarge;
+            return Product::TooLarge;
         };
         let fraction = self.fraction.trim_end_matches('0');
         // No unit has a part that is smaller: it is no multiple of ten to the 19th.
         let Some(scale) =
             10_u128.checked_pow(fraction.len() as u32).filter(|_| fraction.len() < 19)
         else {
-            return Times::NotWhole;
+            return Product::NotWhole;
         };
         let part = parsed(fraction).unwrap_or(0) * u128::from(unit);
         if !part.is_multiple_of(scale) {
-            return Times::NotWhole;
+            return Product::NotWhole;
         }
         whole
             .checked_add(part / scale)
             .and_then(|product| u64::try_from(product).ok())
-            .map_or(Times::TooLarge, Times::Whole)
+            .map_or(Product::TooLarge, Product::Whole)
     }
 }
 
-/// Digits as a number: those of nothing are 0; `None` beyond what a number holds.
+/// Digits as a number: 0 for none; `None` on overflow.
 fn parsed(digits: &str) -> Option<u128> {
     if digits.is_empty() { Some(0) } else { digits.parse().ok() }
 }
@@ -181,7 +181,7 @@ fn leading_number(text: &str) -> Option<(Decimal<'_>, &str)> {
     (!is_empty).then_some((Decimal { whole, fraction }, after))
 }
 
-/// `duration` in the largest units that say it exactly, as [`duration`] reads it.
+/// `duration` in the largest units that represent it exactly, in the form of [`duration`].
 #[must_use]
 pub fn show_duration(duration: Duration) -> String {
     let mut ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -198,7 +198,7 @@ pub fn show_duration(duration: Duration) -> String {
     text
 }
 
-/// `bytes` in the largest unit that says them exactly, as [`size`] reads it.
+/// `bytes` in the largest unit that represents them exactly, in the form of [`size`].
 #[must_use]
 pub fn show_size(bytes: u64) -> String {
     let binary = SIZES.iter().rev().take(4);

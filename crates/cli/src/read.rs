@@ -1,5 +1,5 @@
-//! `sennit read`: prints the messages of a topic, or of all that a pattern means, in the order of their offsets, from wherever one
-//! likes. Nothing is settled, and others lose nothing by it. Messages that do not come are said.
+//! `sennit read`: prints the messages of a topic, or of all topics that match a pattern, in the order of their
+//! offsets. It settles nothing and does not affect others. It reports gaps.
 
 use std::{
     num::NonZeroU64,
@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::{
+    connect_options::{ConnectOptions, block_on},
     exit::Failure,
     format::Format,
     interrupt::interrupted,
-    moment,
-    output::unless_reader_left,
+    output::ignore_broken_pipe,
     printer::{GRACE, Printer, WINDOW_BYTES},
-    reach::{Reach, block_on},
-    reader_left::reader_left,
-    source::{Manner, Place, Source, Wanted},
+    read_source::{NextOffset, ReadOptions, ReadTarget, Source},
+    stdout_closed::stdout_closed,
+    time_argument,
 };
 
 const EXAMPLES: &str = "\
@@ -45,68 +45,68 @@ reading goes on where it was.";
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    reach: Reach,
+    connect: ConnectOptions,
     /// The topic's name, or a pattern: `orders.*` for one part more, `orders.>` for one or more
-    #[arg(value_parser = Wanted::parse)]
-    topic: Wanted,
+    #[arg(value_parser = ReadTarget::parse)]
+    topic: ReadTarget,
     /// Where to begin in each partition: `earliest`, `latest`, an offset, -N for N offsets before
     /// the end, a time (2026-11-25 or 2026-11-25T17:00, both UTC, or 2026-11-25T17:00:00+01:00), or
-    /// how long ago (15m)
+    /// a time ago (15m)
     #[arg(long, value_name = "WHERE", default_value = "earliest", allow_hyphen_values = true)]
     #[arg(value_parser = read_from)]
     from: ReadFrom,
-    /// Begin where this named cursor is, and move it behind what was printed, every second and at the
-    /// end; --from says where a fresh one begins
+    /// Begin at this named cursor, and move it behind the printed messages, every second and at the
+    /// end; --from is the start for a new cursor
     #[arg(long, value_name = "NAME")]
     cursor: Option<CursorName>,
-    /// Only messages that this lets through, by key and headers (docs/reference/filters.md); the broker
-    /// passes over the others
+    /// Only messages that match, by key and headers (docs/reference/filters.md); the broker skips
+    /// the others
     #[arg(long, value_name = "EXPR", value_parser = filter)]
     filter: Option<Filter>,
-    /// With --cursor: end whoever reads under its name now
+    /// With --cursor: end the reader that holds the cursor
     #[arg(long, requires = "cursor")]
     take_over: bool,
-    /// What to do once so much is published that this falls behind: wait for everything, skip to the
-    /// newest and say what was skipped, or disconnect
+    /// What to do when more is published than this command can print: wait for everything, skip to
+    /// the newest and report the skipped messages, or disconnect
     #[arg(long, value_enum, value_name = "WHAT", default_value = "wait")]
-    when_slow: Pace,
+    when_slow: WhenSlowOption,
     /// End after this many messages
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<NonZeroU64>,
-    /// Wait for more instead of ending where the topic ended when this began
+    /// Wait for more instead of stopping at the end that the topic has now
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]
     format: Format,
 }
 
-/// What becomes of a reader that falls behind.
+/// The behaviour of a reader that falls behind.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Pace {
-    /// Everything, as late as it comes
+enum WhenSlowOption {
+    /// Print everything, however late
     Wait,
-    /// The newest; what is skipped is said
+    /// Skip to the newest, and report the skipped messages
     Skip,
-    /// The end
+    /// End
     Disconnect,
 }
 
-impl From<Pace> for WhenSlow {
-    fn from(pace: Pace) -> Self {
-        match pace {
-            Pace::Wait => Self::Wait,
-            Pace::Skip => Self::Skip,
-            Pace::Disconnect => Self::Disconnect,
+impl From<WhenSlowOption> for WhenSlow {
+    fn from(when_slow: WhenSlowOption) -> Self {
+        match when_slow {
+            WhenSlowOption::Wait => Self::Wait,
+            WhenSlowOption::Skip => Self::Skip,
+            WhenSlowOption::Disconnect => Self::Disconnect,
         }
     }
 }
 
-/// `text` as a filter, or what is wrong with it, pointed out.
+/// Parses a filter; the error marks the position.
 fn filter(text: &str) -> Result<Filter, String> {
-    text.parse().map_err(|error: FilterError| format!("\n{}", error.pointed_out_in(text)))
+    text.parse().map_err(|error: FilterError| format!("\n{}", error.show_in(text)))
 }
 
-/// `text` as a place to begin.
+/// Parses a start.
 fn read_from(text: &str) -> Result<ReadFrom, String> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = |text: &str| {
@@ -118,8 +118,8 @@ fn read_from(text: &str) -> Result<ReadFrom, String> {
         "latest" | "now" => Ok(ReadFrom::Latest),
         text if is_number(text) => number(text).map(|offset| ReadFrom::Offset(Offset(offset))),
         text => match text.strip_prefix('-') {
-            Some(count) if is_number(count) => number(count).map(ReadFrom::Back),
-            _ => moment::past(text).map(|ms| ReadFrom::Time(Timestamp(ms))).map_err(|said| {
+            Some(count) if is_number(count) => number(count).map(ReadFrom::Last),
+            _ => time_argument::past(text).map(|ms| ReadFrom::Time(Timestamp(ms))).map_err(|said| {
                 format!(
                     "{said}; other places are earliest, latest, 42 (an offset), -10 and 15m (ago)"
                 )
@@ -131,18 +131,18 @@ fn read_from(text: &str) -> Result<ReadFrom, String> {
 /// Runs the verb.
 ///
 /// # Errors
-/// What the broker refuses, or that messages could not be printed.
+/// The broker's refusal, or messages could not be printed.
 pub fn run(args: Args) -> Result<(), Failure> {
     block_on(async {
-        let client = args.reach.client().await?;
-        let manner = Manner {
+        let client = args.connect.client().await?;
+        let options = ReadOptions {
             from: args.from,
             filter: args.filter.as_ref(),
             cursor: args.cursor.as_ref().map(|cursor| (cursor, args.take_over)),
             when_slow: args.when_slow.into(),
             until_end: !args.follow,
         };
-        let begun = Source::begin(&client, &args.topic, manner).await;
+        let begun = Source::begin(&client, &args.topic, options).await;
         let mut source = begun.map_err(|error| Failure::from(error).about(args.topic.as_str()))?;
         let mut unprinted = None;
         let read = read(&args, &mut source, &mut unprinted).await;
@@ -153,28 +153,29 @@ pub fn run(args: Args) -> Result<(), Failure> {
     })
 }
 
-/// Prints what comes. Notes in `unprinted` where that begins which nobody has taken of what came.
+/// Prints messages. Sets `unprinted` to the first message that was received and not taken by
+/// standard output.
 async fn read(
     args: &Args,
     source: &mut Source,
-    unprinted: &mut Option<Place>,
+    unprinted: &mut Option<NextOffset>,
 ) -> Result<(), Failure> {
-    let shown = args.format.shown();
+    let message_format = args.format.message_format();
     let mut printer = Printer::standard(args.cursor.is_some())?;
-    let (mut interrupted, mut reader_left) = (pin!(interrupted()), pin!(reader_left()));
+    let (mut interrupted, mut stdout_closed) = (pin!(interrupted()), pin!(stdout_closed()));
     let mut left = args.count.map_or(u64::MAX, NonZeroU64::get);
     while left > 0 {
         let next = tokio::select! {
             next = source.next() => next,
             () = &mut interrupted => break,
-            () = &mut reader_left => break,
+            () = &mut stdout_closed => break,
         };
         let (topic, run) = match next {
             None => break,
             Some(received) => match received? {
                 (topic, Received::Delivered(run)) => (topic, run),
                 (topic, Received::Gap(gap)) => {
-                    if let Some(line) = shown.gap(&topic, &gap) {
+                    if let Some(line) = message_format.gap(&topic, &gap) {
                         printer.push(|out| out.extend_from_slice(line.as_bytes()));
                         if let (_, Some(end)) = deliver(&mut printer, &mut interrupted).await {
                             return end;
@@ -194,7 +195,7 @@ async fn read(
                 && printer.byte_count() < WINDOW_BYTES
                 && let Some((offset, message)) = messages.next()
             {
-                printer.push(|out| shown.message(&message, || place(&run, offset), out));
+                printer.push(|out| message_format.message(&message, || place(&run, offset), out));
             }
             let (taken, end) = deliver(&mut printer, &mut interrupted).await;
             end_of_taken = end_of_taken.plus(taken as u64);
@@ -211,7 +212,7 @@ async fn read(
     Ok(())
 }
 
-/// Prints what was pushed; says how much of it was taken, and why that was the last.
+/// Prints the pushed items; returns how many were taken, and the reason if they were the last.
 async fn deliver(
     printer: &mut Printer,
     interrupted: &mut Pin<&mut impl Future<Output = ()>>,
@@ -221,10 +222,10 @@ async fn deliver(
         tokio::select! {
             delivered = &mut delivering => match delivered {
                 Ok(()) => None,
-                failed => Some(unless_reader_left(failed)),
+                failed => Some(ignore_broken_pipe(failed)),
             },
             // What was printed before may still be taken.
-            () = interrupted => Some(unless_reader_left(
+            () = interrupted => Some(ignore_broken_pipe(
                 timeout(GRACE, &mut delivering).await.unwrap_or(Ok(())),
             )),
         }
@@ -232,7 +233,7 @@ async fn deliver(
     (printer.settle(), end)
 }
 
-/// What JSON says of a message beside what it carries.
+/// The location of a message for JSON.
 fn place(run: &ReadRun, offset: u64) -> Value {
     json!({
         "topic": run.topic().as_str(),
@@ -254,7 +255,7 @@ mod tests {
             ("earliest", ReadFrom::Earliest),
             ("latest", ReadFrom::Latest),
             ("42", ReadFrom::Offset(Offset(42))),
-            ("-10", ReadFrom::Back(10)),
+            ("-10", ReadFrom::Last(10)),
             ("2026-11-21", time(1_795_219_200_000)),
             ("2026-11-21T17:00:00Z", time(1_795_280_400_000)),
             ("9999-12-31T23:59:59Z", time(253_402_300_799_000)),

@@ -1,4 +1,4 @@
-//! `sennit restore`: fills a new folder with what a backup holds.
+//! `sennit restore`: fills a new folder from a backup.
 
 use std::{
     fs::File,
@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::{
     exit::{Exit, Failure},
     interrupt::{FirstSignal, first_signal, signal_name},
-    output::{print_json, progress_of_bytes, talk},
+    output::{print_json, print_to_stderr, progress_of_bytes},
 };
 
 const EXAMPLES: &str = "\
@@ -29,10 +29,10 @@ ends the command. If it is killed, the folder says that it holds part of a resto
 broker that was restored knows nothing of what happened after the backup: start clients anew that
 knew the old one.";
 
-/// How much is read of the archive at once, in bytes.
+/// Bytes of one read of the archive.
 const READ_BYTES: usize = 1 << 20;
 
-/// How long a signal waits while nothing comes from standard input.
+/// The delay of a signal while no bytes come from standard input.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// The arguments of `sennit restore`.
@@ -45,10 +45,10 @@ pub struct Args {
     /// The folder to fill: a new or an empty one
     #[arg(long, value_name = "DIR", default_value = "data")]
     data: PathBuf,
-    /// Restore although the data was damaged already when it was backed up
+    /// Restore although the data was already damaged at the time of the backup
     #[arg(long)]
     keep_damaged: bool,
-    /// Print what was restored as a JSON object
+    /// Print the summary as a JSON object
     #[arg(long)]
     json: bool,
 }
@@ -56,7 +56,7 @@ pub struct Args {
 /// Restores a backup.
 ///
 /// # Errors
-/// The folder is not empty or cannot be written, or the archive is no whole backup.
+/// The folder is not empty or cannot be written, or the archive is not a complete backup.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut is_stopped = false;
     let restored = if args.file == Path::new("-") {
@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     say(&restored, args)
 }
 
-/// Reads until a signal comes, also while nothing does.
+/// Reads until a signal comes, even while no bytes come.
 struct Stoppable<'a, R> {
     source: R,
     signal: FirstSignal,
@@ -133,7 +133,7 @@ fn say(restored: &Restored, args: &Args) -> Result<(), Failure> {
     let records: u64 = restored.verdicts.iter().map(|shard| shard.verdict.records).sum();
     let damage = || restored.verdicts.iter().flat_map(|shard| &shard.verdict.damage);
     for damage in damage() {
-        talk(&damage.clone().into_fault().to_string());
+        print_to_stderr(&damage.clone().into_fault().to_string());
     }
     if args.json {
         return print_json(&json!({
@@ -146,6 +146,8 @@ fn say(restored: &Restored, args: &Args) -> Result<(), Failure> {
         }));
     }
     let data = args.data.display();
-    talk(&format!("restored {shards} shards, {files} files, {records} records to {data}"));
+    print_to_stderr(&format!(
+        "restored {shards} shards, {files} files, {records} records to {data}"
+    ));
     Ok(())
 }

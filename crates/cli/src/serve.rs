@@ -12,7 +12,7 @@ use crate::{
     address::{self, HTTP_PORT, NATIVE_PORT},
     allocator,
     exit::{Exit, Failure},
-    output::{print_json, talk},
+    output::{print_json, print_to_stderr},
     quantity::{self, size},
 };
 
@@ -30,66 +30,72 @@ standard output. SIGTERM and Ctrl-C end it cleanly. RUST_LOG says what is logged
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The folder that holds everything; made if it is not there
+    /// The folder of all data; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = "data")]
     data: PathBuf,
-    /// Where the native protocol is spoken
+    /// The address of the native protocol
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4438")]
     #[arg(value_parser = |text: &str| address::listen(text, NATIVE_PORT))]
     listen: SocketAddr,
-    /// Where streams are spoken of over HTTP, and /healthz, /readyz, /metrics and backups
+    /// The address of HTTP: streams, /healthz, /readyz, /metrics and backups
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4437")]
     #[arg(value_parser = |text: &str| address::listen(text, HTTP_PORT))]
     http: SocketAddr,
-    /// HTTP connections that are served at once; more of them wait
+    /// The number of HTTP connections that are served at once; more of them wait
     #[arg(long, value_name = "N", default_value_t = Config::default().http_connections)]
     http_connections: usize,
-    /// A host that HTTP requests may name in Host, besides localhost, this machine's addresses and the host
-    /// of --streams-public-url; may be given often. Where --http is not of this machine, any IP address may
-    /// be named
+    /// A host that HTTP requests may name in Host, besides localhost, this machine's addresses and
+    /// the host of --streams-public-url; may be given often. If --http is not an address of this
+    /// machine alone, any IP address is allowed too
     #[arg(long, value_name = "NAME")]
     http_host: Vec<HostName>,
-    /// An origin whose pages in browsers may read and change HTTP streams, as `https://app.example.com`, or *
-    /// for all pages, to read; may be given often. Pages of this machine may, where it is asked for as such
+    /// An origin whose pages in browsers may read and change HTTP streams, as
+    /// `https://app.example.com`, or * to let all pages read; may be given often. Pages of this
+    /// machine are allowed if they name it as this machine
     #[arg(long, value_name = "ORIGIN")]
     http_origin: Vec<HttpOrigin>,
-    /// How many threads share the partitions, 1 to 1024 [default: one per core, or what the data says]
+    /// The number of shards of a new data directory, 1 to 1024; a directory keeps its number
+    /// [default: one per core]
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
-    /// How long a segment of a new data directory's journals is, 20MiB at least [default: 64MiB, less on a small disk]
+    /// The number of cores, each with a thread, that run the shards and serve connections, 1 to
+    /// 1024; a core may run several shards, or none [default: one per shard]
+    #[arg(long, value_name = "N")]
+    cores: Option<u32>,
+    /// The length of a segment of a new data directory's journals, at least 20MiB [default: 64MiB,
+    /// less on a small disk]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     segment_size: Option<u64>,
     /// Segments of each shard's journal beyond which the oldest is emptied into packs
     #[arg(long, value_name = "N", default_value_t = Config::default().journal_segments)]
     journal_segments: usize,
-    /// How an HTTP stream is kept whose creator does not say: memory, file-fast, file-durable, acid
+    /// The storage of HTTP streams whose creator names none: memory, file-fast, file-durable, acid
     #[arg(long, value_name = "MODE", default_value_t = Config::default().streams_storage)]
     streams_storage: StreamStorage,
-    /// How HTTP streams are kept whose names begin with PREFIX, if their creators do not say; may be given
-    /// often, the longest prefix counts
+    /// The storage of HTTP streams whose names begin with PREFIX, if their creators name none; may
+    /// be given often, the longest prefix counts
     #[arg(long, value_name = "PREFIX=MODE")]
     streams_storage_rule: Vec<StreamStorageRule>,
-    /// Where others find the HTTP port, perhaps through a proxy that speaks TLS: what Location and the
-    /// addresses that webhooks call back begin with [default: http:// and the Host of the request]
+    /// The public URL of the HTTP port, for example of a TLS proxy: the beginning of Location and
+    /// of the callback addresses of webhooks [default: http:// and the Host of the request]
     #[arg(long, value_name = "URL")]
     streams_public_url: Option<PublicUrl>,
-    /// How long a read of an HTTP stream waits for something to give
+    /// The time that a read of an HTTP stream waits for new content
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = quantity::duration)]
     streams_long_poll_timeout: Duration,
-    /// For development: webhooks of this machine may be called, and without TLS
+    /// For development: allow webhooks on this machine, and without TLS
     #[arg(long)]
     streams_allow_private_webhooks: bool,
     /// How the journal is written: around the page cache or through it
     #[arg(long, value_enum, default_value = "auto")]
     io: IoKind,
-    /// How long one reading of everything at rest may take that looks for damage; off: nobody looks
+    /// The time for one scrub of everything at rest, which looks for damage; off: no scrub
     #[arg(long, value_name = "DURATION|off", default_value = "7d", value_parser = scrub_every)]
     scrub_every: ScrubEvery,
-    /// Serve beyond this machine although nobody is asked who they are
+    /// Listen on non-loopback addresses without authentication
     #[arg(long)]
     insecure_no_auth: bool,
-    /// End when standard input ends: for programs that start a broker of their own, which must not be
-    /// left behind however they end
+    /// End when standard input ends: for programs that start a broker and must not leave it running
     #[arg(long)]
     until_stdin_ends: bool,
     /// Log as JSON
@@ -100,7 +106,7 @@ pub struct Args {
     json: bool,
 }
 
-/// A wrapper, because clap reads more than a value into an `Option`.
+/// A wrapper, because clap gives an `Option` another meaning.
 #[derive(Clone, Copy, Debug)]
 struct ScrubEvery(Option<Duration>);
 
@@ -121,10 +127,10 @@ enum IoKind {
     Buffered,
 }
 
-/// Runs the broker until it is told to stop.
+/// Runs the broker until it is stopped.
 ///
 /// # Errors
-/// It cannot begin, or its journal has failed.
+/// It cannot start, or its journal has failed.
 pub fn run(args: &Args) -> Result<(), Failure> {
     log_to_standard_error(args.log_json);
     let config = Config {
@@ -135,6 +141,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         http_hosts: args.http_host.clone(),
         http_origins: args.http_origin.clone(),
         shards: args.shards,
+        cores: args.cores,
         access: match args.io {
             IoKind::Auto => Access::Auto,
             IoKind::Direct => Access::Direct,
@@ -158,11 +165,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let said = if as_json {
             print_json(&json!({ "listen": listen.to_string(), "http": http.to_string() }))
         } else {
-            talk(&format!("sennit listens on {listen}, http on {http}"));
+            print_to_stderr(&format!("sennit listens on {listen}, http on {http}"));
             Ok(())
         };
         if let Err(failure) = said {
-            talk(&failure.to_string());
+            print_to_stderr(&failure.to_string());
         }
     })
     .map_err(|error| {
@@ -183,7 +190,7 @@ fn log_to_standard_error(as_json: bool) {
     }
 }
 
-/// Ends when the process is asked to.
+/// Waits for a signal to stop.
 async fn stop_signal(until_stdin_ends: bool) {
     use tokio::signal::unix::{SignalKind, signal};
     let stdin = async {
@@ -205,7 +212,7 @@ async fn stop_signal(until_stdin_ends: bool) {
     }
 }
 
-/// Reads standard input to its end, on a thread of its own: nobody says when something comes.
+/// Reads standard input to its end, on a thread of its own.
 async fn stdin_ended() {
     let (ended, end) = tokio::sync::oneshot::channel();
     let read = move || {

@@ -1,4 +1,4 @@
-//! `sennit storage`: looks at a data directory, or repairs it, while no broker serves it.
+//! `sennit storage`: verifies or repairs a data directory that no broker serves.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::{
     exit::{Exit, Failure},
-    output::{print_json, print_table, talk},
+    output::{print_json, print_table, print_to_stderr},
 };
 
 const EXAMPLES: &str = "\
@@ -28,21 +28,22 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Read everything and hold it against its checksums; changes nothing, exit code 1 on damage
+    /// Read everything and verify its checksums; changes nothing, exit code 1 on damage
     Verify {
-        /// The folder that a broker was given
+        /// The data folder of a broker
         #[arg(long, value_name = "DIR", default_value = "data")]
         data: PathBuf,
         /// Print JSON, one object for each shard
         #[arg(long)]
         json: bool,
     },
-    /// Give up the messages that cannot be read, keep all others, and set damaged files aside
+    /// Give up the messages that cannot be read, keep all others, and move damaged files to the
+    /// quarantine
     ///
-    /// Which offsets are given up their consumers are told, as gaps. The damaged files are moved to
+    /// Consumers receive a gap for the offsets that are given up. The damaged files are moved to
     /// the folder `quarantine` of the data directory; nothing reads them there.
     Repair {
-        /// The folder that a broker was given
+        /// The data folder of a broker
         #[arg(long, value_name = "DIR", default_value = "data")]
         data: PathBuf,
         /// Print JSON, one object for each shard
@@ -54,7 +55,7 @@ enum Verb {
 /// Runs the verb.
 ///
 /// # Errors
-/// The folder cannot be looked at, or something in it is damaged.
+/// The folder cannot be read, or something in it is damaged.
 pub fn run(args: &Args) -> Result<(), Failure> {
     match &args.verb {
         Verb::Verify { data, json } => verify(data, *json),
@@ -74,7 +75,10 @@ fn verify(data: &Path, json: bool) -> Result<(), Failure> {
         print_table(&heads, &rows)?;
         for damage in verdicts.iter().flat_map(|shard| &shard.verdict.damage) {
             let (path, position) = (damage.path.display(), damage.position);
-            talk(&format!("{path}: {} bytes at {position}: {}", damage.bytes, damage.what));
+            print_to_stderr(&format!(
+                "{path}: {} bytes at {position}: {}",
+                damage.bytes, damage.problem
+            ));
         }
     }
     // What was found before is worth telling all the same.
@@ -122,7 +126,7 @@ fn say_repaired(repairs: &[ShardRepair], json: bool) -> Result<(), Failure> {
         .collect();
     print_table(&heads, &rows)?;
     for file in repairs.iter().flat_map(|shard| &shard.set_aside) {
-        talk(&format!("set aside: {}", file.display()));
+        print_to_stderr(&format!("set aside: {}", file.display()));
     }
     Ok(())
 }
@@ -163,7 +167,7 @@ fn damage_as_json(damage: &[Damage]) -> Vec<serde_json::Value> {
             "path": damage.path.display().to_string(),
             "position": damage.position.to_string(),
             "bytes": damage.bytes,
-            "what": damage.what,
+            "what": damage.problem,
         })
     });
     each.collect()

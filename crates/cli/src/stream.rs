@@ -1,5 +1,5 @@
-//! `sennit stream`: HTTP streams from the command line, over HTTP as everybody else asks: create, fork,
-//! append to one or several, read, tail, close, delete.
+//! `sennit stream`: HTTP streams from the command line, over HTTP: create, fork, append to one or several, read,
+//! tail, close, delete.
 
 use std::io::{self, Read, Write};
 
@@ -7,13 +7,13 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::{
+    connect_options::block_on,
     exit::{Exit, Failure},
-    http::{Answer, Http, Patience, Reach},
-    moment::{self, future},
-    output::{print_json, talk, unless_reader_left},
+    http::{Answer, ConnectOptions, Http, RetryTimer},
+    output::{ignore_broken_pipe, print_json, print_to_stderr},
     quantity::duration,
-    reach::block_on,
-    reader_left::reader_left,
+    stdout_closed::stdout_closed,
+    time_argument::{self, future},
 };
 
 const EXAMPLES: &str = "\
@@ -29,10 +29,10 @@ Examples:
 read and tail try a broker that is lost again for a minute, and go on where they were; then the
 exit code is 6.";
 
-/// Where appends to several streams are asked for.
+/// The path of atomic appends.
 const ATOMIC: &str = "/v1/atomic";
 
-/// What the path of a stream begins with.
+/// The prefix of a stream's path.
 const ROOT: &str = "/v1/stream/";
 
 /// The arguments of `sennit stream`.
@@ -40,8 +40,8 @@ const ROOT: &str = "/v1/stream/";
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    reach: Reach,
-    /// Print what became of it as a JSON object
+    connect: ConnectOptions,
+    /// Print the result as a JSON object
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -50,44 +50,45 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Create a stream, or find it if it has the same settings
+    /// Create a stream; an existing stream with the same settings is left as it is
     Create {
         /// Its name, or its path behind /v1/stream/
         stream: String,
-        /// The type of what it holds; of application/json each element is a message
+        /// The type of its content; of application/json each element is a message
         #[arg(long, value_name = "TYPE", default_value = "application/octet-stream")]
         content_type: String,
         #[command(flatten)]
         settings: Settings,
-        /// Nothing may be appended to it
+        /// Create it closed: nothing can be appended
         #[arg(long)]
         closed: bool,
     },
-    /// Create a stream that begins with what another holds, without copying it
+    /// Create a stream that begins with the content of another, without copying it
     Fork {
-        /// What it goes on from
+        /// The source
         source: String,
         /// Its name
         stream: String,
-        /// Where it parts from its source: an offset that the broker has said [default: the end]
+        /// The offset at which it leaves its source, as returned by the broker [default: the end]
         #[arg(long, value_name = "OFFSET")]
         at: Option<String>,
-        /// How many bytes, or messages of JSON, of the append at that offset belong to it too
+        /// The number of bytes, or of messages of JSON, of the append at that offset that belong to
+        /// it too
         #[arg(long, value_name = "N", requires = "at")]
         behind: Option<u64>,
         #[command(flatten)]
         settings: Settings,
     },
-    /// Append what is given, or standard input, as one append
+    /// Append the body, or standard input, as one append
     Append {
         /// The stream's name
         stream: String,
-        /// What to append; without it, all of standard input
+        /// The body; by default all of standard input
         body: Option<String>,
-        /// Close the stream with it: nothing can follow
+        /// Close the stream with the append: nothing can follow
         #[arg(long)]
         close: bool,
-        /// Refuse it unless this text is greater than that of the append before
+        /// Refuse the append unless this text is greater than that of the append before
         #[arg(long, value_name = "TEXT")]
         sequence: Option<String>,
     },
@@ -98,33 +99,33 @@ enum Verb {
         #[arg(value_name = "FILE")]
         file: String,
     },
-    /// Print what a stream holds, and end
+    /// Print the content of a stream, and end
     Read {
         /// The stream's name
         stream: String,
-        /// Where to begin: -1, now, or an offset that the broker has said
+        /// Where to begin: -1, now, or an offset from the broker
         #[arg(long, value_name = "OFFSET", default_value = "-1", allow_hyphen_values = true)]
         from: String,
     },
-    /// Print what a stream holds and what comes, until it is closed
+    /// Print the content of a stream and new appends, until it is closed
     Tail {
         /// The stream's name
         stream: String,
-        /// Where to begin: -1, now, or an offset that the broker has said
+        /// Where to begin: -1, now, or an offset from the broker
         #[arg(long, value_name = "OFFSET", default_value = "-1", allow_hyphen_values = true)]
         from: String,
     },
-    /// Print how a stream is
+    /// Print the description of a stream
     Show {
         /// The stream's name
         stream: String,
     },
-    /// Close a stream: it stays, and nothing can follow
+    /// Close a stream: it stays, and nothing can be appended
     Close {
         /// The stream's name
         stream: String,
     },
-    /// Delete a stream; what its forks need of it stays
+    /// Delete a stream; content that its forks need stays
     Delete {
         /// The stream's name
         stream: String,
@@ -133,17 +134,17 @@ enum Verb {
 
 #[derive(Debug, clap::Args)]
 struct Settings {
-    /// Delete it once nobody has used it for so long, in whole seconds
+    /// Delete it after this time without use, in whole seconds
     #[arg(long, value_name = "DURATION", value_parser = whole_seconds)]
     #[arg(conflicts_with = "expires_at")]
     ttl: Option<u64>,
-    /// Delete it then: 2030-01-31 or 2030-01-31T12:00 (both UTC), or in so long: 7d
+    /// Delete it at this time: 2030-01-31 or 2030-01-31T12:00 (both UTC), or after a time: 7d
     #[arg(long, value_name = "TIME", value_parser = future)]
     expires_at: Option<u64>,
-    /// How it is kept: memory, file-fast, file-durable, acid [default: as the broker is told]
+    /// Its storage: memory, file-fast, file-durable, acid [default: the broker's]
     #[arg(long, value_name = "MODE")]
     storage: Option<String>,
-    /// The stream group: streams of one group, kept as acid, can be appended to at once
+    /// Its stream group: streams of one group with storage acid can be appended to atomically
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
 }
@@ -152,14 +153,14 @@ impl Settings {
     fn headers(self) -> Vec<(&'static str, String)> {
         let Self { ttl, expires_at, storage, group } = self;
         let ttl = ttl.map(|seconds| ("stream-ttl", seconds.to_string()));
-        let expires_at = expires_at.map(|at_ms| ("stream-expires-at", moment::show(at_ms)));
+        let expires_at = expires_at.map(|at_ms| ("stream-expires-at", time_argument::show(at_ms)));
         let storage = storage.map(|mode| ("stream-storage", mode));
         let group = group.map(|name| ("stream-group", name));
         ttl.into_iter().chain(expires_at).chain(storage).chain(group).collect()
     }
 }
 
-/// A duration in seconds: a part of one would be cut off, and a stream of none is gone at once.
+/// A duration in whole seconds, at least one.
 fn whole_seconds(text: &str) -> Result<u64, String> {
     let span = duration(text)?;
     if span.subsec_nanos() > 0 || span.is_zero() {
@@ -168,14 +169,14 @@ fn whole_seconds(text: &str) -> Result<u64, String> {
     Ok(span.as_secs())
 }
 
-/// Does what was asked for with one stream.
+/// Runs the verb.
 ///
 /// # Errors
 /// The broker cannot be reached, or refuses.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let Args { reach, json, verb } = args;
+    let Args { connect, json, verb } = args;
     block_on(async {
-        let http = &mut reach.connect().await?;
+        let http = &mut connect.connect().await?;
         let nothing = Bytes::new;
         match verb {
             Verb::Create { stream, content_type, settings, closed } => {
@@ -216,10 +217,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 let answer = http.ask("POST", ATOMIC, &[], appends(&file)?).await?;
                 say_all(&answer, json)
             }
-            Verb::Read { stream, from } => read((&reach, http), &stream, from, false, json).await,
+            Verb::Read { stream, from } => read((&connect, http), &stream, from, false, json).await,
             Verb::Tail { stream, from } => tokio::select! {
-                ended = read((&reach, http), &stream, from, true, json) => ended,
-                () = reader_left() => Ok(()),
+                ended = read((&connect, http), &stream, from, true, json) => ended,
+                () = stdout_closed() => Ok(()),
             },
             Verb::Show { stream } => {
                 let answer = http.ask("HEAD", &path(&stream), &[], nothing()).await?;
@@ -249,7 +250,7 @@ fn standard_input() -> Result<Bytes, Failure> {
     Ok(body.into())
 }
 
-/// The request that the lines of a file make.
+/// The request for the lines of a file.
 fn appends(file: &str) -> Result<Bytes, Failure> {
     let text = match file {
         "-" => standard_input()?,
@@ -274,7 +275,7 @@ fn appends(file: &str) -> Result<Bytes, Failure> {
     Ok(appends.into())
 }
 
-/// Says what became of several appends.
+/// Prints the results of several appends.
 fn say_all(answer: &Answer, as_json: bool) -> Result<(), Failure> {
     let said: Value = serde_json::from_slice(&answer.body)
         .map_err(|error| Failure::new(Exit::Failed, format!("the answer is no JSON: {error}")))?;
@@ -286,22 +287,22 @@ fn say_all(answer: &Answer, as_json: bool) -> Result<(), Failure> {
         let again = if append["duplicate"] == true { ", as it was before" } else { "" };
         let closed = if append["closed"] == true { " and is closed" } else { "" };
         let (stream, next) = (word("stream"), word("next_offset"));
-        talk(&format!("appended to {stream}, it ends at {next}{closed}{again}"));
+        print_to_stderr(&format!("appended to {stream}, it ends at {next}{closed}{again}"));
     }
     Ok(())
 }
 
-/// Prints what a stream holds from `from` on; if one `stays`, what comes too. A broker that is lost is
-/// tried again, and the reading goes on where it was.
+/// Prints the content of a stream from `from`; if it `stays`, also new appends. A lost broker is
+/// tried again, and the read continues at its position.
 async fn read(
-    (reach, http): (&Reach, &mut Http),
+    (connect, http): (&ConnectOptions, &mut Http),
     stream: &str,
     mut from: String,
     stays: bool,
     json: bool,
 ) -> Result<(), Failure> {
     let mut cursor: Option<String> = None;
-    let mut patience = Patience::default();
+    let mut patience = RetryTimer::default();
     loop {
         let mut address = format!("{}?offset={from}", path(stream));
         if stays {
@@ -316,17 +317,17 @@ async fn read(
             Err(failure) => {
                 patience.wait(failure).await?;
                 // As long as nobody is there, the next request fails and is waited for again.
-                if let Ok(again) = reach.connect().await {
+                if let Ok(again) = connect.connect().await {
                     *http = again;
                 }
                 continue;
             }
         };
-        patience = Patience::default();
+        patience = RetryTimer::default();
         let mut out = io::stdout().lock();
         match out.write_all(&answer.body).and_then(|()| out.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            written => unless_reader_left(written)?,
+            written => ignore_broken_pipe(written)?,
         }
         let next = answer.header("stream-next-offset");
         let next = next.ok_or_else(|| {
@@ -338,7 +339,7 @@ async fn read(
         if is_closed || is_at_end {
             if json {
                 let told = json!({ "stream": stream, "next_offset": next, "closed": is_closed });
-                talk(&told.to_string());
+                print_to_stderr(&told.to_string());
             }
             return Ok(());
         }
@@ -373,7 +374,7 @@ fn show(stream: &str, answer: &Answer, json: bool) -> Result<(), Failure> {
     crate::output::print_table(&["SETTING", "VALUE"], &rows)
 }
 
-/// Says what became of a stream.
+/// Prints the result of a request.
 fn say(what: &str, stream: &str, answer: &Answer, json: bool) -> Result<(), Failure> {
     let next = answer.header("stream-next-offset");
     let is_closed = answer.header("stream-closed").is_some();
@@ -388,11 +389,11 @@ fn say(what: &str, stream: &str, answer: &Answer, json: bool) -> Result<(), Fail
     }
     let next = next.map(|next| format!(", it ends at {next}")).unwrap_or_default();
     let closed = if is_closed && what != "closed" { " and is closed" } else { "" };
-    talk(&format!("{what} {stream}{next}{closed}"));
+    print_to_stderr(&format!("{what} {stream}{next}{closed}"));
     Ok(())
 }
 
-/// The path of a stream; what cannot stand in one is written `%XX`.
+/// The path of a stream; other characters are written as `%XX`.
 fn path(stream: &str) -> String {
     let stream = stream.strip_prefix(ROOT).unwrap_or(stream);
     let mut path = ROOT.to_owned();

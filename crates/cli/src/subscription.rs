@@ -1,5 +1,5 @@
-//! `sennit subscription`: who is woken when HTTP streams hold something: create, list, show, delete. It
-//! asks over HTTP, as everybody else does.
+//! `sennit subscription`: subscriptions that are woken when HTTP streams have content: create, list, show, delete.
+//! It uses HTTP.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::{
+    connect_options::block_on,
     exit::{Exit, Failure},
-    http::{Answer, Reach},
-    output::{print_json, print_table, talk},
+    http::{Answer, ConnectOptions},
+    output::{print_json, print_table, print_to_stderr},
     quantity::duration,
-    reach::block_on,
 };
 
 const EXAMPLES: &str = "\
@@ -22,7 +22,7 @@ Examples:
   sennit subscription show mailer
   sennit subscription delete mailer";
 
-/// Where subscriptions are.
+/// The path of subscriptions.
 const ROOT: &str = "/v1/stream/__ds/subscriptions";
 
 /// The arguments of `sennit subscription`.
@@ -30,7 +30,7 @@ const ROOT: &str = "/v1/stream/__ds/subscriptions";
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    reach: Reach,
+    connect: ConnectOptions,
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
@@ -40,52 +40,52 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Create a subscription, or find it if it has the same settings
+    /// Create a subscription; an existing one with the same settings is left as it is
     Create {
         /// Its id
         id: String,
-        /// Link it to all streams that this means, those to come too: a/*, a/**, user-*
+        /// Link it to all streams that match, now and later: a/*, a/**, user-*
         #[arg(long, required_unless_present = "stream")]
         pattern: Option<String>,
-        /// Link it to this stream; as often as you like
+        /// Link it to this stream; may be given often
         #[arg(long)]
         stream: Vec<String>,
-        /// Tell this address
+        /// Call this address
         #[arg(long, value_name = "URL", conflicts_with = "wake_stream")]
         #[arg(required_unless_present = "wake_stream")]
         webhook: Option<String>,
-        /// Write wakes into this stream; whoever works claims
+        /// Write wakes into this stream; workers claim them
         #[arg(long, value_name = "STREAM")]
         wake_stream: Option<String>,
-        /// How long who has the work may be silent [default: 30s]
+        /// How long a worker may go without a heartbeat before its claim ends [default: 30s]
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         lease: Option<Duration>,
-        /// What it is for
+        /// A description
         #[arg(long, value_name = "TEXT")]
         description: Option<String>,
     },
     /// List all subscriptions
     List,
-    /// Print how a subscription is: its streams, what is acked of each, who has the work
+    /// Print a subscription: its streams, their acked offsets, and its worker
     Show {
         /// Its id
         id: String,
     },
-    /// Delete a subscription; whoever works on it is refused from then on
+    /// Delete a subscription; its worker is refused from then on
     Delete {
         /// Its id
         id: String,
     },
 }
 
-/// Does what was asked for with subscriptions.
+/// Runs the verb.
 ///
 /// # Errors
 /// The broker cannot be reached, or refuses.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let Args { reach, json: as_json, verb } = args;
+    let Args { connect, json: as_json, verb } = args;
     block_on(async {
-        let http = &mut reach.connect().await?;
+        let http = &mut connect.connect().await?;
         match verb {
             Verb::Create { id, pattern, stream, webhook, wake_stream, lease, description } => {
                 let mut body = json!({ "type": "pull-wake", "streams": stream });
@@ -111,19 +111,19 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 let body = Bytes::from(body.to_string());
                 let answer = http.ask("PUT", &path(&id), &headers, body).await?;
                 if as_json {
-                    return print_json(&told(&answer)?);
+                    return print_json(&body_json(&answer)?);
                 }
                 let outcome = if answer.status.as_u16() == 201 { "created" } else { "found" };
-                talk(&format!("{id}: {outcome}"));
+                print_to_stderr(&format!("{id}: {outcome}"));
                 Ok(())
             }
             Verb::List => {
                 let answer = http.ask("GET", ROOT, &[], Bytes::new()).await?;
-                list(&told(&answer)?, as_json)
+                list(&body_json(&answer)?, as_json)
             }
             Verb::Show { id } => {
                 let answer = http.ask("GET", &path(&id), &[], Bytes::new()).await?;
-                show(&told(&answer)?, as_json)
+                show(&body_json(&answer)?, as_json)
             }
             Verb::Delete { id } => {
                 // To delete what is not there is no error to the broker; to who mistypes it is one.
@@ -132,21 +132,21 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 if as_json {
                     return print_json(&json!({ "id": id, "outcome": "deleted" }));
                 }
-                talk(&format!("{id}: deleted"));
+                print_to_stderr(&format!("{id}: deleted"));
                 Ok(())
             }
         }
     })
 }
 
-/// What an answer says.
-fn told(answer: &Answer) -> Result<Value, Failure> {
+/// The JSON of an answer.
+fn body_json(answer: &Answer) -> Result<Value, Failure> {
     serde_json::from_slice(&answer.body)
         .map_err(|error| Failure::new(Exit::Failed, format!("the answer is no JSON: {error}")))
 }
 
-fn list(told: &Value, as_json: bool) -> Result<(), Failure> {
-    let all = told["subscriptions"].as_array().map(Vec::as_slice).unwrap_or_default();
+fn list(answer: &Value, as_json: bool) -> Result<(), Failure> {
+    let all = answer["subscriptions"].as_array().map(Vec::as_slice).unwrap_or_default();
     if as_json {
         return all.iter().try_for_each(print_json);
     }
@@ -156,26 +156,26 @@ fn list(told: &Value, as_json: bool) -> Result<(), Failure> {
     print_table(&["ID", "TYPE", "STATUS", "GENERATION", "STREAMS", "PENDING"], &rows)
 }
 
-/// A line for each setting, and one for each stream.
-fn show(told: &Value, as_json: bool) -> Result<(), Failure> {
+/// Prints a line for each setting, and one for each stream.
+fn show(answer: &Value, as_json: bool) -> Result<(), Failure> {
     if as_json {
-        return print_json(told);
+        return print_json(answer);
     }
     let named = ["id", "type", "status", "holder", "generation", "pattern", "wake_stream"];
     let mut rows: Vec<_> = named
         .iter()
-        .filter(|name| !told[**name].is_null())
-        .map(|name| vec![(*name).to_owned(), text(&told[*name])])
+        .filter(|name| !answer[**name].is_null())
+        .map(|name| vec![(*name).to_owned(), text(&answer[*name])])
         .collect();
-    if let Some(url) = told["webhook"]["url"].as_str() {
+    if let Some(url) = answer["webhook"]["url"].as_str() {
         rows.push(vec!["webhook".to_owned(), url.to_owned()]);
     }
     for name in ["lease_ttl_ms", "description"] {
-        if !told[name].is_null() {
-            rows.push(vec![name.to_owned(), text(&told[name])]);
+        if !answer[name].is_null() {
+            rows.push(vec![name.to_owned(), text(&answer[name])]);
         }
     }
-    for stream in told["streams"].as_array().into_iter().flatten() {
+    for stream in answer["streams"].as_array().into_iter().flatten() {
         let (acked, tail) = (text(&stream["acked_offset"]), text(&stream["tail_offset"]));
         let said = format!("acked {acked} of {tail}, {}", text(&stream["link_type"]));
         rows.push(vec![format!("stream {}", text(&stream["path"])), said]);
@@ -187,7 +187,7 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The path of a subscription; what cannot stand in one is written `%XX`.
+/// The path of a subscription; other characters are written as `%XX`.
 fn path(id: &str) -> String {
     let mut path = format!("{ROOT}/");
     for byte in id.bytes() {

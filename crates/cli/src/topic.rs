@@ -10,11 +10,11 @@ use sennit_model::{
 use serde_json::{Value, json};
 
 use crate::{
+    connect_options::{ConnectOptions, block_on},
     exit::{Exit, Failure},
     group,
-    output::{print_json, print_table, talk},
+    output::{print_json, print_table, print_to_stderr},
     quantity::{duration, names_a_size, names_a_time, show_duration, show_size, size},
-    reach::{Reach, block_on},
 };
 
 const EXAMPLES: &str = "\
@@ -32,7 +32,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    reach: Reach,
+    connect: ConnectOptions,
     /// Print JSON, one object for each topic
     #[arg(long, global = true)]
     json: bool,
@@ -42,17 +42,18 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Create a topic, or find it if it has the same settings
+    /// Create a topic; an existing topic with the same settings is left as it is
     Create {
         /// Its name: 1 to 200 of a-z A-Z 0-9 _ - . / ~ and %XX, with no part between dots empty
         name: TopicName,
         #[command(flatten)]
         settings: Settings,
-        /// How many partitions; fixed for ever
+        /// The number of partitions; cannot be changed
         #[arg(long, value_name = "N", default_value_t = 1)]
         partitions: u32,
         /// When messages are delivered and confirmed: durable (both after the sync), speculative
-        /// (delivered before it), ephemeral (both before it), memory (never written); fixed for ever
+        /// (delivered before it), ephemeral (both before it), memory (never written); cannot be
+        /// changed
         #[arg(long, value_name = "TIER", default_value_t)]
         durability: Durability,
     },
@@ -63,18 +64,18 @@ enum Verb {
         /// Its name
         name: TopicName,
     },
-    /// Free the oldest messages of a partition: every batch that lies before the offset as a whole
+    /// Free the oldest messages of a partition: every batch that lies wholly before the offset
     Trim {
         /// The topic's name
         name: TopicName,
         /// The first offset to keep; beyond the end, the end
         #[arg(long, value_name = "OFFSET")]
         before: u64,
-        /// Of which partition
+        /// The partition
         #[arg(long, short, value_name = "N", default_value_t = 0)]
         partition: u32,
     },
-    /// Change settings of a topic; those not named stay
+    /// Change settings of a topic; the others stay as they are
     Alter {
         /// Its name
         name: TopicName,
@@ -90,22 +91,22 @@ enum Verb {
 
 #[derive(Debug, clap::Args)]
 struct Settings {
-    /// Short for a retention: a queue keeps until settled, a stream for ever. The default is a
-    /// queue, or what --retain says
+    /// Short for a retention: a queue keeps messages until they are settled, a stream for ever
+    /// [default: queue, unless --retain is given]
     #[arg(long, value_enum)]
     kind: Option<Kind>,
-    /// What is kept: until-settled, forever, an age (7d), bytes (10GiB) or a number of messages
+    /// The retention: until-settled, forever, an age (7d), bytes (10GiB) or a number of messages
     /// (1000000messages) per partition; may be given several times, and the rule that frees most
-    /// counts. latest-per-key keeps the latest message of each key, within the other limits if there
-    /// are any; every message needs a key then, and one without a payload (a tombstone) ends its key
+    /// applies. latest-per-key keeps the latest message of each key, within the other limits; every
+    /// message then needs a key, and one without a payload (a tombstone) ends its key
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     retain: Vec<Rule>,
-    /// With latest-per-key: how long a tombstone is kept at least, so that who reads along learns of
-    /// it; 24h if it is not said
+    /// With latest-per-key: the shortest time for which a tombstone is kept, so that readers see
+    /// it; 24h by default
     #[arg(long, value_name = "AGE", value_parser = duration)]
     tombstone_age: Option<Duration>,
-    /// Age after which a message that nobody has leased expires, unless it names its own; none
-    /// for no such age
+    /// The age after which a message that was never leased expires, unless it has its own; none for
+    /// no such age
     #[arg(long, value_name = "AGE", value_parser = age_or_none)]
     ttl: Option<Age>,
 }
@@ -221,8 +222,8 @@ impl Settings {
         }
     }
 
-    /// `config` with what was given on the command line.
-    fn over(&self, config: TopicConfig) -> Result<TopicConfig, Failure> {
+    /// `config` with the settings of the command line.
+    fn apply_to(&self, config: TopicConfig) -> Result<TopicConfig, Failure> {
         Ok(TopicConfig {
             retention: self.retention()?.unwrap_or(config.retention),
             time_to_live: self.ttl.map_or(config.time_to_live, |age| age.0),
@@ -234,22 +235,22 @@ impl Settings {
 /// Runs the verb.
 ///
 /// # Errors
-/// What the broker refuses, or that it cannot be reached.
+/// The broker's refusal, or it cannot be reached.
 pub fn run(args: Args) -> Result<(), Failure> {
     block_on(async {
         let client = match &args.verb {
             // What is wrong with the command line is said before a broker is asked for.
             Verb::Create { settings, .. } | Verb::Alter { settings, .. } => {
                 settings.retention()?;
-                args.reach.client().await?
+                args.connect.client().await?
             }
-            _ => args.reach.client().await?,
+            _ => args.connect.client().await?,
         };
         match args.verb {
             Verb::Create { name, settings, partitions, durability } => {
                 let queue = TopicConfig::of_kind(TopicKind::Queue);
                 let queue = TopicConfig { partitions, durability, ..queue };
-                let created = client.create_topic(&name, settings.over(queue)?).await;
+                let created = client.create_topic(&name, settings.apply_to(queue)?).await;
                 let created = created.map_err(|error| Failure::from(error).about(&name))?;
                 say_done(args.json, &name, if created { "created" } else { "exists" })
             }
@@ -271,7 +272,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
                         "topic": topic, "partition": partition, "start": start.0,
                     }));
                 }
-                talk(&format!("{name}: partition {partition} starts at offset {start}"));
+                print_to_stderr(&format!("{name}: partition {partition} starts at offset {start}"));
                 Ok(())
             }
             Verb::Delete { name } => {
@@ -285,11 +286,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 async fn alter(client: &Client, name: &TopicName, settings: &Settings) -> Result<(), Failure> {
     let config = client.describe_topic(name).await?.config;
-    client.alter_topic(name, settings.over(config)?).await?;
+    client.alter_topic(name, settings.apply_to(config)?).await?;
     Ok(())
 }
 
-/// Trims a partition, and says where it starts now.
+/// Trims a partition, and prints its new start.
 async fn trim(
     client: &Client,
     name: &TopicName,
@@ -386,12 +387,12 @@ fn describe(topic: &TopicDescription, as_json: bool) -> Result<(), Failure> {
     print_table(&["", ""], &rows)
 }
 
-/// Says what became of `name`: talk for people, data for programs.
+/// Prints the result for `name`: a note for people, data for programs.
 pub(crate) fn say_done(as_json: bool, name: &TopicName, outcome: &str) -> Result<(), Failure> {
     if as_json {
         return print_json(&json!({ "topic": name.as_str(), "outcome": outcome }));
     }
-    talk(&format!("{name}: {outcome}"));
+    print_to_stderr(&format!("{name}: {outcome}"));
     Ok(())
 }
 
@@ -506,8 +507,8 @@ mod tests {
             durability: Durability::Ephemeral,
         };
         let settings = |ttl| Settings { kind: None, retain: Vec::new(), tombstone_age: None, ttl };
-        assert_eq!(settings(None).over(before).unwrap(), before);
-        let none = settings(Some(Age(None))).over(before).unwrap();
+        assert_eq!(settings(None).apply_to(before).unwrap(), before);
+        let none = settings(Some(Age(None))).apply_to(before).unwrap();
         assert_eq!(none, TopicConfig { time_to_live: None, ..before });
     }
 }

@@ -1,5 +1,4 @@
-//! The command line as a whole: which verbs there are and what they share. What a verb does is in
-//! its own file.
+//! The command line: the verbs and their shared help. Each verb has its own file.
 
 use clap::{Parser, Subcommand};
 
@@ -42,29 +41,29 @@ pub struct Sennit {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Run the broker until it is told to stop
+    /// Run the broker until it is stopped
     Serve(serve::Args),
-    /// Create topics, and look at them
+    /// Create, describe and change topics
     Topic(topic::Args),
-    /// Create groups of a topic, and look at them
+    /// Create, describe and change groups of a topic
     Group(group::Args),
     /// Publish messages and wait until they are confirmed
     Publish(publish::Args),
-    /// Take messages as a member of a group, print them or give them to a command, and settle them
+    /// Take messages as a member of a group, print them or pass them to a command, and settle them
     Consume(consume::Args),
-    /// Read messages by offset and print them; nothing is taken from anyone
+    /// Read messages by offset and print them; affects no other reader or consumer
     Read(read::Args),
-    /// Look at the named cursors of topics, and move them
+    /// List and move the named cursors of topics
     Cursor(cursor::Args),
-    /// HTTP streams: create them, append to them, read them
+    /// HTTP streams: create, append, read
     Stream(stream::Args),
-    /// Who is woken when HTTP streams hold something: create, list, look
+    /// Subscriptions that are woken when HTTP streams have content: create, list, show
     Subscription(subscription::Args),
-    /// Look at a data directory that no broker serves
+    /// Verify or repair a data directory that no broker serves
     Storage(storage::Args),
-    /// Copy all that a broker holds, while it serves, into one archive
+    /// Copy all data of a running broker into one archive
     Backup(backup::Args),
-    /// Make a data directory out of the archive of a backup
+    /// Create a data directory from the archive of a backup
     Restore(restore::Args),
     /// Measure a broker
     Bench(bench::Args),
@@ -72,10 +71,10 @@ enum Verb {
     BenchWorker,
 }
 
-/// Runs the verb that was asked for.
+/// Runs the verb.
 ///
 /// # Errors
-/// What went wrong, with the exit code it stands for.
+/// The failure, with its exit code.
 pub fn run(command: Sennit) -> Result<(), Failure> {
     match command.verb {
         Verb::Serve(args) => serve::run(&args),

@@ -1,5 +1,4 @@
-//! What a client can ask and change about topics and groups: requests out, descriptions in, checked
-//! at the rim.
+//! Requests about topics, groups and cursors, and their descriptions, which are checked here.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use sennit_protocol::{Reply, Request, control};
 
 use crate::{client::Client, error::Error};
 
-/// A topic as a listing shows it.
+/// A topic in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicSummary {
     /// Its name.
@@ -27,24 +26,25 @@ pub struct TopicSummary {
 pub struct Cursor {
     /// Its name.
     pub name: CursorName,
-    /// Where it is in each partition where it was set: the first offset that is not done with.
+    /// The cursor's offset in each partition where it was set: the first offset that is not
+    /// processed.
     pub positions: Vec<(PartitionIndex, Offset)>,
 }
 
-/// How a topic is.
+/// A description of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicDescription {
     /// Its name.
     pub name: TopicName,
     /// Its number, never used again after it is deleted.
     pub id: TopicId,
-    /// Tells topics of the same name at different times apart.
+    /// A number that distinguishes successive topics of the same name.
     pub incarnation: Incarnation,
     /// Its settings.
     pub config: TopicConfig,
     /// The short name of these settings.
     pub kind: TopicKind,
-    /// When it was created, where that is known.
+    /// The creation time, if it is known.
     pub created_at: Option<Timestamp>,
     /// Its partitions, by index.
     pub partitions: Vec<PartitionDescription>,
@@ -52,28 +52,28 @@ pub struct TopicDescription {
     pub groups: Vec<GroupDescription>,
 }
 
-/// How a partition is.
+/// A description of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionDescription {
-    /// Which of the topic's.
+    /// Its index in the topic.
     pub index: PartitionIndex,
-    /// The oldest offset kept.
+    /// The oldest offset that is kept.
     pub start: Offset,
-    /// The offset the next message will get.
+    /// The offset of the next message.
     pub end: Offset,
-    /// Bytes of the batches kept.
+    /// Bytes of the batches that are kept.
     pub bytes: u64,
-    /// Of these, bytes of messages that every group is through with; the others are live.
+    /// The part of them that belongs to messages which every group has settled.
     pub dead_bytes: u64,
-    /// Messages that cannot be read: the disk has damaged them.
+    /// Number of messages that cannot be read because of damage on the disk.
     pub damaged: u64,
-    /// Offsets whose messages the journal has lost, if they had any.
+    /// Number of offsets whose messages the journal has lost.
     pub lost: u64,
-    /// When the oldest message kept was appended.
+    /// The time at which the oldest kept message was appended.
     pub oldest_at: Option<Timestamp>,
 }
 
-/// How a group is, over all partitions. Counts are of messages.
+/// A description of a group, over all partitions. Counts are of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupDescription {
     /// Its name.
@@ -84,57 +84,58 @@ pub struct GroupDescription {
     pub topic: TopicName,
     /// Its settings.
     pub config: GroupConfig,
-    /// Waiting for a consumer.
+    /// Messages that wait for a consumer.
     pub ready: u64,
-    /// Held by consumers.
+    /// Messages that consumers hold.
     pub leased: u64,
-    /// Waiting for their due time.
+    /// Messages that wait for their due time.
     pub delayed: u64,
-    /// On their way to the dead-letter topic.
+    /// Messages on their way to the dead-letter topic.
     pub dying: u64,
-    /// In a dead-letter topic: failed there for good, and not delivered until
-    /// [`Client::retry_parked`] asks for it.
+    /// In a dead-letter topic: messages that failed for good and are not delivered until
+    /// [`Client::retry_parked`].
     pub parked: u64,
-    /// The first of those, by partition and offset: only [`Client::describe_group`] tells of them.
+    /// The first of them, by partition and offset. Only [`Client::describe_group`] returns them.
     pub parked_runs: Vec<ParkedRun>,
-    /// Where the topic keeps messages until they are settled and has several groups: if this one holds
-    /// messages which others are through with, when the oldest of them was appended.
+    /// If the topic keeps messages until they are settled, has several groups, and this group holds
+    /// messages that the others have settled: the time at which the oldest of them was appended.
     pub holds_since: Option<Timestamp>,
-    /// How many subscriptions take part.
+    /// The number of subscriptions.
     pub consumers: u32,
     /// For each partition, by index: all offsets before this one are settled.
     pub settled_before: Vec<Offset>,
 }
 
-/// Messages of a dead-letter topic that failed there for good, together.
+/// Adjacent messages of a dead-letter topic that failed for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParkedRun {
-    /// Of which partition.
+    /// The partition.
     pub partition: PartitionIndex,
-    /// Which messages.
+    /// The messages.
     pub offsets: OffsetRange,
-    /// How many attempts were made at each.
+    /// The number of attempts at each message.
     pub attempts: u32,
-    /// When the last attempt failed.
+    /// The time of the last failed attempt.
     pub failed_at: Timestamp,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// Errors of all of these: [`Error::Refused`] as the broker says, [`Error::Closed`],
+/// All of these calls return [`Error::Refused`] with the broker's code, [`Error::Closed`], or
 /// [`Error::Unreachable`] when the client has given up. A change whose answer was lost with the
-/// connection is [`Error::OutcomeUnknown`]; a question is asked again.
+/// connection is [`Error::OutcomeUnknown`]; a query is sent again.
 impl Client {
-    /// Creates a topic, or finds it if it has the same settings; whether it was created.
+    /// Creates a topic. If the topic exists with the same settings, this does nothing. Returns
+    /// whether it was created.
     ///
     /// # Errors
-    /// `topic-exists` if it has others; and see above.
+    /// `topic-exists` if it has other settings; and see above.
     pub async fn create_topic(&self, name: &TopicName, config: TopicConfig) -> Result<bool, Error> {
         let body = control::CreateTopic { name: name.to_string(), config: Some((&config).into()) };
         self.change(Request::CreateTopic(body)).await.map(|done| done.created)
     }
 
-    /// Gives a topic other settings, all of them; `partitions` must be as they are.
+    /// Replaces all settings of a topic. The number of `partitions` must be the same.
     ///
     /// # Errors
     /// `unknown-topic`, `setting-fixed`; and see above.
@@ -152,19 +153,19 @@ impl Client {
         self.change(Request::DeleteTopic(body)).await.map(drop)
     }
 
-    /// How is a topic?
+    /// Describes a topic.
     ///
     /// # Errors
     /// `unknown-topic`; and see above.
     pub async fn describe_topic(&self, name: &TopicName) -> Result<TopicDescription, Error> {
         let body = control::DescribeTopic { name: name.to_string() };
-        match self.link.ask(Request::DescribeTopic(body), true).await? {
+        match self.connection.ask(Request::DescribeTopic(body), true).await? {
             Reply::TopicDescription(body) => topic_description(body),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Which topics are there? All of them, by name, however many pages that takes.
+    /// Lists all topics, by name, with as many requests as there are pages.
     ///
     /// # Errors
     /// See above.
@@ -173,7 +174,7 @@ impl Client {
         let mut page_token = String::new();
         loop {
             let body = control::ListTopics { page_token, page_size: 0 };
-            let page = match self.link.ask(Request::ListTopics(body), true).await? {
+            let page = match self.connection.ask(Request::ListTopics(body), true).await? {
                 Reply::TopicList(page) => page,
                 other => return Err(unexpected(&other)),
             };
@@ -190,7 +191,8 @@ impl Client {
         }
     }
 
-    /// Creates a group, or finds it if it has the same settings; whether it was created.
+    /// Creates a group. If the group exists with the same settings, this does nothing. Returns
+    /// whether it was created.
     ///
     /// # Errors
     /// `unknown-topic`, `topic-exists` if the group has other settings; and see above.
@@ -210,12 +212,12 @@ impl Client {
         self.change(Request::CreateGroup(body)).await.map(|done| done.created)
     }
 
-    /// Changes settings of a group; what is `None` stays as it is. Leases that begin from now on have
-    /// the new length, and the next failed attempt is counted against the new number.
+    /// Changes settings of a group; `None` keeps a setting. New leases have the new length, and the
+    /// next failed attempt is compared with the new limit.
     ///
     /// # Errors
-    /// `unknown-topic`, `unknown-group`, `invalid-config`, `unknown-kind` by a broker that cannot;
-    /// and see above.
+    /// `unknown-topic`, `unknown-group`, `invalid-config`, `unknown-kind` by a broker that does not
+    /// support it; and see above.
     pub async fn alter_group(
         &self,
         topic: &TopicName,
@@ -230,12 +232,12 @@ impl Client {
         self.change(Request::AlterGroup(body)).await.map(drop)
     }
 
-    /// Makes parked messages of a group of a dead-letter topic ready again, with all their attempts:
-    /// those of these offsets, or, where none are named, all. Says how many there were.
+    /// Makes parked messages of a group of a dead-letter topic ready again, with all their
+    /// attempts: the messages at these offsets, or all if there are none. Returns their number.
     ///
     /// # Errors
-    /// `unknown-topic`, also for a partition that it does not have, `unknown-group`, `unknown-kind` by
-    /// a broker that parks nothing; and see above.
+    /// `unknown-topic`, also for a partition that the topic does not have, `unknown-group`,
+    /// `unknown-kind` by a broker that does not support it; and see above.
     pub async fn retry_parked(
         &self,
         topic: &TopicName,
@@ -252,7 +254,7 @@ impl Client {
         self.change(Request::RetryParked(body)).await.map(|done| done.messages)
     }
 
-    /// Deletes a group and what it knows of its messages.
+    /// Deletes a group and its state.
     ///
     /// # Errors
     /// `unknown-topic`, `unknown-group`; and see above.
@@ -261,7 +263,7 @@ impl Client {
         self.change(Request::DeleteGroup(body)).await.map(drop)
     }
 
-    /// The groups of a topic, and how each of them is.
+    /// Describes all groups of a topic.
     ///
     /// # Errors
     /// `unknown-topic`; and see above.
@@ -270,7 +272,7 @@ impl Client {
         self.describe_topic(topic).await.map(|description| description.groups)
     }
 
-    /// How is a group?
+    /// Describes a group.
     ///
     /// # Errors
     /// `unknown-topic`, `unknown-group`; and see above.
@@ -280,19 +282,20 @@ impl Client {
         group: &GroupName,
     ) -> Result<GroupDescription, Error> {
         let body = control::DescribeGroup { topic: topic.to_string(), name: group.to_string() };
-        match self.link.ask(Request::DescribeGroup(body), true).await? {
+        match self.connection.ask(Request::DescribeGroup(body), true).await? {
             Reply::GroupDescription(body) => group_description(body),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Has a named cursor be at these offsets: the first that is not done with, of each partition
-    /// that is named. Beyond the end is at the end. With `take_over` a reader that has the cursor
-    /// ends.
+    /// Sets a named cursor to these offsets: for each named partition the first offset that is not
+    /// processed. An offset beyond the end counts as the end. With `take_over` a reader that holds
+    /// the cursor ends.
     ///
     /// # Errors
-    /// `cursor-held` while a reader of another client has it, unless it is taken over,
-    /// `unknown-topic`, also for a partition that it does not have, `limit-reached`; and see above.
+    /// `cursor-held` while a reader of another client holds it and `take_over` is false,
+    /// `unknown-topic`, also for a partition that the topic does not have, `limit-reached`; and see
+    /// above.
     pub async fn set_cursor(
         &self,
         topic: &TopicName,
@@ -310,11 +313,11 @@ impl Client {
         self.change(Request::SetCursor(body)).await.map(drop)
     }
 
-    /// Frees the oldest messages: every batch that lies before these offsets as a whole. The offset
-    /// of the first message that is left is told by [`Client::describe_topic`].
+    /// Frees the oldest messages: every batch that lies wholly before these offsets.
+    /// [`Client::describe_topic`] returns the offset of the first message that remains.
     ///
     /// # Errors
-    /// `unknown-topic`, also for a partition that it does not have; and see above.
+    /// `unknown-topic`, also for a partition that the topic does not have; and see above.
     pub async fn trim_topic(
         &self,
         topic: &TopicName,
@@ -325,7 +328,7 @@ impl Client {
         self.change(Request::TrimTopic(body)).await.map(drop)
     }
 
-    /// Forgets a named cursor.
+    /// Deletes a named cursor.
     ///
     /// # Errors
     /// `unknown-topic`, `unknown-cursor`; and see above.
@@ -334,20 +337,20 @@ impl Client {
         self.change(Request::DeleteCursor(body)).await.map(drop)
     }
 
-    /// The named cursors of a topic, in the order of their names.
+    /// Lists the named cursors of a topic, by name.
     ///
     /// # Errors
     /// `unknown-topic`; and see above.
     pub async fn list_cursors(&self, topic: &TopicName) -> Result<Vec<Cursor>, Error> {
         let body = control::ListCursors { topic: topic.to_string() };
-        match self.link.ask(Request::ListCursors(body), true).await? {
+        match self.connection.ask(Request::ListCursors(body), true).await? {
             Reply::CursorList(list) => list.cursors.into_iter().map(cursor).collect(),
             other => Err(unexpected(&other)),
         }
     }
 
     async fn change(&self, request: Request) -> Result<control::Done, Error> {
-        match self.link.ask(request, false).await? {
+        match self.connection.ask(request, false).await? {
             Reply::Done(done) => Ok(done),
             other => Err(unexpected(&other)),
         }

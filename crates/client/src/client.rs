@@ -1,4 +1,4 @@
-//! The client as programs hold it: one connection to a broker, and what can be made from it.
+//! The client: one connection to a broker, and the publishers, consumers and readers that use it.
 
 use std::{fmt, sync::Arc};
 
@@ -7,9 +7,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     connection::Connection,
+    connection_handle::{Command, ConnectionHandle},
     consumer::ConsumerBuilder,
     error::Error,
-    link::{Command, Link},
     outbox::Outbox,
     pattern_reader::PatternReaderBuilder,
     publisher::PublisherBuilder,
@@ -18,7 +18,7 @@ use crate::{
     session::{Greeting, Session},
 };
 
-/// How a client is to be. Made by [`Client::builder`].
+/// The settings of a client. Made by [`Client::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "nothing is connected before `connect` is called"]
 pub struct ClientBuilder {
@@ -29,28 +29,28 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// The name under which the broker lists this client; `sennit-client` unless told.
+    /// The name under which the broker lists this client; default `sennit-client`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// The largest frame this client takes, in bytes; what the broker allows unless told.
+    /// The largest frame that this client accepts, in bytes; default the broker's limit.
     pub fn max_frame_bytes(mut self, bytes: usize) -> Self {
         self.frame_bytes_max = bytes.min(FRAME_BYTES_MAX);
         self
     }
 
-    /// How to come back after the connection was lost; for ever unless told.
+    /// How to reconnect after the connection was lost; default without limit.
     pub fn reconnect(mut self, reconnect: Reconnect) -> Self {
         self.reconnect = reconnect;
         self
     }
 
-    /// Connects, once: an address where nobody listens is an error at once.
+    /// Connects. There is one attempt: if no broker listens at the address, the call fails at once.
     ///
     /// # Errors
-    /// [`Error::Unreachable`], [`Error::Refused`] or, where something else than a broker answers,
+    /// [`Error::Unreachable`], [`Error::Refused`] or, if the server is not a broker,
     /// [`Error::Protocol`] or [`Error::Unexpected`].
     ///
     /// # Panics
@@ -69,20 +69,20 @@ impl ClientBuilder {
         let server = session.server.clone();
         let connection = Connection::new(greeting, self.reconnect, Arc::clone(&outbox), received);
         tokio::spawn(connection.run(session));
-        let link = Link::new(commands, outbox);
-        Ok(Client { link: Arc::new(link), address, server: server.into() })
+        let connection = ConnectionHandle::new(commands, outbox);
+        Ok(Client { connection: Arc::new(connection), address, server: server.into() })
     }
 }
 
-/// A connection to a broker that comes back by itself. Cheap to clone; all clones, publishers and
-/// consumers share the one connection. When the last of them is dropped, what was published and
-/// said is still sent, and then the client says goodbye.
+/// A connection to a broker that reconnects by itself. Cheap to clone; all clones, publishers and
+/// consumers share the one connection. When the last of them is dropped, the client sends all
+/// waiting messages and settlements, and then says goodbye.
 ///
-/// After a lost connection, unconfirmed messages are sent again in order, subscriptions are made
-/// again, and deliveries can still be settled until their leases end.
+/// After a lost connection the client sends unconfirmed messages again in order and renews
+/// subscriptions. Deliveries can still be settled until their leases end.
 #[derive(Clone)]
 pub struct Client {
-    pub(crate) link: Arc<Link>,
+    pub(crate) connection: Arc<ConnectionHandle>,
     address: Arc<str>,
     server: Arc<str>,
 }
@@ -96,7 +96,7 @@ impl Client {
         Self::builder(address).connect().await
     }
 
-    /// A client that is still to be told more. `address` is host and port.
+    /// The settings of a client. `address` is host and port.
     pub fn builder(address: impl Into<String>) -> ClientBuilder {
         ClientBuilder {
             address: address.into(),
@@ -112,39 +112,39 @@ impl Client {
         &self.address
     }
 
-    /// The broker's name and version, as it said at the first connection.
+    /// The broker's name and version at the first connection.
     #[must_use]
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// A publisher to `topic`, still to be told more.
+    /// The settings of a publisher to `topic`.
     pub fn publisher(&self, topic: &TopicName) -> PublisherBuilder {
-        PublisherBuilder::new(Arc::clone(&self.link), topic.clone())
+        PublisherBuilder::new(Arc::clone(&self.connection), topic.clone())
     }
 
-    /// A consumer of `topic` in `group`, still to be told more.
+    /// The settings of a consumer of `topic` in `group`.
     pub fn consumer(&self, topic: &TopicName, group: &GroupName) -> ConsumerBuilder {
-        ConsumerBuilder::new(Arc::clone(&self.link), topic, group)
+        ConsumerBuilder::new(Arc::clone(&self.connection), topic, group)
     }
 
-    /// A reader of `topic` by offset, still to be told more.
+    /// The settings of a reader of `topic` by offset.
     pub fn reader(&self, topic: &TopicName) -> ReaderBuilder {
-        ReaderBuilder::new(Arc::clone(&self.link), topic)
+        ReaderBuilder::new(Arc::clone(&self.connection), topic)
     }
 
-    /// A reader of all topics that `pattern` means, now and later, still to be told more.
+    /// The settings of a reader of all topics that match `pattern`, now and later.
     pub fn pattern_reader(&self, pattern: &TopicPattern) -> PatternReaderBuilder {
-        PatternReaderBuilder::new(Arc::clone(&self.link), pattern)
+        PatternReaderBuilder::new(Arc::clone(&self.connection), pattern)
     }
 
-    /// Closes the connection for all clones: sends what was said of deliveries, waits up to 5 s for
-    /// what was published to be confirmed, and says goodbye, so that what is unsettled returns to
-    /// its groups at once. What is unconfirmed then fails with [`Error::OutcomeUnknown`].
+    /// Closes the connection for all clones: sends waiting settlements, waits up to 5 s for
+    /// confirms, and says goodbye, so that unsettled messages return to their groups at once.
+    /// Unconfirmed messages then fail with [`Error::OutcomeUnknown`].
     pub async fn close(self) {
         let (answer, closed) = oneshot::channel();
-        self.link.tell(Command::Close { answer });
-        // It was closed before if the answer does not come.
+        self.connection.send(Command::Close { answer });
+        // If no answer comes, the client was closed before.
         let _ = closed.await;
     }
 }

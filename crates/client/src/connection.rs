@@ -1,5 +1,5 @@
-//! The task that owns the socket: reads, writes, notices silence, reconnects. What is said is for
-//! the conversation to know.
+//! The connection task, which owns the socket: it reads, writes, detects silence and reconnects. The conversation
+//! decides which frames it sends.
 
 use std::{future::poll_fn, io, sync::Arc, time::Duration};
 
@@ -17,55 +17,55 @@ use tokio::{
 };
 
 use crate::{
+    connection_handle::Command,
     conversation::Conversation,
     error::Error,
-    link::Command,
-    outbox::{Filling, Outbox},
+    outbox::{Outbox, Readiness},
     reconnect::{Backoff, Reconnect},
     session::{Greeting, Session},
 };
 
-/// Silence after which the broker is asked whether it is there.
+/// Silence after which the client sends a ping.
 const PING_AFTER: Duration = Duration::from_secs(5);
 
-/// Silence, with that question asked, after which it is not.
+/// Silence after which the client gives up a connection, in spite of the ping.
 const DEAD_AFTER: Duration = Duration::from_secs(15);
 
-/// How long closing waits for confirms and for the broker to have heard everything.
+/// Time that closing waits for confirms, and for the broker to receive all settlements.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the goodbye itself may take to be written.
+/// Time limit for writing the goodbye.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A session that lasted this long was a good one: the delays begin again.
+/// A session of this length resets the reconnect delays.
 const GOOD_SESSION: Duration = Duration::from_secs(1);
 
-/// Room for a read of short frames: the least, and the most once reads fill what they are given. It shrinks
-/// again where they bring little.
+/// Size of the buffer for short frames: its minimum, and its maximum while reads fill it. It
+/// shrinks again if reads bring little.
 const READ_BYTES: usize = 64 << 10;
 const READ_BYTES_MAX: usize = 512 << 10;
 
-/// Missing bytes of a frame that is worth a read and a place of its own.
+/// Missing bytes of a frame for which a read of its own pays.
 const LONG_BYTES: usize = 32 << 10;
 
-/// On the way out.
+/// The steps of closing.
 struct Closing {
     until: Instant,
     answer: Option<oneshot::Sender<()>>,
-    /// The ping behind everything that was to be said.
+    /// The ping behind the last frame.
     ping: Option<u64>,
-    said_goodbye: bool,
+    goodbye_sent: bool,
 }
 
-/// How a session ended.
-enum End {
+/// The end of a session.
+enum SessionEnd {
     /// The client has said goodbye.
-    Left,
-    /// Otherwise.
+    Goodbye,
+    /// The connection was lost.
     Lost(Error),
 }
 
-/// The task that owns the socket.
+/// The connection task.
 pub(crate) struct Connection {
     greeting: Greeting,
     reconnect: Reconnect,
@@ -102,15 +102,15 @@ impl Connection {
             self.conversation.connected(frame_bytes_max, (features, round_trip), began);
             self.greeting.replaces = session.token;
             let error = match self.serve(session).await {
-                End::Left => break Error::Closed,
-                End::Lost(error) => error,
+                SessionEnd::Goodbye => break Error::Closed,
+                SessionEnd::Lost(error) => error,
             };
             tracing::debug!(address = %self.greeting.address, %error, "connection lost");
             self.conversation.lost();
             if began.elapsed() >= GOOD_SESSION {
                 self.backoff.reset();
             }
-            match self.return_to_broker(error).await {
+            match self.reopen_session(error).await {
                 Ok(next) => session = next,
                 Err(error) => break error,
             }
@@ -121,31 +121,31 @@ impl Connection {
         }
     }
 
-    async fn serve(&mut self, session: Session) -> End {
+    async fn serve(&mut self, session: Session) -> SessionEnd {
         let Session { mut stream, mut frames, mut input, .. } = session;
         let (mut reader, mut writer) = stream.split();
         let outbox = Arc::clone(&self.outbox);
-        let mut heard = Instant::now();
+        let mut last_received = Instant::now();
         let (mut has_read, mut pinged) = (false, false);
-        let mut timer = std::pin::pin!(sleep_until(heard + PING_AFTER));
+        let mut timer = std::pin::pin!(sleep_until(last_received + PING_AFTER));
         let mut room = READ_BYTES;
-        frames.make_no_room();
+        frames.disable_reserve();
         loop {
             let now = Instant::now();
             if std::mem::take(&mut has_read) {
-                heard = now;
+                last_received = now;
                 if std::mem::take(&mut pinged) {
-                    timer.as_mut().reset(heard + PING_AFTER);
+                    timer.as_mut().reset(last_received + PING_AFTER);
                 }
             }
             if let Err(error) = self.take_frames(&mut frames, &mut input, now) {
-                return End::Lost(error);
+                return SessionEnd::Lost(error);
             }
             if now >= timer.deadline() {
                 if let Err(error) = self.conversation.wake(now) {
-                    return End::Lost(error);
+                    return SessionEnd::Lost(error);
                 }
-                let silence = now - heard;
+                let silence = now - last_received;
                 if pinged && silence >= DEAD_AFTER {
                     return self.unreachable(io::ErrorKind::TimedOut.into());
                 }
@@ -153,20 +153,20 @@ impl Connection {
                     pinged = true;
                     self.conversation.ping();
                 }
-                timer.as_mut().reset(heard + if pinged { DEAD_AFTER } else { PING_AFTER });
+                timer.as_mut().reset(last_received + if pinged { DEAD_AFTER } else { PING_AFTER });
             }
-            let there_is = outbox.filling();
-            if there_is.to_do {
+            let ready = outbox.readiness();
+            if ready.has_commands {
                 self.take_commands(now);
             }
-            if self.conversation.outgoing.is_empty()
-                && (there_is.to_send || self.conversation.has_held_back())
+            if self.conversation.write_buffer.is_empty()
+                && (ready.has_frames || self.conversation.has_unencoded())
             {
                 self.conversation.fill(now);
             }
-            if self.has_left(now) {
+            if self.has_closed(now) {
                 let _ = writer.shutdown().await;
-                return End::Left;
+                return SessionEnd::Goodbye;
             }
             if let Some(at) = self.wake_at()
                 && at < timer.deadline()
@@ -181,8 +181,8 @@ impl Connection {
                 // A write that need not wait is not counted by the runtime.
                 consume_budget().await;
             }
-            let idle = self.conversation.outgoing.is_empty();
-            let awaited = Filling { to_do: self.closing.is_none(), to_send: idle };
+            let idle = self.conversation.write_buffer.is_empty();
+            let interest = Readiness { has_commands: self.closing.is_none(), has_frames: idle };
             let missing = frames.missing(&input);
             // All else is done above in each turn, so reads may come first: they are the most.
             tokio::select! {
@@ -201,15 +201,15 @@ impl Connection {
                 },
                 // There may be more to write.
                 () = std::future::ready(()), if has_written => {}
-                () = outbox.filled(awaited) => {}
-                // What is wrong with it the write says.
+                () = outbox.ready(interest) => {}
+                // The write reports an error of the socket.
                 _ = writer.writable(), if !idle => {}
                 () = &mut timer => {}
             }
         }
     }
 
-    /// Takes what came with the greeting, or with the last read.
+    /// Handles the frames that came with the greeting or the last read.
     fn take_frames(
         &mut self,
         frames: &mut FrameReader,
@@ -222,14 +222,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes of what waits as much as goes without waiting; whether anything went.
+    /// Writes as much as the socket takes without waiting. Returns whether it wrote anything.
     fn write(&mut self, writer: &WriteHalf<'_>) -> io::Result<bool> {
-        if self.conversation.outgoing.is_empty() {
+        if self.conversation.write_buffer.is_empty() {
             return Ok(false);
         }
-        match writer.try_write_vectored(&self.conversation.outgoing.slices()) {
+        match writer.try_write_vectored(&self.conversation.write_buffer.slices()) {
             Ok(written) => {
-                self.conversation.outgoing.written(written);
+                self.conversation.write_buffer.written(written);
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -237,8 +237,8 @@ impl Connection {
         }
     }
 
-    fn unreachable(&self, error: io::Error) -> End {
-        End::Lost(Error::unreachable(&self.greeting.address, error))
+    fn unreachable(&self, error: io::Error) -> SessionEnd {
+        SessionEnd::Lost(Error::unreachable(&self.greeting.address, error))
     }
 
     fn wake_at(&self) -> Option<Instant> {
@@ -246,12 +246,12 @@ impl Connection {
         [closing, self.conversation.wake_at()].into_iter().flatten().min()
     }
 
-    /// Does what was asked since the last time, unless the client is closing.
+    /// Executes the waiting commands, unless the client is closing.
     fn take_commands(&mut self, now: Instant) {
         if self.closing.is_some() {
             return;
         }
-        self.outbox.answer();
+        self.outbox.clear_notification();
         while self.closing.is_none() {
             match self.commands.try_recv() {
                 Ok(Command::Close { answer }) => self.close(Some(answer)),
@@ -265,15 +265,15 @@ impl Connection {
 
     fn close(&mut self, answer: Option<oneshot::Sender<()>>) {
         let until = Instant::now() + CLOSE_TIMEOUT;
-        self.closing = Some(Closing { until, answer, ping: None, said_goodbye: false });
+        self.closing = Some(Closing { until, answer, ping: None, goodbye_sent: false });
     }
 
-    /// Takes the next step out, if the client is closing; whether it was the last.
-    fn has_left(&mut self, now: Instant) -> bool {
+    /// Takes the next step of closing. Returns whether it was the last.
+    fn has_closed(&mut self, now: Instant) -> bool {
         let Some(closing) = &mut self.closing else { return false };
         let late = now >= closing.until;
-        if closing.said_goodbye {
-            return late || self.conversation.outgoing.is_empty();
+        if closing.goodbye_sent {
+            return late || self.conversation.write_buffer.is_empty();
         }
         if closing.ping.is_none() && self.conversation.is_drained() {
             self.conversation.fill(now);
@@ -281,14 +281,14 @@ impl Connection {
         }
         if late || closing.ping.is_some_and(|ping| self.conversation.has_arrived(ping)) {
             self.conversation.leave();
-            closing.said_goodbye = true;
+            closing.goodbye_sent = true;
             closing.until = now + GOODBYE_TIMEOUT;
         }
         false
     }
 
-    /// Waits and tries until there is a session again.
-    async fn return_to_broker(&mut self, lost: Error) -> Result<Session, Error> {
+    /// Tries to connect until there is a session again.
+    async fn reopen_session(&mut self, lost: Error) -> Result<Session, Error> {
         let outbox = Arc::clone(&self.outbox);
         let mut last = lost;
         let mut failures = 0;
@@ -306,7 +306,7 @@ impl Connection {
             let opened = loop {
                 if let Some(closing) = &mut self.closing {
                     closing.ping = None;
-                    // What was published is worth coming back for; nothing else is.
+                    // Only unconfirmed messages are a reason to reconnect.
                     if self.conversation.is_drained() {
                         return Err(Error::Closed);
                     }
@@ -315,7 +315,7 @@ impl Connection {
                 }
                 tokio::select! {
                     opened = &mut attempt => break opened,
-                    () = outbox.filled(Filling { to_do: true, to_send: false }) => {
+                    () = outbox.ready(Readiness { has_commands: true, has_frames: false }) => {
                         self.take_commands(Instant::now());
                     }
                 }
@@ -329,9 +329,10 @@ impl Connection {
     }
 }
 
-/// Reads into `input` once there is something to read. Says how much came, and whether all room was
-/// taken. Of a long frame, `missing` bytes of which have not come, it reads no more than that and the next
-/// header: what begins behind it has room of its own, and nothing is moved. May be cancelled without loss.
+/// Reads into `input` once the socket is readable. Returns the number of bytes, and whether they
+/// filled the buffer. If `missing` bytes of a long frame have not come, it reads only these and the
+/// next header: the frame behind gets a buffer of its own, and no bytes are moved. May be cancelled
+/// without loss.
 async fn read(
     reader: &mut ReadHalf<'_>,
     input: &mut BytesMut,
@@ -345,13 +346,13 @@ async fn read(
         _ if is_long => (missing + FrameHeader::BYTES, missing + FrameHeader::BYTES),
         _ => (room, missing),
     };
-    // Not before: by now what the last read has brought is mostly done with, and this one goes to the
-    // same place, which is in the processor's caches.
+    // Not earlier: by now the bytes of the last read are mostly processed, so this read reuses their
+    // memory, which is in the processor's caches.
     if input.is_empty() {
         let _ = input.try_reclaim(room);
     }
     if input.capacity() - input.len() < least {
-        // Its own `reserve` would move all that has been in it before.
+        // `BytesMut::reserve` would also move the bytes that were split off.
         let mut roomier = BytesMut::with_capacity(input.len() + room);
         roomier.extend_from_slice(input);
         *input = roomier;

@@ -1,4 +1,4 @@
-//! The consumer as programs hold it: deliveries come, verdicts go. It knows no socket.
+//! The consumer: delivers a group's messages to a program. It knows no socket.
 
 use std::sync::Arc;
 
@@ -9,23 +9,27 @@ use sennit_model::{
 use sennit_protocol::control;
 
 use crate::{
+    connection_handle::{Command, ConnectionHandle},
     delivery::{Delivery, DeliveryRun},
     delivery_queue::DeliveryQueue,
     error::Error,
     gap::{Gap, Received},
-    link::{Command, Link},
 };
 
-/// How a consumer is to be. Made by [`crate::Client::consumer`].
+/// The settings of a consumer. Made by [`crate::Client::consumer`].
 #[must_use = "nothing is subscribed before `subscribe` is called"]
 pub struct ConsumerBuilder {
-    link: Arc<Link>,
+    connection: Arc<ConnectionHandle>,
     topic: TopicName,
     subscribe: control::Subscribe,
 }
 
 impl ConsumerBuilder {
-    pub(crate) fn new(link: Arc<Link>, topic: &TopicName, group: &GroupName) -> Self {
+    pub(crate) fn new(
+        connection: Arc<ConnectionHandle>,
+        topic: &TopicName,
+        group: &GroupName,
+    ) -> Self {
         let subscribe = control::Subscribe {
             subscription: 0,
             topic: topic.to_string(),
@@ -34,26 +38,26 @@ impl ConsumerBuilder {
             credit_messages: 1024,
             credit_bytes: 8 << 20,
         };
-        Self { link, topic: topic.clone(), subscribe }
+        Self { connection, topic: topic.clone(), subscribe }
     }
 
-    /// How many messages may be here unsettled, 1 to 1,000,000; 1024 unless told. With several
-    /// partitions each gets its share, and at least one.
+    /// How many unsettled messages the consumer may hold, 1 to 1,000,000; default 1024. With
+    /// several partitions each gets a share, and at least one message.
     pub fn credit_messages(mut self, messages: u32) -> Self {
         self.subscribe.credit_messages = messages.clamp(1, CREDIT_MESSAGES_MAX);
         self
     }
 
-    /// How many bytes of encoded messages may be here unsettled, at most 256 MiB; 8 MiB unless
-    /// told. One message of each partition is always let through; once 8 MiB more than this are here and
-    /// were not taken, nothing more is sent for until half of it is free.
+    /// How many bytes of encoded unsettled messages the consumer may hold, at most 256 MiB; default
+    /// 8 MiB. The broker sends at least one message of each partition. If the consumer holds 8 MiB
+    /// more than this and does not take them, the client pauses it until half of the window is
+    /// free.
     pub fn credit_bytes(mut self, bytes: u64) -> Self {
         self.subscribe.credit_bytes = bytes.clamp(1, CREDIT_BYTES_MAX);
         self
     }
 
-    /// Whether to create the group, with default settings and at the earliest message, if it is not
-    /// there.
+    /// Whether to create a missing group, with default settings and at the earliest message.
     pub fn create_group_if_missing(mut self, create: bool) -> Self {
         self.subscribe.create_group_if_missing = create;
         self
@@ -66,28 +70,34 @@ impl ConsumerBuilder {
     /// [`Error::Unreachable`] when the client has given up.
     pub async fn subscribe(mut self) -> Result<Consumer, Error> {
         // Subscription numbers wrap after four thousand million; none lives that long.
-        let subscription = self.link.number() as u32;
+        let subscription = self.connection.next_number() as u32;
         self.subscribe.subscription = subscription;
         let queue = Arc::new(DeliveryQueue::default());
         queue.set_credit(self.subscribe.credit_messages, self.subscribe.credit_bytes);
         let topic = self.topic;
         // Made first: if this call is cancelled, dropping it ends the subscription.
-        let consumer =
-            Consumer { link: self.link, topic, subscription, queue, current: None, closed: false };
+        let consumer = Consumer {
+            connection: self.connection,
+            topic,
+            subscription,
+            queue,
+            current: None,
+            closed: false,
+        };
         let (subscribe, queue) = (self.subscribe, Arc::clone(&consumer.queue));
-        consumer.link.call(|answer| Command::Subscribe { subscribe, queue, answer }).await?;
+        consumer.connection.call(|answer| Command::Subscribe { subscribe, queue, answer }).await?;
         Ok(consumer)
     }
 }
 
-/// A member of a group. Dropping it ends the subscription, and what is unsettled returns to the
-/// group at once, without a failed attempt; [`Self::close`] does the same and waits for it.
+/// A member of a group. Dropping it ends the subscription, and unsettled messages return to the
+/// group at once, without a failed attempt. [`Self::close`] does the same and waits for it.
 ///
-/// A message that a program has taken and not settled when its lease ends, or when the program
-/// crashes, counts as a failed attempt; one that was only prefetched does not. With [`Self::next_run`] all
-/// messages of a run are taken together.
+/// A message that a program has taken and not settled counts as a failed attempt when its lease
+/// ends or the program crashes. A message that was only prefetched does not. [`Self::next_run`]
+/// takes all messages of a run together.
 pub struct Consumer {
-    link: Arc<Link>,
+    connection: Arc<ConnectionHandle>,
     topic: TopicName,
     subscription: u32,
     queue: Arc<DeliveryQueue>,
@@ -97,7 +107,7 @@ pub struct Consumer {
 
 impl Consumer {
     /// The next message or gap, in the order in which they came; `None` once the subscription has
-    /// ended. For programs to which it matters that messages are missing:
+    /// ended. For programs that have to know about missing messages:
     ///
     /// ```no_run
     /// # async fn example(mut consumer: sennit_client::Consumer) -> Result<(), sennit_client::Error> {
@@ -113,8 +123,8 @@ impl Consumer {
     /// # }
     /// ```
     ///
-    /// A gap is told at least once: again after a reconnect, and when the broker finds it again. May
-    /// be cancelled without loss.
+    /// Each gap comes at least once: again after a reconnect, and when the broker finds it again.
+    /// May be cancelled without loss.
     ///
     /// # Errors
     /// As [`Self::next`].
@@ -134,8 +144,8 @@ impl Consumer {
         }
     }
 
-    /// As [`Self::receive`], but the messages of one partition that came together, as
-    /// [`Self::next_run`] gives them.
+    /// As [`Self::receive`], for all messages of one partition that came together, as in
+    /// [`Self::next_run`].
     ///
     /// # Errors
     /// As [`Self::next`].
@@ -150,14 +160,14 @@ impl Consumer {
         received
     }
 
-    /// The next message; `None` once the subscription has ended. An error that a delivery could not
-    /// be read is not the end; one that says why the subscription ended is followed by `None`.
-    /// Gaps are logged as warnings and passed over; [`Self::receive`] tells of them. May be cancelled
+    /// The next message; `None` once the subscription has ended. After an error about an unreadable
+    /// delivery more messages follow; an error that ends the subscription is followed by `None`.
+    /// Gaps are logged as warnings and skipped; [`Self::receive`] returns them. May be cancelled
     /// without loss.
     ///
     /// # Errors
-    /// [`Error::Protocol`] for a damaged delivery, [`Error::Refused`] when topic or group are gone,
-    /// [`Error::Unreachable`] when the client has given up.
+    /// [`Error::Protocol`] for a damaged delivery, [`Error::Refused`] when the topic or group was
+    /// deleted, [`Error::Unreachable`] when the client has given up.
     pub async fn next(&mut self) -> Option<Result<Delivery, Error>> {
         loop {
             match self.receive().await? {
@@ -168,8 +178,8 @@ impl Consumer {
         }
     }
 
-    /// The next messages of one partition, as many as came together: one frame. After
-    /// [`Self::next`], what is left of the frame it walks. Otherwise as [`Self::next`].
+    /// The next messages of one partition that came in one frame. After [`Self::next`], the rest of
+    /// the current frame. Otherwise as [`Self::next`].
     ///
     /// # Errors
     /// As [`Self::next`].
@@ -183,11 +193,11 @@ impl Consumer {
         }
     }
 
-    /// What has come next; the broker goes on if that makes room.
+    /// The next item. Resumes the subscription if that makes enough room.
     async fn take(&self) -> Option<Result<Received<DeliveryRun>, Error>> {
         let taken = self.queue.next().await;
-        if self.queue.goes_on() {
-            self.link.tell(Command::GoOn { subscription: self.subscription });
+        if self.queue.resumes() {
+            self.connection.send(Command::Resume { subscription: self.subscription });
         }
         taken
     }
@@ -196,22 +206,24 @@ impl Consumer {
         tracing::warn!(topic = %self.topic, "{gap}");
     }
 
-    /// Replaces the window: how much may be here unsettled. 0 messages pauses.
+    /// Replaces the window of unsettled messages. 0 messages pauses the consumer.
     pub fn set_credit(&self, messages: u32, bytes: u64) {
         let (messages, bytes) = (messages.min(CREDIT_MESSAGES_MAX), bytes.min(CREDIT_BYTES_MAX));
         let subscription = self.subscription;
-        self.link.tell(Command::SetCredit { subscription, messages, bytes });
+        self.connection.send(Command::SetCredit { subscription, messages, bytes });
     }
 
-    /// Sends what was said of deliveries and leaves the group; what is unsettled returns to it at
-    /// once.
+    /// Sends the waiting settlements and leaves the group. Unsettled messages return to the group
+    /// at once.
     ///
     /// # Errors
-    /// [`Error::Closed`] after the client was closed; otherwise as the broker refuses.
+    /// [`Error::Closed`] after the client was closed; otherwise the broker's refusal.
     pub async fn close(mut self) -> Result<(), Error> {
         self.closed = true;
         let subscription = self.subscription;
-        self.link.call(|answer| Command::Unsubscribe { subscription, answer: Some(answer) }).await
+        self.connection
+            .call(|answer| Command::Unsubscribe { subscription, answer: Some(answer) })
+            .await
     }
 }
 
@@ -219,7 +231,7 @@ impl Drop for Consumer {
     fn drop(&mut self) {
         if !self.closed {
             let subscription = self.subscription;
-            self.link.tell(Command::Unsubscribe { subscription, answer: None });
+            self.connection.send(Command::Unsubscribe { subscription, answer: None });
         }
     }
 }

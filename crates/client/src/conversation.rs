@@ -1,6 +1,6 @@
-//! What is being said on a connection: what was asked and not answered, who publishes, who is
-//! subscribed, what was settled. Commands and frames in, frames out; it outlives connections, and
-//! says again on the next what the last one lost. It knows no socket, and time is an argument.
+//! The state of the client's side of the protocol: open requests, publishers, subscriptions and settlements. It
+//! turns commands and frames into frames. It outlives connections, and repeats on the next one what the last one
+//! lost. It knows no socket, and time is an argument.
 
 mod replies;
 
@@ -15,42 +15,42 @@ use sennit_protocol::{ErrorCode, Features, Request, SetCredit, control};
 use tokio::time::Instant;
 
 use crate::{
-    asked::{Asked, Publishing},
+    connection_handle::{Command, respond},
     error::Error,
-    link::{Command, tell},
     outbox::Outbox,
-    outgoing::Outgoing,
-    publisher_core::{Left, SharedPublisher},
-    readings::{Readings, committer},
-    settle_ledger::SettleLedger,
-    shares::Shares,
+    pending_request::{PendingRequest, PublisherEntry},
+    publisher_core::{Remaining, SharedPublisher},
+    readers::{Readers, committing_reader},
+    sent_settlements::SentSettlements,
+    sequence_ranges::SequenceRanges,
     subscriptions::Subscriptions,
+    write_buffer::WriteBuffer,
 };
 
 /// Bytes that are encoded ahead of the socket.
 const OUTGOING_BYTES_MAX: usize = 512 << 10;
 
-/// What is being said.
+/// The state of the client's side of the protocol.
 pub(crate) struct Conversation {
     outbox: Arc<Outbox>,
-    pub(crate) outgoing: Outgoing,
+    pub(crate) write_buffer: WriteBuffer,
     connected: bool,
     frame_bytes_max: usize,
-    /// The last request number given out, on whatever connection.
+    /// The last request number, over all connections.
     request: u64,
-    asked: BTreeMap<u64, Asked>,
-    publishers: BTreeMap<u64, Publishing>,
+    pending_requests: BTreeMap<u64, PendingRequest>,
+    publishers: BTreeMap<u64, PublisherEntry>,
     by_producer: HashMap<ProducerId, u64>,
-    /// Of the sequences, among publishers without a producer id.
-    shares: Shares,
+    /// The ranges of publishers without a producer id.
+    sequence_ranges: SequenceRanges,
     listed: Vec<SharedPublisher>,
     subscriptions: Subscriptions,
-    readings: Readings,
-    settles: SettleLedger,
-    /// All frames before the one of this number have arrived.
+    readers: Readers,
+    settles: SentSettlements,
+    /// The broker has received all frames before the one with this number.
     arrived: u64,
     wake_at: Option<Instant>,
-    /// When the broker, which is leaving, is left.
+    /// The time at which the client leaves a broker that shuts down.
     leave_at: Option<Instant>,
 }
 
@@ -58,25 +58,25 @@ impl Conversation {
     pub(crate) fn new(outbox: Arc<Outbox>) -> Self {
         Self {
             subscriptions: Subscriptions::new(Arc::clone(&outbox)),
-            readings: Readings::default(),
+            readers: Readers::default(),
             outbox,
-            outgoing: Outgoing::default(),
+            write_buffer: WriteBuffer::default(),
             connected: false,
             frame_bytes_max: 0,
             request: 1, // the greeting's
-            asked: BTreeMap::new(),
+            pending_requests: BTreeMap::new(),
             publishers: BTreeMap::new(),
             by_producer: HashMap::new(),
-            shares: Shares::default(),
+            sequence_ranges: SequenceRanges::default(),
             listed: Vec::new(),
-            settles: SettleLedger::default(),
+            settles: SentSettlements::default(),
             arrived: 0,
             wake_at: None,
             leave_at: None,
         }
     }
 
-    /// A connection is there: everything that a broker has to know is said on it.
+    /// Starts a new connection: encodes everything that the broker has to know.
     pub(crate) fn connected(
         &mut self,
         frame_bytes_max: usize,
@@ -84,57 +84,59 @@ impl Conversation {
         now: Instant,
     ) {
         self.connected = true;
-        self.readings.connected(features, round_trip);
+        self.readers.connected(features, round_trip);
         self.subscriptions.connected(features.started);
         self.settles.connected(features.started);
         self.frame_bytes_max = frame_bytes_max;
         self.outbox.set_frame_bytes_max(frame_bytes_max);
-        for (&number, asked) in &self.asked {
-            if let Asked::Question { request, .. } = asked
-                && !self.readings.keep_back(request)
+        for (&number, pending_requests) in &self.pending_requests {
+            if let PendingRequest::Call { request, .. } = pending_requests
+                && !self.readers.holds_back(request)
             {
-                self.outgoing.request(request, number);
+                self.write_buffer.request(request, number);
             }
         }
         let publishers: Vec<_> = self.publishers.keys().copied().collect();
         publishers.into_iter().for_each(|number| self.open(number));
         let subscriptions = self.subscriptions.numbers();
         subscriptions.into_iter().for_each(|number| self.subscribe(number));
-        self.readings.numbers().into_iter().for_each(|number| self.read(number, now));
-        self.settles.send_again(&mut self.outgoing);
+        self.readers.numbers().into_iter().for_each(|number| self.read(number, now));
+        self.settles.send_again(&mut self.write_buffer);
     }
 
-    /// The connection is gone, if there was one: what was asked since the last has not been said.
+    /// Handles a lost connection. Requests that were made without a connection have not been sent.
     pub(crate) fn lost(&mut self) {
         if !std::mem::take(&mut self.connected) {
             return;
         }
         self.leave_at = None;
-        self.outgoing.clear();
+        self.write_buffer.clear();
         self.listed.clear();
         self.outbox.take_publishers(&mut self.listed);
         self.listed.clear();
-        for (number, asked) in std::mem::take(&mut self.asked) {
-            match asked {
-                Asked::Question { again: true, .. } => {
-                    self.asked.insert(number, asked);
+        for (number, pending_requests) in std::mem::take(&mut self.pending_requests) {
+            match pending_requests {
+                PendingRequest::Call { resend: true, .. } => {
+                    self.pending_requests.insert(number, pending_requests);
                 }
-                Asked::Question { answer, .. } => drop(answer.send(Err(Error::OutcomeUnknown))),
+                PendingRequest::Call { answer, .. } => {
+                    drop(answer.send(Err(Error::OutcomeUnknown)))
+                }
                 // The subscription went with the connection.
-                Asked::Unsubscribe(Some(answer)) => drop(answer.send(Ok(()))),
-                Asked::Open(_)
-                | Asked::Subscribe(_)
-                | Asked::Read(_)
-                | Asked::Unsubscribe(None) => {}
+                PendingRequest::Unsubscribe(Some(answer)) => drop(answer.send(Ok(()))),
+                PendingRequest::OpenPublisher(_)
+                | PendingRequest::Subscribe(_)
+                | PendingRequest::Read(_)
+                | PendingRequest::Unsubscribe(None) => {}
             }
         }
-        self.publishers.values().for_each(|publishing| publishing.core.connection_lost());
+        self.publishers.values().for_each(|entry| entry.core.connection_lost());
         self.subscriptions.connection_lost();
-        self.readings.connection_lost();
+        self.readers.connection_lost();
     }
 
-    /// The end: whatever waits fails with `error`. A consumer is told why, unless the program
-    /// itself has closed the client.
+    /// Fails everything that waits with `error`. Consumers get the error, unless the program has
+    /// closed the client.
     pub(crate) fn finish(&mut self, error: &Error) {
         self.lost();
         self.outbox.close(error);
@@ -142,26 +144,26 @@ impl Conversation {
             Error::Closed => Error::OutcomeUnknown,
             other => other.clone(),
         };
-        for publishing in std::mem::take(&mut self.publishers).into_values() {
-            publishing.core.fail(&lost, error);
-            tell(publishing.answer, Err(error.clone()));
+        for entry in std::mem::take(&mut self.publishers).into_values() {
+            entry.core.fail(&lost, error);
+            respond(entry.answer, Err(error.clone()));
         }
         self.subscriptions.fail(error);
-        self.readings.fail(error);
-        for asked in std::mem::take(&mut self.asked).into_values() {
-            if let Asked::Question { answer, .. } = asked {
-                tell(Some(answer), Err(error.clone()));
+        self.readers.fail(error);
+        for pending_requests in std::mem::take(&mut self.pending_requests).into_values() {
+            if let PendingRequest::Call { answer, .. } = pending_requests {
+                respond(Some(answer), Err(error.clone()));
             }
         }
         self.settles.fail(error);
     }
 
-    /// Whether everything published is answered.
+    /// Returns whether all published messages are answered.
     pub(crate) fn is_drained(&self) -> bool {
-        self.publishers.values().all(|publishing| publishing.core.is_drained())
+        self.publishers.values().all(|entry| entry.core.is_drained())
     }
 
-    /// When there is something to do without a frame or a command.
+    /// The time of the next timer.
     pub(crate) fn wake_at(&self) -> Option<Instant> {
         self.wake_at
     }
@@ -175,34 +177,37 @@ impl Conversation {
         self.request
     }
 
-    /// Does what a program asks. Closing is not for here.
+    /// Executes a command, except `Close`.
     pub(crate) fn command(&mut self, command: Command, now: Instant) {
         match command {
-            Command::Ask { request, again, answer } => {
+            Command::Ask { request, resend, answer } => {
                 let number = self.number();
-                if self.connected && !self.readings.keep_back(&request) {
-                    self.outgoing.request(&request, number);
+                if self.connected && !self.readers.holds_back(&request) {
+                    self.write_buffer.request(&request, number);
                 }
-                self.asked.insert(number, Asked::Question { request, again, answer });
+                self.pending_requests
+                    .insert(number, PendingRequest::Call { request, resend, answer });
             }
             Command::OpenPublisher { publisher, answer } => {
                 let number = publisher.number;
                 match publisher.producer {
-                    ProducerId(0) => publisher.set_share(self.shares.give(number)),
+                    ProducerId(0) => {
+                        publisher.set_sequence_range(self.sequence_ranges.allocate(number))
+                    }
                     producer => drop(self.by_producer.insert(producer, number)),
                 }
-                let publishing = Publishing {
+                let entry = PublisherEntry {
                     core: publisher,
                     answer: Some(answer),
                     dropped: false,
                     open_at: None,
                 };
-                self.publishers.insert(number, publishing);
+                self.publishers.insert(number, entry);
                 self.open(number);
             }
             Command::DropPublisher { number } => {
-                if let Some(publishing) = self.publishers.get_mut(&number) {
-                    publishing.dropped = true;
+                if let Some(entry) = self.publishers.get_mut(&number) {
+                    entry.dropped = true;
                 }
                 self.forget_if_drained(number);
             }
@@ -213,62 +218,62 @@ impl Conversation {
             }
             Command::Read { read, queue, answer } => {
                 let number = read.subscription;
-                self.readings.add(read, queue, answer);
+                self.readers.add(read, queue, answer);
                 self.read(number, now);
             }
-            Command::Watch { watch, heard, answer } => {
+            Command::Watch { watch, watched, answer } => {
                 let number = watch.subscription;
-                self.readings.watches.add(watch, heard, answer);
+                self.readers.watches.add(watch, watched, answer);
                 self.read(number, now);
             }
             Command::Taken { epoch, taken } => {
-                if self.connected && self.readings.is_to_be_told(epoch, &taken) {
-                    self.outgoing.request(&Request::Taken(taken), 0);
+                if self.connected && self.readers.is_current(epoch, &taken) {
+                    self.write_buffer.request(&Request::Taken(taken), 0);
                 }
             }
             Command::SetCredit { subscription, messages, bytes } => {
                 let frame = self.subscriptions.set_credit(subscription, messages, bytes);
-                self.say_credit(frame);
+                self.encode_credit(frame);
             }
-            Command::GoOn { subscription } => {
+            Command::Resume { subscription } => {
                 let frame = self.subscriptions.credit(subscription);
-                self.say_credit(frame.or_else(|| self.readings.credit(subscription)));
+                self.encode_credit(frame.or_else(|| self.readers.credit(subscription)));
             }
-            Command::PoolGoesOn { subscription } => {
-                let credits = self.readings.credits_of_pool(subscription);
-                credits.into_iter().for_each(|credit| self.say_credit(Some(credit)));
+            Command::ResumePool { subscription } => {
+                let credits = self.readers.pool_credits(subscription);
+                credits.into_iter().for_each(|credit| self.encode_credit(Some(credit)));
             }
             Command::Unsubscribe { subscription, answer } => {
                 let removed =
-                    self.subscriptions.remove(subscription) || self.readings.remove(subscription);
+                    self.subscriptions.remove(subscription) || self.readers.remove(subscription);
                 if !removed || !self.connected {
-                    return tell(answer, Ok(()));
+                    return respond(answer, Ok(()));
                 }
-                // What was said of its deliveries goes first.
-                self.say_settles();
+                // The settlements of its deliveries go first.
+                self.encode_settlements();
                 let number = self.number();
                 let body = control::Unsubscribe { subscription };
-                self.outgoing.request(&Request::Unsubscribe(body), number);
-                self.asked.insert(number, Asked::Unsubscribe(answer));
+                self.write_buffer.request(&Request::Unsubscribe(body), number);
+                self.pending_requests.insert(number, PendingRequest::Unsubscribe(answer));
             }
             Command::Close { .. } => {}
         }
     }
 
     fn open(&mut self, publisher: u64) {
-        let Some(publishing) = self.publishers.get_mut(&publisher) else { return };
-        publishing.open_at = None;
+        let Some(entry) = self.publishers.get_mut(&publisher) else { return };
+        entry.open_at = None;
         if !self.connected {
             return;
         }
-        let settings = &publishing.core.settings;
+        let settings = &entry.core.settings;
         let body = control::OpenTopic {
             name: settings.topic.to_string(),
             create_if_missing: settings.create_if_missing,
         };
         let number = self.number();
-        self.outgoing.request(&Request::OpenTopic(body), number);
-        self.asked.insert(number, Asked::Open(publisher));
+        self.write_buffer.request(&Request::OpenTopic(body), number);
+        self.pending_requests.insert(number, PendingRequest::OpenPublisher(publisher));
     }
 
     fn subscribe(&mut self, subscription: u32) {
@@ -277,96 +282,97 @@ impl Conversation {
             return;
         }
         let number = self.number();
-        self.outgoing.request(&Request::Subscribe(body), number);
-        self.asked.insert(number, Asked::Subscribe(subscription));
+        self.write_buffer.request(&Request::Subscribe(body), number);
+        self.pending_requests.insert(number, PendingRequest::Subscribe(subscription));
     }
 
     fn read(&mut self, reader: u32, now: Instant) {
-        if let Some(body) = self.readings.request(reader, now) {
+        if let Some(body) = self.readers.request(reader, now) {
             let number = self.number();
-            self.outgoing.request(&body, number);
-            self.asked.insert(number, Asked::Read(reader));
+            self.write_buffer.request(&body, number);
+            self.pending_requests.insert(number, PendingRequest::Read(reader));
         } else if self.connected {
-            self.say_commits(reader);
+            self.encode_commits(reader);
         }
     }
 
-    /// Says what a subscription's window is from now on.
-    fn say_credit(&mut self, frame: Option<SetCredit>) {
+    /// Encodes a new window.
+    fn encode_credit(&mut self, frame: Option<SetCredit>) {
         if let Some(frame) = frame {
             let number = self.number();
-            self.outgoing.request(&Request::SetCredit(frame), number);
+            self.write_buffer.request(&Request::SetCredit(frame), number);
         }
     }
 
-    /// Says the commits of a reader that were kept back; once it is over, they are refused.
-    fn say_commits(&mut self, reader: u32) {
-        for (&number, asked) in &self.asked {
-            if let Asked::Question { request, .. } = asked
-                && committer(request) == Some(reader)
+    /// Encodes the commits of a reader that were held back. If the reader has ended, the broker
+    /// refuses them.
+    fn encode_commits(&mut self, reader: u32) {
+        for (&number, pending_requests) in &self.pending_requests {
+            if let PendingRequest::Call { request, .. } = pending_requests
+                && committing_reader(request) == Some(reader)
             {
-                self.outgoing.request(request, number);
+                self.write_buffer.request(request, number);
             }
         }
     }
 
-    /// Whether there is something to say that is not in the outbox.
-    pub(crate) fn has_held_back(&self) -> bool {
+    /// Returns whether there are frames to encode that are not in the outbox.
+    pub(crate) fn has_unencoded(&self) -> bool {
         !self.listed.is_empty() || self.settles.wants_ping()
     }
 
-    /// Encodes what waits, settlements first, until there is enough for the socket.
+    /// Encodes waiting frames, settlements first, up to the limit.
     pub(crate) fn fill(&mut self, now: Instant) {
-        self.say_settles();
+        self.encode_settlements();
         self.outbox.take_publishers(&mut self.listed);
         if self.listed.is_empty() {
             return;
         }
-        let mut left_over = Vec::new();
+        let mut unfinished = Vec::new();
         for publisher in std::mem::take(&mut self.listed) {
-            let Self { request, outgoing, .. } = self;
-            match publisher.depart(now, request, outgoing, OUTGOING_BYTES_MAX) {
-                Left::Nothing => {}
-                Left::More => left_over.push(publisher),
-                Left::RestsUntil(until) => self.wake_by(until),
+            let Self { request, write_buffer, .. } = self;
+            match publisher.encode_batches(now, request, write_buffer, OUTGOING_BYTES_MAX) {
+                Remaining::Nothing => {}
+                Remaining::More => unfinished.push(publisher),
+                Remaining::PausedUntil(until) => self.wake_by(until),
             }
         }
-        self.listed = left_over;
+        self.listed = unfinished;
     }
 
-    fn say_settles(&mut self) {
+    fn encode_settlements(&mut self) {
         for batch in self.outbox.take_settles() {
             let number = self.number();
-            self.settles.send(number, batch, &mut self.outgoing);
+            self.settles.send(number, batch, &mut self.write_buffer);
         }
         if self.settles.wants_ping() {
             self.ping();
         }
     }
 
-    /// Asks whether the broker is there, and so whether it has got all that was sent before:
-    /// [`Self::has_arrived`] says so once it has answered.
+    /// Encodes a ping. [`Self::has_arrived`] returns true once the broker has answered it, and so
+    /// has received all earlier frames.
     pub(crate) fn ping(&mut self) -> u64 {
         self.settles.pinged();
         let number = self.number();
-        self.outgoing.request(&Request::Ping, number);
+        self.write_buffer.request(&Request::Ping, number);
         number
     }
 
-    /// Whether the ping of this number was answered, on whatever connection.
+    /// Returns whether the broker has answered this ping, on any connection.
     pub(crate) fn has_arrived(&self, ping: u64) -> bool {
         self.arrived >= ping
     }
 
-    /// Says goodbye.
+    /// Encodes the goodbye.
     pub(crate) fn leave(&mut self) {
-        self.outgoing.request(&Request::Goodbye, 0);
+        self.write_buffer.request(&Request::Goodbye, 0);
     }
 
-    /// Does what was put off until now.
+    /// Runs the timers that are due.
     ///
     /// # Errors
-    /// The broker is leaving, and the time it gave is over.
+    /// The broker shuts down, and its grace period is over.
     pub(crate) fn wake(&mut self, now: Instant) -> Result<(), Error> {
         if self.wake_at.is_none_or(|at| at > now) {
             return Ok(());
@@ -390,16 +396,16 @@ impl Conversation {
         for (number, at) in self.subscriptions.due() {
             if at <= now { self.subscribe(number) } else { self.wake_by(at) }
         }
-        for (number, at) in self.readings.due() {
+        for (number, at) in self.readers.due() {
             if at <= now { self.read(number, now) } else { self.wake_by(at) }
         }
-        let resting: Vec<_> = self
+        let paused: Vec<_> = self
             .publishers
             .values()
-            .filter_map(|publishing| Some((publishing.core.rests_until()?, &publishing.core)))
+            .filter_map(|entry| Some((entry.core.paused_until()?, &entry.core)))
             .map(|(until, core)| (until, Arc::clone(core)))
             .collect();
-        for (until, core) in resting {
+        for (until, core) in paused {
             if until <= now {
                 self.listed.push(core);
             } else {
@@ -425,7 +431,7 @@ mod tests {
         let ask = |conversation: &mut Conversation| {
             let (answer, answered) = oneshot::channel();
             let request = Request::DeleteTopic(control::DeleteTopic::default());
-            let command = Command::Ask { request, again: false, answer };
+            let command = Command::Ask { request, resend: false, answer };
             conversation.command(command, Instant::now());
             answered
         };

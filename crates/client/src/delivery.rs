@@ -1,6 +1,6 @@
-//! What a consumer gets: messages as they came, and the words it can say of them. A delivery is
-//! named by topic, partition, group, offset, attempt and generation, never by the connection it
-//! came on: it can be settled on a later one. It knows no socket.
+//! Deliveries, and the verdicts with which a program settles them. A delivery is identified by topic, partition,
+//! group, offset, attempt and generation, and not by its connection: it can be settled on a later one. It knows no
+//! socket.
 
 use std::{fmt, ops::Range, sync::Arc, time::Duration};
 
@@ -22,13 +22,14 @@ pub(crate) struct DeliveredBatch {
     pub(crate) group: GroupId,
     pub(crate) head: DeliverHead,
     pub(crate) batch: Batch,
-    /// How far the program is with it; `None` where the broker would not know what is said of that.
+    /// The program's progress; `None` if the broker does not support the feature `started`.
     pub(crate) progress: Option<BatchProgress>,
 }
 
 impl DeliveredBatch {
-    /// The program takes `count` messages from the one at `from`. The broker is told unless it is one, and
-    /// all before it are settled: that one it takes for worked on by itself.
+    /// Notes that the program takes `count` messages from the index `from`. The broker is told,
+    /// unless it is one message and all before it are settled: the broker assumes work on that one
+    /// by itself.
     fn take(&self, from: u32, count: u32) {
         if self.progress.as_ref().is_some_and(|progress| progress.take(count)) {
             self.settle(Verdict::Started, from, count, None);
@@ -77,7 +78,7 @@ impl DeliveredBatch {
 
 type Waiter = oneshot::Sender<Result<Settled, Error>>;
 
-/// What can be said of deliveries, and what they have in common; the same for one and for many.
+/// The methods that a delivery and a run of deliveries share.
 macro_rules! settle_and_describe {
     ($type:ident, $count:expr) => {
         impl $type {
@@ -87,20 +88,20 @@ macro_rules! settle_and_describe {
                 &self.batch.topic_name
             }
 
-            /// Which of the topic's partitions.
+            /// The partition of the topic.
             #[must_use]
             pub fn partition(&self) -> PartitionIndex {
                 self.batch.head.partition
             }
 
-            /// The number of this delivery in this group, from 1: it rises each time that the message is
-            /// delivered. Of these only those count towards the group's last attempt that were worked on.
+            /// The number of this delivery of the message in this group, from 1. It rises with each
+            /// delivery. Only failed attempts count towards the group's limit.
             #[must_use]
             pub fn attempt(&self) -> u32 {
                 self.batch.head.attempt
             }
 
-            /// When it was appended, by the broker's clock.
+            /// The time of its append, by the broker's clock.
             #[must_use]
             pub fn appended_at(&self) -> Timestamp {
                 self.batch.head.appended_at
@@ -112,29 +113,30 @@ macro_rules! settle_and_describe {
                 self.batch.head.generation
             }
 
-            /// What had been promised when it was delivered.
+            /// The durability that it had when it was delivered.
             #[must_use]
             pub fn durability(&self) -> Durability {
                 self.batch.head.durability
             }
 
-            /// Done. Returns at once; what was said is sent as soon as the socket takes it, and
+            /// Acks. Returns at once; the settlement is sent as soon as the socket takes it,
             /// without an answer.
             pub fn ack(&self) {
                 self.batch.settle(Verdict::Ack, self.from, $count(self), None);
             }
 
-            /// Done; waits until the broker has committed it.
+            /// Acks, and waits until the broker has committed it.
             ///
             /// # Errors
-            /// [`Error::Refused`] where topic or group are gone, [`Error::Closed`] after the client
-            /// was closed, [`Error::Unreachable`] or [`Error::Protocol`] when it has given up.
+            /// [`Error::Refused`] if the topic or group was deleted, [`Error::Closed`] after the
+            /// client was closed, [`Error::Unreachable`] or [`Error::Protocol`] when it has given
+            /// up.
             pub async fn ack_confirmed(&self) -> Result<Settled, Error> {
                 self.batch.settle_confirmed(Verdict::Ack, self.from, $count(self)).await
             }
 
-            /// Failed; ready again after `delay`, in whole milliseconds; waits until the broker has
-            /// committed it.
+            /// Fails the attempt. The message is ready again after `delay`, in whole milliseconds.
+            /// Waits until the broker has committed it.
             ///
             /// # Errors
             /// As [`Self::ack_confirmed`].
@@ -146,8 +148,8 @@ macro_rules! settle_and_describe {
                 self.batch.settle_confirmed(verdict, self.from, $count(self)).await
             }
 
-            /// Failed for good: to the dead-letter topic; waits until the broker has committed it. A
-            /// reason beyond 1024 bytes is cut.
+            /// Sends the message to the dead-letter topic. Waits until the broker has committed it.
+            /// A reason beyond 1024 bytes is cut.
             ///
             /// # Errors
             /// As [`Self::ack_confirmed`].
@@ -159,23 +161,24 @@ macro_rules! settle_and_describe {
                 self.batch.settle_confirmed(verdict, self.from, $count(self)).await
             }
 
-            /// Failed; ready again at once, for any consumer of the group.
+            /// Fails the attempt. The message is ready again at once, for any consumer of the
+            /// group.
             pub fn retry(&self) {
                 self.batch.settle(Verdict::Retry, self.from, $count(self), None);
             }
 
-            /// Failed; ready again after `delay`, in whole milliseconds.
+            /// Fails the attempt. The message is ready again after `delay`, in whole milliseconds.
             pub fn retry_after(&self, delay: Duration) {
                 self.batch.settle(Verdict::RetryAfter(delay), self.from, $count(self), None);
             }
 
-            /// Failed for good: to the dead-letter topic. A reason beyond 1024 bytes is cut.
+            /// Sends the message to the dead-letter topic. A reason beyond 1024 bytes is cut.
             pub fn dead_letter(&self, reason: impl Into<String>) {
                 let verdict = Verdict::DeadLetter { reason: reason.into() };
                 self.batch.settle(verdict, self.from, $count(self), None);
             }
 
-            /// Still at work: the lease now ends this long from when the broker hears of it.
+            /// Extends the lease: it ends this long after the broker has received the request.
             pub fn extend(&self, lease: Duration) {
                 self.batch.settle(Verdict::Extend(lease), self.from, $count(self), None);
             }
@@ -183,12 +186,14 @@ macro_rules! settle_and_describe {
     };
 }
 
-/// One message handed to this consumer under a lease. Dropping it settles nothing: when the lease
-/// ends, the message goes to the group's next consumer, and the attempt counts as failed, because the
-/// program has taken it. Cheap to clone.
+/// One message that was delivered to this consumer under a lease. Dropping it settles nothing: when
+/// the lease ends, the message goes to another consumer of the group, and the attempt counts as
+/// failed, because the program has taken the message. Cheap to clone.
 #[derive(Clone)]
 pub struct Delivery {
     batch: Arc<DeliveredBatch>,
+    /// The index of the first message in the batch; the next fields are the number of messages and
+    /// their byte range.
     from: u32,
     bytes: Range<usize>,
 }
@@ -213,15 +218,14 @@ impl Delivery {
         self.view().key()
     }
 
-    /// A walk over the headers. Each may be an error: the broker takes them as publishers send
-    /// them.
+    /// Iterates over the headers. Each item may be an error, because the broker does not check what
+    /// publishers send.
     #[must_use]
     pub fn headers(&self) -> Headers<'_> {
         self.view().headers()
     }
 
-    /// What the message carries. Shares the memory of the frame it came in; copy it to keep a small
-    /// part for long.
+    /// The payload. It shares the memory of its frame; copy a small part that you keep for long.
     #[must_use]
     pub fn payload(&self) -> Bytes {
         self.batch.batch.bytes().slice_ref(self.view().payload())
@@ -267,19 +271,19 @@ impl DeliveryRun {
         self.batch.head.first.plus(u64::from(self.from))
     }
 
-    /// How many messages, at least 1.
+    /// The number of messages, at least 1.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// How many bytes they take, encoded.
+    /// Their encoded size in bytes.
     #[must_use]
     pub fn byte_count(&self) -> usize {
         self.bytes.len()
     }
 
-    /// A walk over the messages, without copying.
+    /// Iterates over the messages, without copying.
     #[must_use]
     pub fn messages(&self) -> Messages<'_> {
         Messages::of_checked(&self.batch.batch.bytes()[self.bytes.clone()])
@@ -290,9 +294,9 @@ impl DeliveryRun {
         self.batch.settle(Verdict::Ack, self.from, count.min(self.count()), None);
     }
 
-    /// Work on it begins; waits until the broker knows: should this program die now, the attempt counts as
-    /// failed. A message that is stale was handed to somebody else meanwhile. A broker that does not know the
-    /// feature `started` is not asked.
+    /// Reports the start of work, and waits until the broker has noted it: if this program dies
+    /// now, the attempt counts as failed. A stale message has gone to another consumer meanwhile.
+    /// Does nothing if the broker does not support the feature `started`.
     ///
     /// # Errors
     /// As [`Self::ack_confirmed`].
@@ -308,8 +312,8 @@ impl DeliveryRun {
         self.batch.take(self.from, self.count());
     }
 
-    /// Splits off the first `count` messages, or all if there are fewer: they can be settled by
-    /// themselves, and the rest stays here. Costs a walk over them.
+    /// Splits off the first `count` messages, or all if there are fewer, so that they can be
+    /// settled separately. Costs a pass over them.
     #[must_use = "the messages that are split off are not settled"]
     pub fn split_to(&mut self, count: u32) -> Self {
         let count = count.min(self.count);

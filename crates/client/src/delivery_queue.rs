@@ -1,6 +1,6 @@
-//! What has come for a consumer and was not taken yet: deliveries, and the gaps between them. Credit
-//! bounds the deliveries; a consumer that does not take anything for longer than its leases loses the
-//! oldest, which are not its own any more. Gaps are kept, each once.
+//! The queue of a consumer: deliveries that have come and were not taken, and the gaps between them. Credit bounds
+//! the deliveries. If the consumer takes nothing for longer than its leases, the oldest deliveries are dropped, as
+//! their leases have ended. Each gap is kept once.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -14,7 +14,7 @@ use crate::{
     delivery::DeliveryRun,
     error::Error,
     gap::{Gap, Received},
-    untaken::Untaken,
+    receive_window::ReceiveWindow,
 };
 
 #[derive(Default)]
@@ -22,18 +22,18 @@ struct State {
     items: VecDeque<Received<DeliveryRun>>,
     runs: usize,
     messages: u64,
-    untaken: Untaken,
-    /// The gaps that wait: one that is told again, on another connection, waits once.
+    window: ReceiveWindow,
+    /// The gaps that wait. A gap that comes again on another connection waits once.
     gaps: HashSet<Gap>,
     credit_messages: u64,
     credit_bytes: u64,
-    /// Of the topic, 0 until the broker has said it.
+    /// Of the topic; 0 before the broker's answer.
     partitions: u64,
     faults: VecDeque<Error>,
     ended: bool,
 }
 
-/// What has come for one subscription and was not taken yet.
+/// The deliveries and gaps of one subscription that were not taken.
 #[derive(Default)]
 pub(crate) struct DeliveryQueue {
     state: Mutex<State>,
@@ -45,40 +45,41 @@ impl DeliveryQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A window that is in force now. The largest there was bounds what is kept here: a smaller one
-    /// takes nothing back.
+    /// Sets the window. The largest window so far bounds the queue, because a smaller one takes
+    /// nothing back.
     pub(crate) fn set_credit(&self, messages: u32, bytes: u64) {
         let mut state = self.state();
         state.credit_messages = state.credit_messages.max(messages.into());
         state.credit_bytes = state.credit_bytes.max(bytes);
-        state.begins();
+        state.restart();
     }
 
-    /// It begins, and the topic has so many partitions: each gives at least one message, however small its
-    /// share of the window is.
+    /// Notes the start of the subscription, and the number of partitions: each delivers at least
+    /// one message, whatever its share of the window.
     pub(crate) fn set_partitions(&self, partitions: u32) {
         let mut state = self.state();
         state.partitions = partitions.into();
-        state.begins();
+        state.restart();
     }
 
-    /// Whether the broker was told to pause, and is to be told to go on.
-    pub(crate) fn goes_on(&self) -> bool {
-        self.state().untaken.goes_on()
+    /// Returns whether the client had paused the subscription and has to resume it.
+    pub(crate) fn resumes(&self) -> bool {
+        self.state().window.resumes()
     }
 
-    /// Adds what has come; whether the broker is to pause. Twice what it sends may be here, because after a
-    /// lost connection the old deliveries are good beside the new ones for a while.
+    /// Adds a run. Returns whether the client has to pause the subscription. The queue holds up to
+    /// twice the window, because after a lost connection the old deliveries stay valid beside the
+    /// new ones for a while.
     pub(crate) fn push(&self, run: DeliveryRun) -> bool {
         let mut state = self.state();
         state.runs += 1;
         state.messages += u64::from(run.count());
-        let pauses = state.untaken.came(run.byte_count() as u64);
+        let pauses = state.window.received(run.byte_count() as u64);
         state.items.push_back(Received::Delivered(run));
         let messages_max = 2 * state.credit_messages.max(state.partitions);
         // The last message of each partition may lie across the end of its share.
         let bytes_max = 2 * (state.credit_bytes + state.partitions * MESSAGE_BYTES_MAX as u64);
-        while state.runs > 2 && (state.messages > messages_max || state.untaken.bytes() > bytes_max)
+        while state.runs > 2 && (state.messages > messages_max || state.window.bytes() > bytes_max)
         {
             let is_run = |item: &Received<_>| matches!(item, Received::Delivered(_));
             let oldest = state.items.iter().position(is_run).expect("runs are counted");
@@ -89,7 +90,7 @@ impl DeliveryQueue {
         pauses
     }
 
-    /// Messages do not come.
+    /// Adds a gap.
     pub(crate) fn gap(&self, gap: Gap) {
         let mut state = self.state();
         if state.gaps.insert(gap) {
@@ -99,20 +100,20 @@ impl DeliveryQueue {
         self.changed.notify_one();
     }
 
-    /// A delivery could not be read, or the subscription has ended for this reason.
+    /// Adds an error: a delivery could not be read, or the subscription has ended.
     pub(crate) fn fault(&self, error: Error) {
         self.state().faults.push_back(error);
         self.changed.notify_one();
     }
 
-    /// Nothing more will come.
+    /// Ends the queue.
     pub(crate) fn end(&self) {
         self.state().ended = true;
         self.changed.notify_one();
     }
 
-    /// The next run or gap; `None` once the subscription has ended and all was taken. Only one may
-    /// wait.
+    /// The next run or gap; `None` once the subscription has ended and all items were taken. Only
+    /// one task may wait.
     pub(crate) async fn next(&self) -> Option<Result<Received<DeliveryRun>, Error>> {
         loop {
             {
@@ -133,8 +134,8 @@ impl DeliveryQueue {
 }
 
 impl State {
-    fn begins(&mut self) {
-        self.untaken.begins(self.credit_bytes);
+    fn restart(&mut self) {
+        self.window.restart(self.credit_bytes);
     }
 
     fn take(&mut self, index: usize) -> Option<Received<DeliveryRun>> {
@@ -143,7 +144,7 @@ impl State {
             Received::Delivered(run) => {
                 self.runs -= 1;
                 self.messages -= u64::from(run.count());
-                self.untaken.taken(run.byte_count() as u64);
+                self.window.consumed(run.byte_count() as u64);
             }
             Received::Gap(gap) => {
                 self.gaps.remove(gap);

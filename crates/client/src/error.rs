@@ -1,33 +1,33 @@
-//! What can go wrong between a program and its broker. It knows no socket and no queue.
+//! The errors that a client reports to its program. It knows no socket and no queue.
 
 use std::{io, sync::Arc, time::Duration};
 
 use sennit_model::{BatchError, Offset};
 use sennit_protocol::{DecodeError, ErrorCode, control};
 
-/// What went wrong. Cheap to clone: one fault may fail many messages.
+/// An error of the client. It is cheap to clone, because one fault may fail many messages.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// No connection could be made, or the one there was is lost and is not to be made again.
+    /// No connection could be made, or the connection was lost and the client may not make another.
     #[error("cannot reach the broker at {address}")]
     Unreachable {
         /// The address as given.
         address: String,
-        /// Why.
+        /// The cause.
         source: Arc<io::Error>,
     },
-    /// The broker refused the request. Nothing was changed by it.
+    /// The broker refused the request. The request changed nothing.
     #[error("{code}: {message} ({hint})")]
     Refused {
-        /// Which refusal.
+        /// The code of the refusal.
         code: ErrorCode,
-        /// What was wrong.
+        /// Says what is wrong with the request.
         message: String,
-        /// What would be right.
+        /// Says what a correct request looks like.
         hint: String,
         /// Whether the same request may succeed later.
         retryable: bool,
-        /// How long the broker asks to wait before that.
+        /// The time that the broker asks the client to wait before it tries again.
         retry_after: Option<Duration>,
     },
     /// The partition's next offset is not the one that was expected. Nothing was appended.
@@ -36,23 +36,23 @@ pub enum Error {
         /// The offset that its next message gets.
         next: Offset,
     },
-    /// A higher epoch of this producer has published: this publisher is finished.
+    /// A higher epoch of this producer has published. This publisher can publish nothing more.
     #[error("this publisher was fenced: another with its producer id and a higher epoch publishes")]
     Fenced,
-    /// The connection was lost before the answer came: whether the request was done is not known.
+    /// The connection was lost before the answer came. The request may have been executed or not.
     #[error("the connection was lost before the broker answered: whether it was done is not known")]
     OutcomeUnknown,
     /// A message or a batch goes beyond a limit. It was not sent.
     #[error(transparent)]
     TooLarge(#[from] BatchError),
-    /// The topic has fewer partitions than that.
+    /// The topic has no partition with this index.
     #[error(
         "the topic has {partitions} partitions, counted from 0: there is no partition {partition}"
     )]
     UnknownPartition {
         /// The partition asked for.
         partition: u32,
-        /// How many there are.
+        /// The number of partitions that the topic has.
         partitions: u32,
     },
     /// The client, publisher or consumer was closed.
@@ -67,8 +67,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same call may succeed later. After [`Error::OutcomeUnknown`] it may find its
-    /// work done already.
+    /// Returns whether the same call may succeed later. After [`Error::OutcomeUnknown`] the first
+    /// call may already have been executed.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -84,7 +84,7 @@ impl Error {
         }
     }
 
-    /// The broker's code, where the broker refused.
+    /// The broker's error code, if the broker refused the request.
     #[must_use]
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
@@ -95,7 +95,7 @@ impl Error {
         }
     }
 
-    /// How long the broker asks to wait before the same call is made again.
+    /// The time that the broker asks the client to wait before the same call.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -104,7 +104,7 @@ impl Error {
         }
     }
 
-    /// Whether the broker knows no such topic, or no more.
+    /// Returns whether the broker does not know the topic, or has deleted it.
     pub(crate) fn is_unknown_topic(&self) -> bool {
         self.code() == Some(ErrorCode::UnknownTopic)
     }

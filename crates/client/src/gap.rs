@@ -1,19 +1,20 @@
-//! What a consumer or reader is told of messages that it does not get. It knows no socket.
+//! Gaps: the messages that a consumer or reader does not receive. It knows no socket.
 
 use std::fmt;
 
 use sennit_model::{OffsetRange, PartitionIndex};
 use sennit_protocol::GapReason;
 
-/// Messages of one partition that a consumer or reader does not get, because the broker cannot read
-/// them, has lost them or keeps them no more. There is nothing to settle: the broker goes on behind them by itself.
+/// Messages of one partition that a consumer or reader does not receive: the broker cannot read
+/// them, has lost them or no longer keeps them. A gap is not settled. The broker continues behind
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gap {
-    /// Which of the topic's partitions.
+    /// The partition of the topic.
     pub partition: PartitionIndex,
-    /// Which offsets; at least one.
+    /// The offsets; at least one.
     pub offsets: OffsetRange,
-    /// Why.
+    /// The reason.
     pub reason: GapReason,
 }
 
@@ -40,12 +41,12 @@ impl fmt::Display for Gap {
     }
 }
 
-/// What comes to a consumer or reader: a message or a run of them, or that there are some which do not come.
+/// An item that a consumer or reader receives: a message, a run of messages, or a gap.
 #[derive(Clone, Debug)]
 pub enum Received<D> {
-    /// A [`crate::Delivery`] or a [`crate::DeliveryRun`], to be settled; a [`crate::ReadMessage`] or a
-    /// [`crate::ReadRun`].
+    /// A [`crate::Delivery`] or a [`crate::DeliveryRun`], which the program settles; a
+    /// [`crate::ReadMessage`] or a [`crate::ReadRun`].
     Delivered(D),
-    /// Messages that do not come; what follows them does.
+    /// Messages that do not come. The messages behind them do.
     Gap(Gap),
 }

@@ -1,34 +1,32 @@
 //! Sennit's Rust client, on tokio.
 //!
-//! [`Client`] -> [`Publisher`] -> [`Pending`] -> [`Confirm`] for those who publish,
-//! [`Client`] -> [`Consumer`] -> [`Delivery`] -> its verdict for those who consume,
-//! [`Client`] -> [`Reader`] -> [`ReadMessage`] for those who read. One task owns the
-//! socket; it reconnects, sends again and subscribes again by itself. Publishers encode messages into
-//! buffers that this task sends batch by batch, and consumers get each frame's messages at once, so
-//! that nothing is allocated and no channel is passed for a message of its own.
+//! A program that publishes uses [`Client`] -> [`Publisher`] -> [`Pending`] -> [`Confirm`]. A consumer uses
+//! [`Client`] -> [`Consumer`] -> [`Delivery`] -> a verdict. A reader uses [`Client`] -> [`Reader`] ->
+//! [`ReadMessage`].
+//!
+//! One task owns the socket. It reconnects, sends unconfirmed batches again and renews subscriptions. Publishers
+//! encode messages into buffers, and the task sends these batch by batch. Consumers take all messages of a frame at
+//! once. So no message costs an allocation or a channel of its own.
 //!
 //! This crate knows the protocol and the model, and nothing of the broker's inside.
 
 mod admin;
-mod asked;
 mod auto_commit;
-mod bell;
 mod client;
 mod connection;
+mod connection_handle;
 mod consumer;
 mod conversation;
 mod delivery;
 mod delivery_queue;
 mod error;
 mod gap;
-mod heard;
-mod joining;
-mod link;
 mod outbox;
-mod outgoing;
 mod partition_buffer;
 mod pattern_reader;
+mod pattern_watch;
 mod pending;
+mod pending_request;
 mod pool;
 mod publisher;
 mod publisher_core;
@@ -37,16 +35,19 @@ mod read_run;
 mod read_window;
 mod reader;
 mod reader_queue;
-mod readings;
+mod readers;
+mod ready_list;
+mod receive_window;
 mod reconnect;
+mod sent_settlements;
+mod sequence_ranges;
 mod session;
-mod settle_ledger;
 mod settle_queue;
-mod shares;
 mod subscriptions;
 mod unsettled;
-mod untaken;
-mod watchings;
+mod watched_topics;
+mod watches;
+mod write_buffer;
 
 pub use admin::{
     Cursor, GroupDescription, ParkedRun, PartitionDescription, TopicDescription, TopicSummary,
@@ -66,7 +67,7 @@ pub use reader::{Reader, ReaderBuilder};
 pub use reconnect::Reconnect;
 pub use settle_queue::Settled;
 
-// What the signatures above are made of, so that a program needs this crate only.
+// The types in the signatures above, so that a program needs only this crate.
 pub use sennit_model::{
     Batch, BatchBuilder, BatchError, CursorName, Filter, FilterError, Generation, GroupConfig,
     GroupId, GroupName, Header, HeaderKind, Headers, Message, MessageView, Messages, Offset,

@@ -1,5 +1,5 @@
-//! What the connection task is to send next: publishers that have batches, and settlements; and whether
-//! it is to do something else. Others put in, only the connection task takes out. It knows no socket.
+//! The outbox of the connection task: publishers that have batches, settlements, and a flag for commands. Handles
+//! put items in; only the connection task takes them out. It knows no socket.
 
 use std::{
     future::poll_fn,
@@ -20,40 +20,40 @@ use crate::{
 struct State {
     publishers: Vec<SharedPublisher>,
     settles: SettleQueue,
-    /// It was rung, and nobody has answered.
-    is_rung: bool,
-    /// Nothing is sent any more.
+    /// A handle has sent a command that the task has not taken.
+    is_notified: bool,
+    /// The connection task has ended.
     is_closed: bool,
-    /// The connection task, where it waits.
+    /// The waker of the connection task, if the task waits.
     waiting: Option<Waker>,
 }
 
-/// What the connection task is to send next, and its bell.
+/// The items that the connection task sends next.
 #[derive(Default)]
 pub(crate) struct Outbox {
     state: Mutex<State>,
 }
 
-/// What there is in an outbox, or what is waited for.
+/// Says which items an outbox has, or which of them the task waits for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Filling {
-    /// Something to do: it was rung.
-    pub(crate) to_do: bool,
+pub(crate) struct Readiness {
+    /// Commands in the channel.
+    pub(crate) has_commands: bool,
     /// Publishers that have batches, or settlements.
-    pub(crate) to_send: bool,
+    pub(crate) has_frames: bool,
 }
 
 impl State {
-    fn filling(&self) -> Filling {
-        Filling {
-            to_do: self.is_rung,
-            to_send: !self.publishers.is_empty() || !self.settles.is_empty(),
+    fn readiness(&self) -> Readiness {
+        Readiness {
+            has_commands: self.is_notified,
+            has_frames: !self.publishers.is_empty() || !self.settles.is_empty(),
         }
     }
 }
 
 /// Wakes the connection task, if it waits.
-fn tell(mut state: MutexGuard<'_, State>) {
+fn wake_task(mut state: MutexGuard<'_, State>) {
     let waiting = state.waiting.take();
     drop(state);
     if let Some(waiting) = waiting {
@@ -66,28 +66,29 @@ impl Outbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There is something to do for the connection task.
-    pub(crate) fn ring(&self) {
+    /// Notes that the channel has a command.
+    pub(crate) fn notify(&self) {
         let mut state = self.state();
-        state.is_rung = true;
-        tell(state);
+        state.is_notified = true;
+        wake_task(state);
     }
 
-    /// It is about to look for that: what comes from here on rings again.
-    pub(crate) fn answer(&self) {
-        self.state().is_rung = false;
+    /// Clears the note. The task calls it before it reads the channel, so that a later command sets
+    /// the note again.
+    pub(crate) fn clear_notification(&self) {
+        self.state().is_notified = false;
     }
 
-    /// A publisher has batches to send.
+    /// Adds a publisher that has batches to send.
     pub(crate) fn publisher_has_batches(&self, publisher: SharedPublisher) {
         let mut state = self.state();
         if !state.is_closed {
             state.publishers.push(publisher);
-            tell(state);
+            wake_task(state);
         }
     }
 
-    /// A consumer has spoken of deliveries.
+    /// Adds a settlement.
     pub(crate) fn settle(
         &self,
         topic: TopicId,
@@ -98,40 +99,42 @@ impl Outbox {
     ) {
         let mut state = self.state();
         if state.settles.push(topic, group, verdict, run, waiter) {
-            tell(state);
+            wake_task(state);
         }
     }
 
-    /// From now on a settle frame's body has at most `frame_bytes_max` bytes.
+    /// Limits the body of a settle frame to `frame_bytes_max` bytes.
     pub(crate) fn set_frame_bytes_max(&self, frame_bytes_max: usize) {
         self.state().settles.set_frame_bytes_max(frame_bytes_max);
     }
 
-    /// What there is.
-    pub(crate) fn filling(&self) -> Filling {
-        self.state().filling()
+    /// Says which items there are.
+    pub(crate) fn readiness(&self) -> Readiness {
+        self.state().readiness()
     }
 
-    /// Moves the publishers that have put themselves in to `list`.
+    /// Moves the publishers that have batches to `list`.
     pub(crate) fn take_publishers(&self, list: &mut Vec<SharedPublisher>) {
         list.append(&mut self.state().publishers);
     }
 
-    /// Takes out the settlements that wait.
+    /// Takes out the settlements.
     pub(crate) fn take_settles(&self) -> Vec<SettleBatch> {
         let mut state = self.state();
         if state.settles.is_empty() { Vec::new() } else { state.settles.take() }
     }
 
-    /// Until there is something of what is awaited. Only one may wait.
-    pub(crate) async fn filled(&self, awaited: Filling) {
-        poll_fn(|cx| self.poll_filled(awaited, cx)).await;
+    /// Waits for an item of interest. Only one task may wait.
+    pub(crate) async fn ready(&self, interest: Readiness) {
+        poll_fn(|cx| self.poll_ready(interest, cx)).await;
     }
 
-    fn poll_filled(&self, awaited: Filling, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_ready(&self, interest: Readiness, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state();
-        let there_is = state.filling();
-        if awaited.to_do && there_is.to_do || awaited.to_send && there_is.to_send {
+        let readiness = state.readiness();
+        if interest.has_commands && readiness.has_commands
+            || interest.has_frames && readiness.has_frames
+        {
             return Poll::Ready(());
         }
         if !state.waiting.as_ref().is_some_and(|waiting| waiting.will_wake(cx.waker())) {
@@ -140,13 +143,13 @@ impl Outbox {
         Poll::Pending
     }
 
-    /// Nothing is sent any more.
+    /// Drops all items. Later ones are ignored.
     pub(crate) fn close(&self, error: &Error) {
         let mut state = self.state();
         state.is_closed = true;
         state.settles.close(error);
         let unsent = std::mem::take(&mut state.publishers);
-        // They may hold the last handle, which rings.
+        // A publisher may hold the last handle, whose drop notifies the outbox.
         drop(state);
         drop(unsent);
     }
@@ -175,8 +178,8 @@ mod tests {
         }
     }
 
-    const TO_DO: Filling = Filling { to_do: true, to_send: false };
-    const TO_SEND: Filling = Filling { to_do: false, to_send: true };
+    const COMMANDS: Readiness = Readiness { has_commands: true, has_frames: false };
+    const FRAMES: Readiness = Readiness { has_commands: false, has_frames: true };
 
     fn ack(outbox: &Outbox) {
         let (partition, generation) = (PartitionIndex(0), Generation(1));
@@ -189,18 +192,18 @@ mod tests {
         let (outbox, woken) = (Outbox::default(), Arc::new(Woken::default()));
         let waker = Waker::from(Arc::clone(&woken));
         let mut cx = Context::from_waker(&waker);
-        assert!(outbox.poll_filled(TO_SEND, &mut cx).is_pending());
+        assert!(outbox.poll_ready(FRAMES, &mut cx).is_pending());
         ack(&outbox);
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
-        assert!(outbox.poll_filled(TO_DO, &mut cx).is_pending(), "that is not waited for");
-        assert!(outbox.poll_filled(TO_SEND, &mut cx).is_ready());
+        assert!(outbox.poll_ready(COMMANDS, &mut cx).is_pending(), "that is not waited for");
+        assert!(outbox.poll_ready(FRAMES, &mut cx).is_ready());
         assert_eq!(outbox.take_settles().len(), 1);
-        assert!(outbox.poll_filled(TO_SEND, &mut cx).is_pending());
-        outbox.ring();
+        assert!(outbox.poll_ready(FRAMES, &mut cx).is_pending());
+        outbox.notify();
         assert_eq!(woken.0.load(Ordering::Relaxed), 2);
-        assert!(outbox.poll_filled(TO_SEND, &mut cx).is_pending());
-        assert!(outbox.poll_filled(TO_DO, &mut cx).is_ready());
-        outbox.answer();
-        assert!(outbox.poll_filled(TO_DO, &mut cx).is_pending());
+        assert!(outbox.poll_ready(FRAMES, &mut cx).is_pending());
+        assert!(outbox.poll_ready(COMMANDS, &mut cx).is_ready());
+        outbox.clear_notification();
+        assert!(outbox.poll_ready(COMMANDS, &mut cx).is_pending());
     }
 }

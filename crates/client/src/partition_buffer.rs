@@ -1,11 +1,10 @@
-//! One partition as one publisher sees it: messages gather into a batch, batches are sent in order,
-//! and each stays here until it is answered. It knows no socket and no lock.
+//! One partition of one publisher: messages gather into a batch, batches are sent in order, and each stays here
+//! until it is answered. It knows no socket and no lock.
 //!
-//! A refusal in the middle of a pipeline makes the broker refuse all that follows as a gap. So
-//! after a refusal nothing more is sent until everything sent has been answered; then a new round
-//! begins with the oldest batch that is left. If a batch failed for good, its sequences will never
-//! come: once all before it is answered, those behind it go out in a new epoch, whose sequences
-//! start at 0.
+//! If the broker refuses a batch of a pipeline, it refuses all later ones as a gap. So after a refusal nothing is
+//! sent until all batches on the wire are answered; then a new round starts with the oldest remaining batch. The
+//! sequences of a batch that failed for good never come. Once all batches before it are answered, the later ones
+//! are sent in a new epoch, whose sequences start at 0.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -20,29 +19,29 @@ use crate::{
     error::Error,
     pending::{BatchOutcome, Confirm},
     reconnect::Backoff,
-    shares::Share,
+    sequence_ranges::SequenceRange,
 };
 
-/// Bytes that gather in one batch. More does not make sending cheaper, and a smaller batch is
+/// Bytes that gather in one batch. A larger batch is not cheaper to send, and a smaller one is
 /// confirmed and delivered sooner.
 const GATHERED_BYTES_MAX: usize = 256 << 10;
 
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(50);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(5);
 
-/// Rounds that may end in nothing but gaps before the broker is not believed any more.
+/// Rounds that may end with only gap refusals before the client treats them as a protocol error.
 const FRUITLESS_ROUNDS_MAX: u32 = 4;
 
 /// How a publisher numbers its batches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbering {
-    /// Its share of the sequences, where the broker does not check them.
-    pub(crate) share: Option<Share>,
-    /// How long after it was published a batch is sent again that the broker has no room for.
+    /// Its range of sequences, if the broker does not check them.
+    pub(crate) sequence_range: Option<SequenceRange>,
+    /// Time for which a batch is sent again that the broker has no room for.
     pub(crate) give_up_after: Option<Duration>,
 }
 
-/// A batch that has its answer.
+/// A batch and its answer.
 pub(crate) struct Resolution {
     pub(crate) outcome: Arc<BatchOutcome>,
     pub(crate) answer: Result<Confirm, Error>,
@@ -57,14 +56,14 @@ impl Resolution {
     }
 }
 
-/// A batch to be put on the wire.
-pub(crate) struct Departure {
+/// A batch that goes on the wire.
+pub(crate) struct OutgoingBatch {
     pub(crate) epoch: u32,
     pub(crate) first_sequence: u64,
     pub(crate) batch: Batch,
 }
 
-/// A refusal of one batch, as the wire tells it.
+/// The refusal of one batch.
 pub(crate) struct BatchRefusal {
     pub(crate) request: u64,
     pub(crate) first_sequence: Option<u64>,
@@ -77,9 +76,9 @@ pub(crate) struct BatchRefusal {
 enum Stage {
     /// To be sent in this round.
     Waiting,
-    /// On the wire, with the request number it carries.
+    /// On the wire, under this request number.
     Sent(u64),
-    /// Refused in this round, to be sent in the next.
+    /// Refused in this round; to be sent in the next.
     Refused,
 }
 
@@ -87,7 +86,7 @@ struct Unconfirmed {
     position: u64,
     batch: Batch,
     outcome: Arc<BatchOutcome>,
-    /// When its first message was published.
+    /// The time at which its first message was published.
     published_at: Instant,
     stage: Stage,
 }
@@ -96,10 +95,10 @@ struct Unconfirmed {
 enum Flow {
     /// Batches are sent.
     Open,
-    /// Something was refused: wait until the rest of the round is answered.
+    /// A batch was refused: nothing is sent until the rest of the round is answered.
     Draining,
-    /// The broker has no room: wait until then.
-    Resting(Instant),
+    /// The broker has no room: nothing is sent before this time.
+    Paused(Instant),
 }
 
 /// One partition of one publisher.
@@ -107,22 +106,23 @@ pub(crate) struct PartitionBuffer {
     index: PartitionIndex,
     numbering: Numbering,
     epoch: u32,
-    /// The position of the message that has the first sequence of this epoch.
+    /// The position of the message with the first sequence of this epoch.
     epoch_position: u64,
-    /// How many messages were published here.
+    /// The number of messages published here.
     next_position: u64,
     gathering: BatchBuilder,
-    /// What will become of what gathers, and when the first of it was published.
+    /// The outcome of the gathering batch, and the time of its first message.
     gathering_outcome: Option<(Arc<BatchOutcome>, Instant)>,
-    /// Sealed and unanswered, oldest first; those of this round that were sent are in front.
+    /// Sealed and unanswered batches, oldest first; those that were sent in this round are in
+    /// front.
     unconfirmed: VecDeque<Unconfirmed>,
     sent: usize,
     flow: Flow,
-    /// A batch from this position failed for good: those behind it wait for the next epoch, those
-    /// before it belong to this one.
+    /// A batch from this position failed for good. Later batches belong to the next epoch, earlier
+    /// ones to this one.
     epoch_ends_at: Option<u64>,
-    /// What this round has seen, for when it ends.
-    forgotten: bool,
+    /// Observed in this round, for its end.
+    broker_forgot: bool,
     retry_after: Option<Duration>,
     fruitless_rounds: u32,
     backoff: Backoff,
@@ -142,30 +142,30 @@ impl PartitionBuffer {
             sent: 0,
             flow: Flow::Open,
             epoch_ends_at: None,
-            forgotten: false,
+            broker_forgot: false,
             retry_after: None,
             fruitless_rounds: 0,
             backoff: Backoff::new(RETRY_DELAY_MIN, RETRY_DELAY_MAX),
         }
     }
 
-    /// How many messages were published here.
+    /// The number of messages published here.
     pub(crate) fn published(&self) -> u64 {
         self.next_position
     }
 
-    /// The oldest message without an answer; [`Self::published`] if each has one.
+    /// The position of the oldest unanswered message; [`Self::published`] if all are answered.
     pub(crate) fn answered_before(&self) -> u64 {
         self.unconfirmed.front().map_or_else(|| self.gathering_position(), |batch| batch.position)
     }
 
-    /// Whether the next message begins a batch.
+    /// Returns whether the next message begins a batch.
     pub(crate) fn begins_a_batch(&self) -> bool {
         self.gathering.is_empty() || self.gathering.byte_count() >= GATHERED_BYTES_MAX
     }
 
-    /// Whether a batch could be sent now.
-    pub(crate) fn has_departure(&self) -> bool {
+    /// Returns whether a batch can be sent now.
+    pub(crate) fn has_sendable(&self) -> bool {
         if self.flow != Flow::Open || self.sent >= PRODUCER_BATCHES_REMEMBERED {
             return false;
         }
@@ -177,21 +177,21 @@ impl PartitionBuffer {
         self.epoch_ends_at.is_none_or(|end| next < end)
     }
 
-    /// Whether anything waits to be sent, now or later.
+    /// Returns whether any batch is still to be sent.
     pub(crate) fn has_unsent(&self) -> bool {
         self.sent < self.unconfirmed.len() || !self.gathering.is_empty()
     }
 
-    /// Until when the broker asked to be left alone.
-    pub(crate) fn rests_until(&self) -> Option<Instant> {
+    /// The time until which the broker asked for a pause.
+    pub(crate) fn paused_until(&self) -> Option<Instant> {
         match self.flow {
-            Flow::Resting(until) => Some(until),
+            Flow::Paused(until) => Some(until),
             Flow::Open | Flow::Draining => None,
         }
     }
 
-    /// Adds a message of `length` bytes, encoded: the batch it is in, and its place there. Asks for
-    /// the time where it is the first of a batch.
+    /// Adds a message of `length` encoded bytes. Returns its batch and its index there. Calls `now`
+    /// for the first message of a batch.
     pub(crate) fn push(
         &mut self,
         message: &Message,
@@ -217,12 +217,12 @@ impl PartitionBuffer {
         Ok((Arc::clone(outcome), self.gathering.count() - 1))
     }
 
-    /// Adds a whole batch, after all that has gathered.
+    /// Adds a whole batch, behind all gathered messages.
     pub(crate) fn push_batch(&mut self, batch: Batch, now: Instant) -> Arc<BatchOutcome> {
         self.seal();
         let outcome = BatchOutcome::new(self.index, self.next_position);
         self.next_position += u64::from(batch.count());
-        self.line_up(batch, Arc::clone(&outcome), now);
+        self.enqueue(batch, Arc::clone(&outcome), now);
         outcome
     }
 
@@ -234,19 +234,19 @@ impl PartitionBuffer {
         if let Some(batch) = self.gathering.take()
             && let Some((outcome, published_at)) = self.gathering_outcome.take()
         {
-            self.line_up(batch, outcome, published_at);
+            self.enqueue(batch, outcome, published_at);
         }
     }
 
-    fn line_up(&mut self, batch: Batch, outcome: Arc<BatchOutcome>, published_at: Instant) {
+    fn enqueue(&mut self, batch: Batch, outcome: Arc<BatchOutcome>, published_at: Instant) {
         let (position, stage) = (outcome.first_sequence, Stage::Waiting);
         self.unconfirmed.push_back(Unconfirmed { position, batch, outcome, published_at, stage });
     }
 
-    /// The next batch to be sent, under this request number; `None` if there is none or none may
-    /// be sent now.
-    pub(crate) fn depart(&mut self, request: u64) -> Option<Departure> {
-        if !self.has_departure() {
+    /// The next batch to send, under this request number; `None` if there is none, or none may be
+    /// sent now.
+    pub(crate) fn next_batch(&mut self, request: u64) -> Option<OutgoingBatch> {
+        if !self.has_sendable() {
             return None;
         }
         if self.sent == self.unconfirmed.len() {
@@ -256,14 +256,16 @@ impl PartitionBuffer {
         let next = self.unconfirmed.get_mut(self.sent)?;
         next.stage = Stage::Sent(request);
         self.sent += 1;
-        Some(Departure { epoch: self.epoch, first_sequence, batch: next.batch.clone() })
+        Some(OutgoingBatch { epoch: self.epoch, first_sequence, batch: next.batch.clone() })
     }
 
     /// The sequence on the wire of the message at `position`, in this epoch.
     fn sequence_of(&self, position: u64) -> u64 {
         let count = position - self.epoch_position;
-        match self.numbering.share {
-            Some(share) => share.first_sequence() + count % Share::SEQUENCES,
+        match self.numbering.sequence_range {
+            Some(sequence_range) => {
+                sequence_range.first_sequence() + count % SequenceRange::SEQUENCES
+            }
             None => count,
         }
     }
@@ -275,8 +277,8 @@ impl PartitionBuffer {
         }
     }
 
-    /// Takes the part of a confirm frame that is about this publisher: `run`, and where sequences
-    /// are checked, everything before `up_to_sequence`.
+    /// Handles the part of a confirm frame for this publisher: `run`, and, where the broker checks
+    /// sequences, everything before `up_to_sequence`.
     pub(crate) fn confirmed(
         &mut self,
         frame: &ConfirmFrame,
@@ -302,7 +304,7 @@ impl PartitionBuffer {
                         durability: frame.head.durability,
                     })
                 }
-                // Answered by a frame that was lost with an earlier connection.
+                // The frame that confirmed it was lost with an earlier connection.
                 None => (end <= frame.head.up_to_sequence).then_some(Confirm {
                     partition: self.index,
                     offset: None,
@@ -315,7 +317,7 @@ impl PartitionBuffer {
                     self.remove(at, Ok(confirm), out);
                 }
                 // Those behind a run that ends here are not in it, unless sequences begin again.
-                None if self.numbering.share.is_none()
+                None if self.numbering.sequence_range.is_none()
                     && run
                         .is_some_and(|run| first >= run.first_sequence + u64::from(run.count)) =>
                 {
@@ -331,7 +333,7 @@ impl PartitionBuffer {
         self.end_round_if_answered(now, out);
     }
 
-    /// Takes a refusal; `false` if it is about no batch that is on the wire here.
+    /// Handles a refusal. Returns `false` if it is not for a batch that is on the wire here.
     pub(crate) fn refused(
         &mut self,
         refusal: &BatchRefusal,
@@ -351,12 +353,12 @@ impl PartitionBuffer {
                     self.unconfirmed.front().map_or(first, |b| self.sequence_of(b.position));
                 // All before the oldest was confirmed: a broker that expects less has forgotten
                 // this producer.
-                self.forgotten |= refusal.expected_sequence.is_some_and(|n| n < oldest);
+                self.broker_forgot |= refusal.expected_sequence.is_some_and(|n| n < oldest);
                 self.unconfirmed[at].stage = Stage::Refused;
             }
             _ if refusal.error.is_retryable() && !self.gives_up(at, now) => {
-                let asked = refusal.error.retry_after().unwrap_or_default();
-                self.retry_after = self.retry_after.max(Some(asked));
+                let delay = refusal.error.retry_after().unwrap_or_default();
+                self.retry_after = self.retry_after.max(Some(delay));
                 self.unconfirmed[at].stage = Stage::Refused;
             }
             _ => {
@@ -384,13 +386,13 @@ impl PartitionBuffer {
         let only_gaps = self.epoch_ends_at.is_none() && self.retry_after.is_none();
         self.fruitless_rounds = if only_gaps { self.fruitless_rounds + 1 } else { 0 };
         if self.fruitless_rounds > FRUITLESS_ROUNDS_MAX {
-            let said = "a gap is refused though the batches begin where it says";
-            self.fail_all(&Error::Unexpected(said.into()), out);
-            self.forgotten = true;
+            let message = "a gap is refused though the batches begin where it says";
+            self.fail_all(&Error::Unexpected(message.into()), out);
+            self.broker_forgot = true;
         }
-        let rest = self.retry_after.take().map(|asked| now + asked.max(self.backoff.delay()));
+        let rest = self.retry_after.take().map(|delay| now + delay.max(self.backoff.delay()));
         self.begin_round();
-        self.flow = rest.map_or(Flow::Open, Flow::Resting);
+        self.flow = rest.map_or(Flow::Open, Flow::Paused);
     }
 
     fn begin_round(&mut self) {
@@ -398,34 +400,34 @@ impl PartitionBuffer {
             batch.stage = Stage::Waiting;
         }
         self.sent = 0;
-        let left = self.answered_before();
-        let ended = self.epoch_ends_at.is_some_and(|end| left >= end);
+        let first_unanswered = self.answered_before();
+        let ended = self.epoch_ends_at.is_some_and(|end| first_unanswered >= end);
         if ended {
             self.epoch_ends_at = None;
         }
-        if self.numbering.share.is_none() && (ended || self.forgotten) {
+        if self.numbering.sequence_range.is_none() && (ended || self.broker_forgot) {
             self.epoch += 1;
-            self.epoch_position = left;
+            self.epoch_position = first_unanswered;
         }
-        self.forgotten = false;
+        self.broker_forgot = false;
         self.retry_after = None;
         self.flow = Flow::Open;
     }
 
-    /// The broker has been left alone for long enough, if it has.
+    /// Ends the pause, if its time has come.
     pub(crate) fn wake(&mut self, now: Instant) {
-        if self.rests_until().is_some_and(|until| until <= now) {
+        if self.paused_until().is_some_and(|until| until <= now) {
             self.flow = Flow::Open;
         }
     }
 
-    /// The connection is gone: whatever is unanswered will be sent again, in order and under the
-    /// sequences it had, so that what was appended is answered as a duplicate.
+    /// Handles a lost connection. Unanswered batches are sent again in order and under the same
+    /// sequences, so that the broker answers appended ones as duplicates.
     pub(crate) fn connection_lost(&mut self) {
         self.begin_round();
     }
 
-    /// Nothing here will be sent any more.
+    /// Fails all batches.
     pub(crate) fn fail_all(&mut self, error: &Error, out: &mut Vec<Resolution>) {
         self.seal();
         self.sent = 0;
@@ -445,14 +447,14 @@ mod tests {
     /// A partition whose batches are given up ten seconds after they were published.
     fn impatient() -> PartitionBuffer {
         let give_up_after = Some(LIMIT);
-        let numbering = Numbering { share: None, give_up_after };
+        let numbering = Numbering { sequence_range: None, give_up_after };
         PartitionBuffer::new(PartitionIndex(0), numbering)
     }
 
     /// Publishes a batch of one message and sends it, as request `request`.
     fn publish(buffer: &mut PartitionBuffer, request: u64, now: Instant) {
         buffer.push(&Message::new("x"), 21, 1 << 20, || now).unwrap();
-        assert!(buffer.depart(request).is_some());
+        assert!(buffer.next_batch(request).is_some());
     }
 
     fn refuse(buffer: &mut PartitionBuffer, request: u64, now: Instant) -> Vec<Resolution> {
@@ -477,7 +479,7 @@ mod tests {
         assert!(refuse(&mut buffer, 1, almost).is_empty());
         let later = almost + RETRY_DELAY_MAX;
         buffer.wake(later);
-        assert!(buffer.depart(2).is_some());
+        assert!(buffer.next_batch(2).is_some());
         assert_eq!(refuse(&mut buffer, 2, later).len(), 1);
     }
 
@@ -511,21 +513,25 @@ mod tests {
 
     #[test]
     fn whoever_has_used_up_its_share_of_the_sequences_begins_with_the_first_again() {
-        let (share, now) = (Share::of_sequence(7 << 40), Instant::now());
-        let numbering = Numbering { share: Some(share), give_up_after: None };
+        let (sequence_range, now) = (SequenceRange::of_sequence(7 << 40), Instant::now());
+        let numbering = Numbering { sequence_range: Some(sequence_range), give_up_after: None };
         let mut buffer = PartitionBuffer::new(PartitionIndex(0), numbering);
-        buffer.next_position = Share::SEQUENCES - 2;
+        buffer.next_position = SequenceRange::SEQUENCES - 2;
         let sequences = [1, 2, 3, 4].map(|request| {
             buffer.push(&Message::new("x"), 21, 1 << 20, || now).unwrap();
-            buffer.depart(request).unwrap().first_sequence
+            buffer.next_batch(request).unwrap().first_sequence
         });
-        assert!(sequences.iter().all(|&sequence| Share::of_sequence(sequence) == share));
-        assert_eq!(sequences[2], share.first_sequence());
-        // What comes back of the first does not hide what lies behind it.
+        assert!(
+            sequences
+                .iter()
+                .all(|&sequence| SequenceRange::of_sequence(sequence) == sequence_range)
+        );
+        assert_eq!(sequences[2], sequence_range.first_sequence());
+        // The answers to the first batch do not hide those to later ones.
         assert!(refuse(&mut buffer, 1, now).is_empty());
         for sequence in [sequences[2], sequences[1], sequences[3]] {
             assert_eq!(confirm(&mut buffer, sequence, now), 1);
         }
-        assert_eq!(buffer.answered_before(), Share::SEQUENCES - 2);
+        assert_eq!(buffer.answered_before(), SequenceRange::SEQUENCES - 2);
     }
 }

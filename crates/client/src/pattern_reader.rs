@@ -1,5 +1,5 @@
-//! The reader of many topics as programs hold it: those that a pattern means, each with a reader of its
-//! own, and those that appear while it reads. It knows no socket.
+//! The pattern reader: reads all topics that match a pattern, with one reader for each, and adds readers for topics
+//! that appear. It knows no socket.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,141 +17,145 @@ use tokio::{
 
 use crate::{
     auto_commit::AutoCommit,
-    bell::Bell,
+    connection_handle::ConnectionHandle,
     error::Error,
     gap::Received,
-    joining::{Joined, Joining},
-    link::Link,
+    pattern_watch::{NewReader, PatternWatch},
     pool::{POOL_BYTES, Pool},
     read_run::{ReadMessage, ReadRun},
     reader::{Reader, ReaderBuilder},
+    ready_list::ReadyList,
 };
 
-/// Messages on their way from one topic, unless told.
+/// Default window of one topic, in messages.
 const CREDIT_MESSAGES: u32 = 8192;
 
-/// How long after a look for commits that are due the next one is at the earliest: with very many topics a
-/// look takes a while.
-const LOOKS_APART: Duration = Duration::from_millis(50);
+/// The shortest time between two checks for due commits, because a check of very many topics takes
+/// a while.
+const COMMIT_CHECK_SPACING: Duration = Duration::from_millis(50);
 
-/// How the reader of a pattern is to be. Made by [`crate::Client::pattern_reader`].
+/// The settings of a pattern reader. Made by [`crate::Client::pattern_reader`].
 #[must_use = "nothing is read before `start` is called"]
 pub struct PatternReaderBuilder {
-    link: Arc<Link>,
+    connection: Arc<ConnectionHandle>,
     pattern: TopicPattern,
-    each: ReaderBuilder,
+    builder: ReaderBuilder,
     held_bytes: u64,
 }
 
 impl PatternReaderBuilder {
-    pub(crate) fn new(link: Arc<Link>, pattern: &TopicPattern) -> Self {
-        let each = ReaderBuilder::template(Arc::clone(&link));
-        let each = each.credit_messages(CREDIT_MESSAGES);
-        Self { link, pattern: pattern.clone(), each, held_bytes: POOL_BYTES }
+    pub(crate) fn new(connection: Arc<ConnectionHandle>, pattern: &TopicPattern) -> Self {
+        let builder = ReaderBuilder::template(Arc::clone(&connection));
+        let builder = builder.credit_messages(CREDIT_MESSAGES);
+        Self { connection, pattern: pattern.clone(), builder, held_bytes: POOL_BYTES }
     }
 
-    /// Where to begin in the topics that are there now; at the earliest message unless told. Those that
+    /// Where to begin in the topics that exist now; default the earliest message. Topics that
     /// appear later are read from their first message.
     pub fn from(mut self, from: ReadFrom) -> Self {
-        self.each = self.each.from(from);
+        self.builder = self.builder.from(from);
         self
     }
 
     /// As [`ReaderBuilder::cursor`], in each topic.
     pub fn cursor(mut self, name: &CursorName) -> Self {
-        self.each = self.each.cursor(name);
+        self.builder = self.builder.cursor(name);
         self
     }
 
     /// As [`ReaderBuilder::take_over`].
     pub fn take_over(mut self, take_over: bool) -> Self {
-        self.each = self.each.take_over(take_over);
+        self.builder = self.builder.take_over(take_over);
         self
     }
 
-    /// As [`ReaderBuilder::auto_commit`], in each topic by itself: after so many messages of that topic, or so
-    /// long after the first of it. [`PatternReader::close`] commits everything that was given.
+    /// As [`ReaderBuilder::auto_commit`], for each topic by itself: after a number of messages of
+    /// that topic, or a time after the first of them. [`PatternReader::close`] commits all messages
+    /// that the program has received.
     pub fn auto_commit(mut self, when: impl Into<AutoCommit>) -> Self {
-        self.each = self.each.auto_commit(when);
+        self.builder = self.builder.auto_commit(when);
         self
     }
 
     /// As [`ReaderBuilder::filter`].
     pub fn filter(mut self, filter: &Filter) -> Self {
-        self.each = self.each.filter(filter);
+        self.builder = self.builder.filter(filter);
         self
     }
 
     /// As [`ReaderBuilder::when_slow`], in each topic.
     pub fn when_slow(mut self, when_slow: WhenSlow) -> Self {
-        self.each = self.each.when_slow(when_slow);
+        self.builder = self.builder.when_slow(when_slow);
         self
     }
 
-    /// As [`ReaderBuilder::until_end`]: it ends once each topic that was there has been read to where it
-    /// ended then, and no topic joins.
+    /// As [`ReaderBuilder::until_end`]: the reader stops at the end that each existing topic had
+    /// when it began, and adds no topics.
     pub fn until_end(mut self, until_end: bool) -> Self {
-        self.each = self.each.until_end(until_end);
+        self.builder = self.builder.until_end(until_end);
         self
     }
 
-    /// As [`ReaderBuilder::credit_messages`], for each topic; 8192 unless told.
+    /// As [`ReaderBuilder::credit_messages`], for each topic; default 8192.
     pub fn credit_messages(mut self, messages: u32) -> Self {
-        self.each = self.each.credit_messages(messages);
+        self.builder = self.builder.credit_messages(messages);
         self
     }
 
-    /// As [`ReaderBuilder::credit_bytes`], for each topic. Unless told, an equal share of
-    /// [`Self::held_bytes`] among the topics that are there, at most 1 MiB and at least 4 KiB.
+    /// As [`ReaderBuilder::credit_bytes`], for each topic. The default is an equal share of
+    /// [`Self::held_bytes`] among the existing topics, at most 1 MiB and at least 4 KiB.
     pub fn credit_bytes(mut self, bytes: u64) -> Self {
-        self.each = self.each.credit_bytes(bytes);
+        self.builder = self.builder.credit_bytes(bytes);
         self
     }
 
-    /// How many bytes of all topics together may be here untaken, beside what is on its way; 256 MiB
-    /// unless told. Beyond that all of them pause, until half of it is taken.
+    /// How many bytes of all topics together may wait in the client; default 256 MiB. Beyond that
+    /// all readers pause, until the program has taken half of them. Frames that are on their way
+    /// come in addition.
     pub fn held_bytes(mut self, bytes: u64) -> Self {
         self.held_bytes = bytes.max(1);
         self
     }
 
-    /// Begins to read, in every topic that is there: what is published to them from then on comes.
+    /// Starts a reader for each topic that exists. All messages that are published to them from
+    /// then on are read.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `limit-reached` where the pattern means more than 65,536
-    /// topics,    /// `cursor-held`, `unknown-kind` by a broker without watches and others, [`Error::Closed`], or
-    /// [`Error::Unreachable`] when the client has given up.
+    /// [`Error::Refused`] with `limit-reached` if more than 65,536 topics match the pattern, with
+    /// `cursor-held`, with `unknown-kind` by a broker without watches, and others;
+    /// [`Error::Closed`], or [`Error::Unreachable`] when the client has given up.
     pub async fn start(self) -> Result<PatternReader, Error> {
-        let until_end = self.each.ends();
-        let bell = Arc::new(Bell::default());
+        let until_end = self.builder.ends();
+        let ready = Arc::new(ReadyList::default());
         let pool = Arc::new(Pool::new(self.held_bytes));
-        let each = self.each.sharing(Arc::clone(&bell), Arc::clone(&pool));
-        let (mut joining, joined) = Joining::begin(self.link, &self.pattern, (each, pool)).await?;
+        let builder = self.builder.sharing(Arc::clone(&ready), Arc::clone(&pool));
+        let (mut pattern_watch, new_readers) =
+            PatternWatch::start(self.connection, &self.pattern, (builder, pool)).await?;
         let mut reader = PatternReader {
             pattern: self.pattern,
-            bell,
-            joined,
+            ready,
+            new_readers,
             readers: BTreeMap::new(),
-            left: BTreeSet::new(),
+            ended: BTreeSet::new(),
             current: None,
-            given_by: None,
-            look_at: None,
+            last_reader: None,
+            commit_check_at: None,
             until_end,
             has_failed: false,
         };
-        for begun in joining.begin_all().await? {
-            reader.add(begun);
+        for started in pattern_watch.start_all().await? {
+            reader.add(started);
         }
         if !until_end {
-            tokio::spawn(joining.run());
+            tokio::spawn(pattern_watch.run());
         }
         Ok(reader)
     }
 }
 
-/// One who reads all topics that a pattern means, as one reader for each would: in order within a
-/// partition, fairly between topics. Topics that appear while it reads join from their first message;
-/// deleted ones leave. Dropping it ends it.
+/// Reads all topics that match a pattern: in order within each partition, and fairly between
+/// topics. Topics that appear are added and read from their first message; deleted topics are
+/// removed. Dropping the pattern reader ends it.
 ///
 /// ```no_run
 /// # async fn example(client: sennit_client::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -165,17 +169,17 @@ impl PatternReaderBuilder {
 /// ```
 pub struct PatternReader {
     pattern: TopicPattern,
-    bell: Arc<Bell>,
-    joined: mpsc::Receiver<Joined>,
+    ready: Arc<ReadyList>,
+    new_readers: mpsc::Receiver<NewReader>,
     readers: BTreeMap<u32, Reader>,
-    /// Of the readers, those that have come to their end.
-    left: BTreeSet<u32>,
-    /// What is left of a run that is given message by message, and whose it is.
+    /// The readers that have reached their end.
+    ended: BTreeSet<u32>,
+    /// The rest of a run that is returned message by message, and the number of its reader.
     current: Option<(u32, ReadRun)>,
-    /// The reader that has given something last.
-    given_by: Option<u32>,
-    /// When to look again for commits that are due.
-    look_at: Option<Instant>,
+    /// The reader of the last item.
+    last_reader: Option<u32>,
+    /// The time of the next check for due commits.
+    commit_check_at: Option<Instant>,
     until_end: bool,
     has_failed: bool,
 }
@@ -186,8 +190,8 @@ impl PatternReader {
         self.readers.values().map(Reader::topic)
     }
 
-    /// The next messages of one partition of one topic, as many as came together, or a gap there, with the
-    /// topic's name; `None` once it has ended. May be cancelled without loss.
+    /// The next messages of one partition of one topic that came together, or a gap there, with the
+    /// topic's name; `None` after the end. May be cancelled without loss.
     ///
     /// # Errors
     /// As [`Self::next`].
@@ -200,7 +204,7 @@ impl PatternReader {
                 Err(error) => return Some(Err(error)),
             },
         };
-        self.has_given(number, |reader| reader.given(&received));
+        self.note_delivered(number, |reader| reader.note_received(&received));
         let topic = match &received {
             Received::Delivered(run) => run.topic().clone(),
             Received::Gap(_) => self.readers.get(&number)?.topic().clone(),
@@ -208,30 +212,30 @@ impl PatternReader {
         Some(Ok((topic, received)))
     }
 
-    /// What comes next, and by which reader. Nothing is lost if it is cancelled.
+    /// The next item and the number of its reader. May be cancelled without loss.
     async fn take(&mut self) -> Option<Result<(u32, Received<ReadRun>), Error>> {
         while !self.has_failed {
-            while let Ok(joined) = self.joined.try_recv() {
-                match joined {
-                    Ok(begun) => self.add(begun),
+            while let Ok(new_readers) = self.new_readers.try_recv() {
+                match new_readers {
+                    Ok(started) => self.add(started),
                     Err(error) => return self.fails(error),
                 }
             }
-            let Some(number) = self.bell.answer() else {
-                // What they held may have gone with a topic.
+            let Some(number) = self.ready.pop() else {
+                // A deleted topic may have freed the pool.
                 if let Some(reader) = self.readers.values().next() {
-                    reader.have_pool_go_on();
+                    reader.resume_pool();
                 }
-                if self.until_end && self.left.len() == self.readers.len() {
+                if self.until_end && self.ended.len() == self.readers.len() {
                     return None;
                 }
                 tokio::select! {
-                    () = self.bell.rung() => {}
-                    () = until(self.look_at) => self.commit_if_due(),
-                    joined = self.joined.recv(), if !self.until_end => match joined {
-                        Some(Ok(begun)) => self.add(begun),
+                    () = self.ready.notified() => {}
+                    () = until(self.commit_check_at) => self.commit_if_due(),
+                    new_readers = self.new_readers.recv(), if !self.until_end => match new_readers {
+                        Some(Ok(started)) => self.add(started),
                         Some(Err(error)) => return self.fails(error),
-                        // The client is closed; what has come is given first.
+                        // The client is closed; items that have come are returned first.
                         None if self.readers.is_empty() => return None,
                         None => self.until_end = true,
                     },
@@ -240,22 +244,22 @@ impl PatternReader {
             };
             let Some(reader) = self.readers.get_mut(&number) else { continue };
             let received = reader.receive_now();
-            if self.look_at.is_none() {
-                // A filter may have passed over something.
-                self.look_at = reader.look_at();
+            if self.commit_check_at.is_none() {
+                // A filter may have skipped messages.
+                self.commit_check_at = reader.commit_check_at();
             }
             match received {
                 Some(Some(Ok(received))) => {
-                    // There may be more, behind what others have.
-                    self.bell.ring(number);
+                    // There may be more, behind the items of other readers.
+                    self.ready.notify(number);
                     return Some(Ok((number, received)));
                 }
-                // Nothing of it can be committed any more.
+                // No commit is possible in a deleted topic.
                 Some(Some(Err(error))) if error.is_unknown_topic() => {
                     self.readers.remove(&number);
                 }
                 Some(Some(Err(error))) => return self.fails(error),
-                Some(None) => self.leave(number),
+                Some(None) => self.end_reader(number),
                 None => {}
             }
         }
@@ -263,16 +267,16 @@ impl PatternReader {
     }
 
     fn add(&mut self, reader: Reader) {
-        let number = reader.number();
+        let number = reader.next_number();
         self.readers.insert(number, reader);
-        // What came before it was here.
-        self.bell.ring(number);
+        // Items may have come before the reader was added.
+        self.ready.notify(number);
     }
 
-    /// A reader has nothing more: it is kept where it has something to commit.
-    fn leave(&mut self, number: u32) {
+    /// Handles a reader that has ended. It is kept if it may have something to commit.
+    fn end_reader(&mut self, number: u32) {
         if self.until_end {
-            self.left.insert(number);
+            self.ended.insert(number);
         } else {
             self.readers.remove(&number);
         }
@@ -283,12 +287,13 @@ impl PatternReader {
         Some(Err(error))
     }
 
-    /// The next message, which names its topic; `None` once it has ended. Gaps are logged as warnings and
-    /// passed over; [`Self::receive_run`] tells of them. May be cancelled without loss.
+    /// The next message, which names its topic; `None` after the end. Gaps are logged as warnings
+    /// and skipped; [`Self::receive_run`] returns them. May be cancelled without loss.
     ///
     /// # Errors
-    /// [`Error::Refused`] when another has the cursor of a topic, or more topics are there than may be,
-    /// [`Error::Unreachable`] when the client has given up. Each is followed by `None`.
+    /// [`Error::Refused`] when another reader has taken the cursor of a topic, or when too many
+    /// topics match, [`Error::Unreachable`] when the client has given up. Each is followed by
+    /// `None`.
     pub async fn next(&mut self) -> Option<Result<ReadMessage, Error>> {
         self.commit_if_due();
         loop {
@@ -297,7 +302,7 @@ impl PatternReader {
             {
                 let number = *number;
                 let (partition, end) = (message.partition(), message.offset().0 + 1);
-                self.has_given(number, |reader| reader.has_given(partition, end, 1));
+                self.note_delivered(number, |reader| reader.note_delivered(partition, end, 1));
                 return Some(Ok(message));
             }
             self.current = None;
@@ -306,43 +311,43 @@ impl PatternReader {
                 Ok((number, Received::Gap(gap))) => {
                     let topic = self.readers.get(&number).map(Reader::topic);
                     tracing::warn!(topic = topic.map(TopicName::as_str), pattern = %self.pattern, "{gap}");
-                    self.has_given(number, |reader| reader.given(&Received::Gap(gap)));
+                    self.note_delivered(number, |reader| reader.note_received(&Received::Gap(gap)));
                 }
                 Err(error) => return Some(Err(error)),
             }
         }
     }
 
-    fn has_given(&mut self, number: u32, note: impl FnOnce(&mut Reader)) {
-        // It may have left with its topic since.
+    fn note_delivered(&mut self, number: u32, note: impl FnOnce(&mut Reader)) {
+        // The reader may have been removed with its topic.
         let Some(reader) = self.readers.get_mut(&number) else { return };
         note(reader);
-        self.given_by = Some(number);
-        if self.look_at.is_none() {
-            self.look_at = reader.look_at();
+        self.last_reader = Some(number);
+        if self.commit_check_at.is_none() {
+            self.commit_check_at = reader.commit_check_at();
         }
     }
 
-    /// Commits what was given before, where it is time.
+    /// Sends the commits that are due.
     fn commit_if_due(&mut self) {
-        if let Some(reader) = self.given_by.and_then(|number| self.readers.get_mut(&number)) {
+        if let Some(reader) = self.last_reader.and_then(|number| self.readers.get_mut(&number)) {
             reader.commit_if_due();
         }
-        if self.look_at.is_some_and(|at| at <= Instant::now()) {
+        if self.commit_check_at.is_some_and(|at| at <= Instant::now()) {
             self.readers.values_mut().for_each(Reader::commit_if_due);
-            let next = self.readers.values().filter_map(Reader::look_at).min();
-            self.look_at = next.map(|at| at.max(Instant::now() + LOOKS_APART));
+            let next = self.readers.values().filter_map(Reader::commit_check_at).min();
+            self.commit_check_at = next.map(|at| at.max(Instant::now() + COMMIT_CHECK_SPACING));
         }
     }
 
-    /// As [`Reader::uncommitted`], of every topic that it reads.
+    /// As [`Reader::uncommitted`], for all topics that it reads.
     pub fn uncommitted(&self) -> impl Iterator<Item = (&TopicName, PartitionIndex, Offset)> {
         self.readers.values().flat_map(|reader| {
             reader.uncommitted().map(|(partition, offset)| (reader.topic(), partition, offset))
         })
     }
 
-    /// As [`Reader::commit_no_further`], in a topic that it reads.
+    /// As [`Reader::commit_no_further`], for a topic that it reads.
     pub fn commit_no_further(
         &mut self,
         topic: &TopicName,
@@ -354,10 +359,10 @@ impl PatternReader {
         }
     }
 
-    /// As [`Reader::commit`], in every topic where anything was given.
+    /// As [`Reader::commit`], for all topics from which messages came.
     ///
     /// # Errors
-    /// The first error; the others are committed all the same.
+    /// The first error; the other commits are made all the same.
     pub async fn commit(&mut self) -> Result<(), Error> {
         let mut committed = Ok(());
         for reader in self.readers.values_mut() {
@@ -366,10 +371,10 @@ impl PatternReader {
         committed
     }
 
-    /// As [`Reader::close`], in every topic.
+    /// As [`Reader::close`], for all topics.
     ///
     /// # Errors
-    /// The first error; the others are ended all the same.
+    /// The first error; the other readers are closed all the same.
     pub async fn close(self) -> Result<(), Error> {
         let mut closed = Ok(());
         for reader in self.readers.into_values() {
@@ -379,7 +384,7 @@ impl PatternReader {
     }
 }
 
-/// Waits until then; without a time, for ever.
+/// Waits until this time; without a time, for ever.
 async fn until(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,

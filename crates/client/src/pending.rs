@@ -1,5 +1,5 @@
-//! What a publisher holds of a message it has sent: one answer for each batch, asked for by as many
-//! as there are messages in it. No allocation and no channel for a message of its own.
+//! The pending confirm of a published message. One outcome serves all messages of a batch, so that a message needs
+//! no allocation and no channel of its own.
 
 use std::{
     fmt,
@@ -14,40 +14,40 @@ use sennit_protocol::Durability;
 
 use crate::error::Error;
 
-/// A message is committed as its topic promises.
+/// The broker's confirm: the message is committed as its topic's durability promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirm {
-    /// The partition it went to.
+    /// The message's partition.
     pub partition: PartitionIndex,
-    /// Its offset there; `None` for a duplicate so old that the broker has forgotten it.
+    /// The message's offset there; `None` for a duplicate that the broker no longer remembers.
     pub offset: Option<Offset>,
-    /// Whether it had been appended before: this client had sent it again after it lost a
+    /// Whether the message had been appended before, because this client sent it again after a lost
     /// connection.
     pub duplicate: bool,
-    /// What the confirm promises.
+    /// The durability that the confirm promises.
     pub durability: Durability,
 }
 
-/// Messages that were confirmed together: published back to back, lying back to back.
+/// Messages that were confirmed together: adjacent in the publisher's order and in the partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfirmedRun {
-    /// The partition they went to.
+    /// The partition of the messages.
     pub partition: PartitionIndex,
-    /// The first one's number among all that this publisher has sent to this partition, from 0:
-    /// what [`Pending::sequence`] says of it.
+    /// The number of the first message among all that this publisher has sent to this partition,
+    /// from 0, as in [`Pending::sequence`].
     pub first_sequence: u64,
-    /// How many.
+    /// The number of messages.
     pub count: u32,
-    /// The first one's offset, the others follow; `None` as in [`Confirm::offset`].
+    /// The offset of the first message; the others follow. `None` as in [`Confirm::offset`].
     pub first_offset: Option<Offset>,
     /// As in [`Confirm::duplicate`].
     pub duplicate: bool,
 }
 
-/// The answer to a batch, once it is there.
+/// The outcome of a batch, once it is known.
 pub(crate) struct BatchOutcome {
     pub(crate) partition: PartitionIndex,
-    /// Of the batch's first message, in the publisher's own count.
+    /// The number of the batch's first message, in the publisher's own count.
     pub(crate) first_sequence: u64,
     answer: OnceLock<Result<Confirm, Error>>,
     waiting: Mutex<Vec<Waker>>,
@@ -59,13 +59,13 @@ impl BatchOutcome {
         Arc::new(Self { partition, first_sequence, answer, waiting })
     }
 
-    /// Gives the answer of the first message, and wakes whoever waits. A second answer changes
-    /// nothing.
+    /// Sets the answer of the first message, and wakes the tasks that wait. Only the first call has
+    /// an effect.
     pub(crate) fn resolve(&self, answer: Result<Confirm, Error>) {
         if self.answer.set(answer).is_err() {
             return;
         }
-        // After the answer: who finds none registers under this lock, and looks once more.
+        // Set first: a task that finds no answer registers under this lock and checks again.
         let waiting =
             std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         waiting.into_iter().for_each(Waker::wake);
@@ -103,8 +103,8 @@ impl BatchOutcome {
     }
 }
 
-/// A published message on its way to being confirmed. Await it, or drop it: the message is sent
-/// either way, and [`crate::Publisher::flush`] waits for those that were dropped too.
+/// A published message whose confirm has not come. Await it, or drop it: the message is sent in
+/// both cases, and [`crate::Publisher::flush`] also waits for dropped ones.
 pub struct Pending {
     outcome: Arc<BatchOutcome>,
     index: u32,

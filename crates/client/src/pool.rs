@@ -1,17 +1,17 @@
-//! What the readers of one pattern hold untaken, all together. Each has a window, and one message of each
-//! partition comes whatever its window: of tens of thousands of topics that is more than any memory. So all of
-//! them pause before that. It knows no queue.
+//! The byte limit that all readers of one pattern share. Each reader has a window and receives at least one message
+//! of each partition; with tens of thousands of topics that exceeds any memory. So all readers pause at this limit.
+//! It knows no queue.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes that all readers of a pattern may hold untaken before they pause, and that their windows share, unless
-/// told.
+/// Default for the bytes that all readers of a pattern hold before they pause; their windows are
+/// shares of it.
 pub(crate) const POOL_BYTES: u64 = 256 << 20;
 
-/// The least window that a topic's reader begins with, however many there are.
+/// The smallest initial window of a topic's reader, for many readers.
 const WINDOW_BYTES_MIN: u64 = 4 << 10;
 
-/// The most, however few there are.
+/// The largest initial window, for few readers.
 const WINDOW_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ struct State {
     is_paused: bool,
 }
 
-/// What is here of all readers of a pattern, and was not taken.
+/// The bytes that all readers of a pattern have received and their program has not taken.
 #[derive(Debug)]
 pub(crate) struct Pool {
     limit: u64,
@@ -28,12 +28,12 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// One of readers that hold so many bytes.
+    /// A pool for readers that hold up to `limit` bytes.
     pub(crate) fn new(limit: u64) -> Self {
         Self { limit, state: Mutex::default() }
     }
 
-    /// The window of each of so many readers.
+    /// The window of each reader, for this number of readers.
     pub(crate) fn window_bytes(&self, readers: usize) -> u64 {
         let share = self.limit / (readers as u64).max(1);
         share.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX)
@@ -43,25 +43,26 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So much has come; whether all readers are to pause now.
-    pub(crate) fn came(&self, bytes: u64) -> bool {
+    /// Counts received bytes. Returns whether all readers have to pause now.
+    pub(crate) fn received(&self, bytes: u64) -> bool {
         let mut state = self.state();
         state.bytes += bytes;
         state.bytes > self.limit && !std::mem::replace(&mut state.is_paused, true)
     }
 
-    /// So much was taken, or is gone with its reader.
-    pub(crate) fn taken(&self, bytes: u64) {
+    /// Counts bytes that the program took, or that were dropped with their reader.
+    pub(crate) fn consumed(&self, bytes: u64) {
         self.state().bytes -= bytes;
     }
 
-    /// Whether its readers pause.
+    /// Returns whether the readers are paused.
     pub(crate) fn is_paused(&self) -> bool {
         self.state().is_paused
     }
 
-    /// Whether they paused and are to go on now: half of it is free.
-    pub(crate) fn goes_on(&self) -> bool {
+    /// Returns whether the readers were paused and have to resume now, because half of the pool is
+    /// free.
+    pub(crate) fn resumes(&self) -> bool {
         let mut state = self.state();
         state.bytes <= self.limit / 2 && std::mem::take(&mut state.is_paused)
     }
@@ -74,13 +75,13 @@ mod tests {
     #[test]
     fn all_pause_once_and_go_on_once_half_of_it_is_taken() {
         let pool = Pool::new(1000);
-        assert!(!pool.came(1000) && !pool.is_paused());
-        assert!(pool.came(1) && pool.is_paused());
-        assert!(!pool.came(500) && !pool.goes_on());
-        pool.taken(1000);
-        assert!(!pool.goes_on());
-        pool.taken(1);
-        assert!(pool.goes_on() && !pool.goes_on() && !pool.is_paused());
+        assert!(!pool.received(1000) && !pool.is_paused());
+        assert!(pool.received(1) && pool.is_paused());
+        assert!(!pool.received(500) && !pool.resumes());
+        pool.consumed(1000);
+        assert!(!pool.resumes());
+        pool.consumed(1);
+        assert!(pool.resumes() && !pool.resumes() && !pool.is_paused());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The publisher as programs hold it: messages in, confirms out. It knows no socket.
+//! The publisher: takes messages from a program and returns confirms. It knows no socket.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -9,23 +9,23 @@ use sennit_model::{
 use sennit_protocol::{Publish, PublishAt, Reply, Request};
 
 use crate::{
+    connection_handle::{Command, ConnectionHandle},
     error::Error,
-    link::{Command, Link},
     pending::{ConfirmedRun, Pending, PendingBatch},
-    publisher_core::{NotTaken, OnConfirm, PublisherCore, PublisherSettings, Taken},
+    publisher_core::{Accepted, OnConfirm, PublisherCore, PublisherSettings, Rejected},
     reconnect::random,
 };
 
-/// How a publisher is to be. Made by [`crate::Client::publisher`].
+/// The settings of a publisher. Made by [`crate::Client::publisher`].
 #[must_use = "nothing is opened before `open` is called"]
 pub struct PublisherBuilder {
-    link: Arc<Link>,
+    connection: Arc<ConnectionHandle>,
     settings: PublisherSettings,
     on_confirm: Option<OnConfirm>,
 }
 
 impl PublisherBuilder {
-    pub(crate) fn new(link: Arc<Link>, topic: TopicName) -> Self {
+    pub(crate) fn new(connection: Arc<ConnectionHandle>, topic: TopicName) -> Self {
         let settings = PublisherSettings {
             topic,
             create_if_missing: false,
@@ -35,54 +35,53 @@ impl PublisherBuilder {
             give_up_after: None,
             partition: None,
         };
-        Self { link, settings, on_confirm: None }
+        Self { connection, settings, on_confirm: None }
     }
 
-    /// How many messages may be unconfirmed before `publish` waits; at least 1, 8192 unless told.
+    /// How many messages may be unconfirmed before `publish` waits; at least 1, default 8192.
     pub fn window_messages(mut self, messages: usize) -> Self {
         self.settings.window_messages = messages.max(1);
         self
     }
 
-    /// How many bytes of encoded messages may be unconfirmed before `publish` waits; 8 MiB unless
-    /// told. One message is always let through.
+    /// How many bytes of encoded messages may be unconfirmed before `publish` waits; default 8 MiB.
+    /// One message is always accepted.
     pub fn window_bytes(mut self, bytes: usize) -> Self {
         self.settings.window_bytes = bytes;
         self
     }
 
-    /// Whether the broker recognises what is sent twice; yes unless told. Without it the broker
-    /// remembers nothing of this publisher, and a message may be appended twice when a connection
-    /// is lost.
+    /// Whether the broker recognises duplicates; default yes. Without it the broker remembers
+    /// nothing of this publisher, and a lost connection may cause a message to be appended twice.
     pub fn idempotent(mut self, idempotent: bool) -> Self {
         self.settings.idempotent = idempotent;
         self
     }
 
-    /// Whether to create the topic, as a queue of one partition, if it is not there.
+    /// Whether to create a missing topic, as a queue of one partition.
     pub fn create_if_missing(mut self, create: bool) -> Self {
         self.settings.create_if_missing = create;
         self
     }
 
-    /// The one partition that all messages go to. Otherwise a key goes where it always goes, and
-    /// messages without a key change partition with each batch.
+    /// The one partition for all messages. By default, messages with a key go to the partition of
+    /// the key, and messages without a key change partition with each batch.
     pub fn partition(mut self, partition: PartitionIndex) -> Self {
         self.settings.partition = Some(partition);
         self
     }
 
-    /// How long after it was published a batch is sent again that the broker says it has no room
-    /// for; for ever unless told. Then it fails with the broker's refusal, and those behind it go
-    /// on. Nothing is given up without a refusal: not while the connection is lost, say.
+    /// How long after its publication a batch is sent again while the broker refuses it for lack of
+    /// room; default no limit. After that the batch fails with the broker's refusal, and later ones
+    /// continue. Without a refusal, such as during a lost connection, no batch is given up.
     pub fn give_up_after(mut self, limit: Duration) -> Self {
         self.settings.give_up_after = Some(limit);
         self
     }
 
-    /// Called with each run of confirmed messages, by the task that reads the socket: be quick.
-    /// For programs that count millions and await no [`Pending`]. Messages that fail are not told
-    /// here, but by [`Publisher::flush`].
+    /// A function that is called with each run of confirmed messages. The task that reads the
+    /// socket calls it, so it must be quick. For programs that count millions of confirms and do
+    /// not await each [`Pending`]. Failed messages are reported by [`Publisher::flush`] only.
     pub fn on_confirm(mut self, call: impl FnMut(ConfirmedRun) + Send + 'static) -> Self {
         self.on_confirm = Some(Box::new(call));
         self
@@ -96,41 +95,41 @@ impl PublisherBuilder {
     pub async fn open(self) -> Result<Publisher, Error> {
         let producer = ProducerId(if self.settings.idempotent { random() } else { 0 });
         let core = Arc::new(PublisherCore::new(
-            self.link.number(),
+            self.connection.next_number(),
             producer,
             self.settings,
             self.on_confirm,
         ));
         let publisher = Arc::clone(&core);
-        self.link.call(|answer| Command::OpenPublisher { publisher, answer }).await?;
-        Ok(Publisher { handle: Arc::new(Handle { core, link: self.link }) })
+        self.connection.call(|answer| Command::OpenPublisher { publisher, answer }).await?;
+        Ok(Publisher { handle: Arc::new(Handle { core, connection: self.connection }) })
     }
 }
 
 struct Handle {
     core: Arc<PublisherCore>,
-    link: Arc<Link>,
+    connection: Arc<ConnectionHandle>,
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.link.tell(Command::DropPublisher { number: self.core.number });
+        self.connection.send(Command::DropPublisher { number: self.core.number });
     }
 }
 
-/// Publishes to one topic. Cheap to clone, and used by as many tasks as you like; order is kept for
-/// the messages of each task.
+/// Publishes to one topic. Cheap to clone. Many tasks may use one publisher; the messages of each
+/// task keep their order.
 ///
-/// Batching is by itself: a message is sent at once when the socket is idle, and while a write is
-/// under way those that come gather. At most 64 batches per partition are unconfirmed.
+/// Batching is automatic: a message is sent at once while the socket is idle, and messages gather
+/// while a write is under way. At most 64 batches per partition are unconfirmed.
 ///
-/// A message is sent again until it is confirmed or refused for good, over as many connections as
-/// it takes. When the publisher is idempotent (it is unless told), the broker appends it once, as
-/// long as it remembers this producer: it forgets who was silent longest when more than 4096 publish
-/// to one partition.
+/// A message is sent again until it is confirmed or refused for good, on as many connections as
+/// that takes. If the publisher is idempotent, which is the default, the broker appends it once, as
+/// long as it remembers this producer: if more than 4096 producers publish to one partition, the
+/// broker forgets the one that was silent for longest.
 ///
-/// When a batch is refused for good, its messages fail. Those behind it are sent in a new epoch,
-/// whose sequences start at 0 again, so that the gap it leaves does not hold them up.
+/// If a batch is refused for good, its messages fail. Later batches are sent in a new epoch, whose
+/// sequences start at 0, so that the missing sequences do not block them.
 #[derive(Clone)]
 pub struct Publisher {
     handle: Arc<Handle>,
@@ -147,46 +146,48 @@ impl Publisher {
         &self.core().settings.topic
     }
 
-    /// How many partitions the topic has.
+    /// The topic's number of partitions.
     #[must_use]
     pub fn partitions(&self) -> u32 {
         self.core().topic().1
     }
 
-    /// The number under which the broker knows this publisher; 0 if it is not idempotent.
+    /// The producer id of this publisher; 0 if it is not idempotent.
     #[must_use]
     pub fn producer_id(&self) -> ProducerId {
         self.core().producer
     }
 
-    /// Publishes a message. Waits for room in the window and for nothing else: the confirm is what
-    /// the [`Pending`] is for. A message that this call has returned for is sent, whatever becomes
-    /// of the [`Pending`]; one whose call was cancelled is not.
+    /// Publishes a message. Waits only for room in the window; the [`Pending`] waits for the
+    /// confirm. Once the call has returned, the message is sent, even if the [`Pending`] is
+    /// dropped. If the call is cancelled, it is not.
     ///
     /// # Errors
-    /// [`Error::TooLarge`]; [`Error::Fenced`] and others if the publisher is finished.
+    /// [`Error::TooLarge`]; [`Error::Fenced`] and others if the publisher has ended.
     pub async fn publish(&self, message: Message) -> Result<Pending, Error> {
         let length = BatchBuilder::encoded_len(&message);
-        self.give(|core| core.take(&message, length)).await
+        self.submit(|core| core.take(&message, length)).await
     }
 
-    /// Publishes a batch: one partition, one frame, appended as a whole or not at all. It goes to
-    /// the builder's partition, else where the first message's key goes, else to the next in turn.
+    /// Publishes a batch in one frame to one partition; it is appended as a whole or not at all.
+    /// The batch goes to the builder's partition, otherwise to the partition of the first message's
+    /// key, otherwise to the next partition in turn.
     ///
     /// # Errors
     /// As [`Self::publish`].
     pub async fn publish_batch(&self, batch: Batch) -> Result<PendingBatch, Error> {
-        self.give(|core| core.take_batch(&batch)).await
+        self.submit(|core| core.take_batch(&batch)).await
     }
 
-    /// Publishes a batch to a partition if its next offset is `expected`, and refuses it otherwise:
-    /// who decides by what was published so far finds out if somebody else was faster. Returns once
-    /// it is committed. It does not pass through the window, and is not sent again: after
-    /// [`Error::OutcomeUnknown`] the partition's end says what became of it.
+    /// Publishes a batch to a partition if the partition's next offset is `expected`, and fails
+    /// otherwise. So a program that decides on the basis of earlier messages learns whether another
+    /// publisher was faster. Returns once the batch is committed. The call does not use the window
+    /// and is not repeated: after [`Error::OutcomeUnknown`] read the partition's end to learn the
+    /// outcome.
     ///
     /// # Errors
     /// [`Error::OffsetMismatch`]; [`Error::UnknownPartition`], [`Error::TooLarge`],
-    /// [`Error::OutcomeUnknown`], and what else the broker refuses.
+    /// [`Error::OutcomeUnknown`], and other refusals of the broker.
     pub async fn publish_at(
         &self,
         partition: PartitionIndex,
@@ -201,17 +202,17 @@ impl Publisher {
         let partition = PartitionId { topic, index: partition };
         let publish = Publish::new(partition, ProducerStamp::default(), batch);
         let request = Request::PublishAt(PublishAt { expected, publish });
-        match self.handle.link.ask(request, false).await? {
+        match self.handle.connection.ask(request, false).await? {
             Reply::PublishedAt(_) => Ok(()),
             other => Err(Error::Unexpected(format!("{} answers no publish", other.kind()))),
         }
     }
 
-    /// Publishes messages, in order, as [`Self::publish`] does, and waits until each is confirmed:
-    /// their confirms, in the order given.
+    /// Publishes messages in order, as [`Self::publish`] does, and waits until each is confirmed.
+    /// Returns their confirms, in the same order.
     ///
     /// # Errors
-    /// The first error; others may have been confirmed.
+    /// The first error; other messages may have been confirmed.
     pub async fn publish_all(
         &self,
         messages: impl IntoIterator<Item = Message>,
@@ -227,7 +228,7 @@ impl Publisher {
         Ok(confirms)
     }
 
-    /// Waits until everything published before this call has its answer.
+    /// Waits until everything published before this call is answered.
     ///
     /// # Errors
     /// The first error of any message since the last flush.
@@ -236,32 +237,35 @@ impl Publisher {
         self.until(|core| core.answered(&published)).await
     }
 
-    /// Asks until it is taken. Nothing is waited for after that: a call that is cancelled has sent
-    /// nothing.
-    async fn give<T>(
+    /// Repeats `take` until it accepts the message. It does not wait after that, so a cancelled
+    /// call has sent nothing.
+    async fn submit<T>(
         &self,
-        mut take: impl FnMut(&PublisherCore) -> Result<Taken<T>, NotTaken>,
+        mut take: impl FnMut(&PublisherCore) -> Result<Accepted<T>, Rejected>,
     ) -> Result<T, Error> {
-        let mut asked = take(self.core());
+        let mut outcome = take(self.core());
         loop {
-            asked = match asked {
+            outcome = match outcome {
                 Ok(taken) => {
-                    if taken.tell {
-                        self.handle.link.outbox.publisher_has_batches(Arc::clone(self.core()));
+                    if taken.notify {
+                        self.handle
+                            .connection
+                            .outbox
+                            .publisher_has_batches(Arc::clone(self.core()));
                     }
                     return Ok(taken.pending);
                 }
-                Err(NotTaken::Failed(error)) => return Err(error),
-                Err(NotTaken::OthersFirst) => {
+                Err(Rejected::Failed(error)) => return Err(error),
+                Err(Rejected::YieldFirst) => {
                     // Without this a publisher on the connection's own thread fills its whole
                     // window before the first byte is sent.
                     tokio::task::yield_now().await;
                     take(self.core())
                 }
-                Err(NotTaken::Full) => {
+                Err(Rejected::WindowFull) => {
                     let ask = |core: &PublisherCore| match take(core) {
-                        Err(NotTaken::Full) => None,
-                        asked => Some(asked),
+                        Err(Rejected::WindowFull) => None,
+                        outcome => Some(outcome),
                     };
                     self.until(ask).await
                 }
@@ -269,7 +273,7 @@ impl Publisher {
         }
     }
 
-    /// Asks again after each progress, until there is an answer.
+    /// Calls `ask` after each progress, until it returns an answer.
     async fn until<T>(&self, mut ask: impl FnMut(&PublisherCore) -> Option<T>) -> T {
         loop {
             let mut progress = pin!(self.core().progress.notified());

@@ -1,5 +1,5 @@
-//! What a publisher and the connection task share: the partitions' buffers under one short lock,
-//! the window, and the answers. It knows no socket; frames leave through a closure.
+//! The state that a publisher shares with the connection task: the partitions' buffers under one short lock, the
+//! window, and the outcomes. It knows no socket.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,21 +13,21 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     error::Error,
-    outgoing::Outgoing,
     partition_buffer::{BatchRefusal, Numbering, PartitionBuffer, Resolution},
     pending::{ConfirmedRun, Pending, PendingBatch},
-    shares::Share,
+    sequence_ranges::SequenceRange,
+    write_buffer::WriteBuffer,
 };
 
 /// Called with each run of confirmed messages.
 pub(crate) type OnConfirm = Box<dyn FnMut(ConfirmedRun) + Send>;
 
-/// Bytes and messages after which a publisher that never had to wait lets others run, the
-/// connection among them.
+/// Bytes and messages after which a publisher that never waited yields to other tasks, the
+/// connection task among them.
 const BYTES_BETWEEN_YIELDS: usize = 64 << 10;
 const MESSAGES_BETWEEN_YIELDS: usize = 1024;
 
-/// What a publisher was told.
+/// A publisher's settings.
 pub(crate) struct PublisherSettings {
     pub(crate) topic: TopicName,
     pub(crate) create_if_missing: bool,
@@ -38,59 +38,60 @@ pub(crate) struct PublisherSettings {
     pub(crate) partition: Option<PartitionIndex>,
 }
 
-/// Whether the connection task has this publisher on its list.
+/// Whether the connection task lists this publisher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    /// Nothing to send: the next message puts it on the list.
+enum ListState {
+    /// There is nothing to send. The next message lists the publisher.
     Idle,
-    /// On the list.
+    /// The publisher is listed.
     Listed,
-    /// Off the list, and what waits may not be sent yet: whatever lets it puts it back.
+    /// The publisher is not listed, and its batches may not be sent yet. The event that allows it
+    /// lists the publisher again.
     Blocked,
 }
 
-/// What is left after frames were taken out.
+/// The batches that remain after frames were taken out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
-    /// Nothing that can be sent now.
+pub(crate) enum Remaining {
+    /// Nothing can be sent now.
     Nothing,
-    /// More than was asked for.
+    /// More can be sent now.
     More,
-    /// Nothing before then: the broker has no room.
-    RestsUntil(Instant),
+    /// Nothing can be sent before this time, because the broker has no room.
+    PausedUntil(Instant),
 }
 
-/// Why a message cannot be taken now.
-pub(crate) enum NotTaken {
+/// The reason why a message cannot be accepted now.
+pub(crate) enum Rejected {
     /// The window is full.
-    Full,
-    /// Many were taken without a pause: others are to run once before the next.
-    OthersFirst,
-    /// It will not be taken later either.
+    WindowFull,
+    /// The publisher has to yield to other tasks first.
+    YieldFirst,
+    /// The message will never be accepted.
     Failed(Error),
 }
 
-/// What became of a message that was taken.
-pub(crate) struct Taken<T> {
+/// A message that was accepted.
+pub(crate) struct Accepted<T> {
     pub(crate) pending: T,
-    /// Whether the connection task has to be told.
-    pub(crate) tell: bool,
+    /// Whether the connection task has to be woken.
+    pub(crate) notify: bool,
 }
 
 struct State {
     topic: TopicId,
     incarnation: Incarnation,
-    /// Of the sequences, without a producer id.
-    share: Option<Share>,
+    /// The range of a publisher without a producer id.
+    sequence_range: Option<SequenceRange>,
     batch_bytes_max: usize,
     partitions: Vec<PartitionBuffer>,
-    /// Whether the connection there is now knows the topic.
+    /// Whether the topic is open on the current connection.
     open: bool,
-    standing: Standing,
-    /// The partition that messages without a key go to.
+    list_state: ListState,
+    /// The partition for messages without a key.
     sticky: usize,
     /// The partition that is asked first for a batch.
-    turn: usize,
+    next_partition: usize,
     unconfirmed_messages: usize,
     unconfirmed_bytes: usize,
     bytes_since_yield: usize,
@@ -106,7 +107,7 @@ pub(crate) struct PublisherCore {
     pub(crate) settings: PublisherSettings,
     state: Mutex<State>,
     on_confirm: Mutex<Option<OnConfirm>>,
-    /// Told whenever batches were answered.
+    /// Notified whenever batches were answered.
     pub(crate) progress: Notify,
 }
 
@@ -120,13 +121,13 @@ impl PublisherCore {
         let state = State {
             topic: TopicId(0),
             incarnation: Incarnation(0),
-            share: None,
+            sequence_range: None,
             batch_bytes_max: 0,
             partitions: Vec::new(),
             open: false,
-            standing: Standing::Idle,
+            list_state: ListState::Idle,
             sticky: 0,
-            turn: 0,
+            next_partition: 0,
             unconfirmed_messages: 0,
             unconfirmed_bytes: 0,
             bytes_since_yield: 0,
@@ -148,49 +149,49 @@ impl PublisherCore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The topic's number and how many partitions it has.
+    /// The topic's number and its number of partitions.
     pub(crate) fn topic(&self) -> (TopicId, u32) {
         let state = self.state();
         (state.topic, u32::try_from(state.partitions.len()).unwrap_or(u32::MAX))
     }
 
-    /// The share of the sequences that it has, if it is one of those that need one.
-    pub(crate) fn share(&self) -> Option<Share> {
-        self.state().share
+    /// The range of a publisher without a producer id.
+    pub(crate) fn sequence_range(&self) -> Option<SequenceRange> {
+        self.state().sequence_range
     }
 
-    /// It has this share of the sequences. Said before it is opened.
-    pub(crate) fn set_share(&self, share: Share) {
-        self.state().share = Some(share);
+    /// Sets the range. Called before the topic is opened.
+    pub(crate) fn set_sequence_range(&self, sequence_range: SequenceRange) {
+        self.state().sequence_range = Some(sequence_range);
     }
 
-    /// Takes a message of `length` bytes, encoded.
+    /// Accepts a message of `length` encoded bytes.
     pub(crate) fn take(
         &self,
         message: &Message,
         length: usize,
-    ) -> Result<Taken<Pending>, NotTaken> {
+    ) -> Result<Accepted<Pending>, Rejected> {
         let mut state = self.state();
         state.admit(1, length, &self.settings)?;
         let at = state.partition_for(&message.key, &self.settings);
         let batch_bytes_max = state.batch_bytes_max;
         let (outcome, index) = state.partitions[at]
             .push(message, length, batch_bytes_max, Instant::now)
-            .map_err(|error| NotTaken::Failed(error.into()))?;
+            .map_err(|error| Rejected::Failed(error.into()))?;
         Ok(state.taken(at, (1, length), Pending::new(outcome, index)))
     }
 
-    /// Errs unless a frame holds the batch.
+    /// Returns an error if no frame can hold the batch.
     pub(crate) fn check_batch(&self, batch: &Batch) -> Result<(), Error> {
         Ok(self.state().check_length(batch.bytes().len())?)
     }
 
-    /// Takes a whole batch, for one partition.
-    pub(crate) fn take_batch(&self, batch: &Batch) -> Result<Taken<PendingBatch>, NotTaken> {
+    /// Accepts a whole batch, for one partition.
+    pub(crate) fn take_batch(&self, batch: &Batch) -> Result<Accepted<PendingBatch>, Rejected> {
         let (count, length) = (batch.count(), batch.bytes().len());
         let mut state = self.state();
         if state.failed.is_none() {
-            state.check_length(length).map_err(|error| NotTaken::Failed(error.into()))?;
+            state.check_length(length).map_err(|error| Rejected::Failed(error.into()))?;
         }
         state.admit(count as usize, length, &self.settings)?;
         let key = batch.messages().next().map(|first| first.key()).unwrap_or_default();
@@ -199,7 +200,7 @@ impl PublisherCore {
         Ok(state.taken(at, (count as usize, length), PendingBatch::new(outcome, count)))
     }
 
-    /// The topic is open on the connection there is now.
+    /// Notes that the topic is open on the current connection.
     pub(crate) fn opened(
         &self,
         opened: &control::TopicOpened,
@@ -212,8 +213,10 @@ impl PublisherCore {
         let incarnation = Incarnation(opened.incarnation);
         if state.partitions.is_empty() {
             state.check_partitions(opened.partitions, &self.settings)?;
-            let numbering =
-                Numbering { share: state.share, give_up_after: self.settings.give_up_after };
+            let numbering = Numbering {
+                sequence_range: state.sequence_range,
+                give_up_after: self.settings.give_up_after,
+            };
             state.topic = TopicId(opened.topic_id);
             state.incarnation = incarnation;
             state.partitions = (0..opened.partitions)
@@ -233,79 +236,81 @@ impl PublisherCore {
         state.batch_bytes_max =
             (limits.batch_bytes_max as usize).min(frame_bytes_max - PublishAt::HEAD_BYTES);
         state.open = true;
-        Ok(state.list_if_off())
+        Ok(state.list_if_unlisted())
     }
 
-    /// Puts batches into `outgoing` until it holds `bytes_max`; `request` is the last request
-    /// number that was given out.
-    pub(crate) fn depart(
+    /// Encodes batches until `write_buffer` holds `bytes_max`. `request` is the last request number
+    /// in use.
+    pub(crate) fn encode_batches(
         &self,
         now: Instant,
         request: &mut u64,
-        outgoing: &mut Outgoing,
+        write_buffer: &mut WriteBuffer,
         bytes_max: usize,
-    ) -> Left {
+    ) -> Remaining {
         let mut state = self.state();
         let state = &mut *state;
         if !state.open {
-            state.standing = Standing::Blocked;
-            return Left::Nothing;
+            state.list_state = ListState::Blocked;
+            return Remaining::Nothing;
         }
         let partitions = state.partitions.len();
         for step in 0..partitions {
-            let at = (state.turn + step) % partitions;
+            let at = (state.next_partition + step) % partitions;
             let buffer = &mut state.partitions[at];
             buffer.wake(now);
-            while buffer.has_departure() {
-                if outgoing.byte_count() >= bytes_max {
-                    state.turn = at;
-                    state.standing = Standing::Listed;
-                    return Left::More;
+            while buffer.has_sendable() {
+                if write_buffer.byte_count() >= bytes_max {
+                    state.next_partition = at;
+                    state.list_state = ListState::Listed;
+                    return Remaining::More;
                 }
                 *request += 1;
-                let Some(departure) = buffer.depart(*request) else { break };
+                let Some(outgoing_batch) = buffer.next_batch(*request) else { break };
                 let head = PublishHead {
                     // A topic has at most 1024 partitions.
                     partition: PartitionId { topic: state.topic, index: PartitionIndex(at as u32) },
                     producer: ProducerStamp {
                         id: self.producer,
-                        epoch: departure.epoch,
-                        first_sequence: departure.first_sequence,
+                        epoch: outgoing_batch.epoch,
+                        first_sequence: outgoing_batch.first_sequence,
                     },
-                    count: departure.batch.count(),
+                    count: outgoing_batch.batch.count(),
                 };
-                outgoing.publish(&head, &departure.batch, *request);
+                write_buffer.publish(&head, &outgoing_batch.batch, *request);
             }
         }
         let blocked = state.partitions.iter().any(PartitionBuffer::has_unsent);
-        state.standing = if blocked { Standing::Blocked } else { Standing::Idle };
-        let rests = state.partitions.iter().filter_map(PartitionBuffer::rests_until).min();
-        rests.map_or(Left::Nothing, Left::RestsUntil)
+        state.list_state = if blocked { ListState::Blocked } else { ListState::Idle };
+        let paused_until = state.partitions.iter().filter_map(PartitionBuffer::paused_until).min();
+        paused_until.map_or(Remaining::Nothing, Remaining::PausedUntil)
     }
 
-    /// Takes a confirm frame. Returns whether there is something to send again.
+    /// Handles a confirm frame. Returns whether batches have to be sent again.
     pub(crate) fn confirmed(&self, frame: &ConfirmFrame, now: Instant) -> bool {
         let mut resolutions = Vec::new();
         let mut state = self.state();
-        let share = state.share;
+        let sequence_range = state.sequence_range;
         let Some(buffer) = state.partitions.get_mut(frame.head.partition.index.0 as usize) else {
             return false;
         };
         for run in frame.runs.iter() {
-            if share.is_none_or(|share| share == Share::of_sequence(run.first_sequence)) {
+            if sequence_range.is_none_or(|sequence_range| {
+                sequence_range == SequenceRange::of_sequence(run.first_sequence)
+            }) {
                 buffer.confirmed(frame, Some(&run), now, &mut resolutions);
             }
         }
-        if share.is_none() {
+        if sequence_range.is_none() {
             buffer.confirmed(frame, None, now, &mut resolutions);
         }
-        let listed = state.list_if_off();
+        let listed = state.list_if_unlisted();
         self.resolve(state, resolutions);
         listed
     }
 
-    /// Takes a refusal; `None` if it is not about a batch of this publisher, otherwise whether
-    /// there is something to send again.
+    /// Handles a refusal. Returns `None` if it is not for a batch of this publisher, otherwise
+    /// whether batches have to be sent again.
     pub(crate) fn refused(&self, refusal: &BatchRefusal, now: Instant) -> Option<bool> {
         let mut resolutions = Vec::new();
         let mut state = self.state();
@@ -319,32 +324,31 @@ impl PublisherCore {
         if matches!(refusal.code, Some(ErrorCode::ProducerFenced | ErrorCode::UnknownTopic)) {
             state.fail(&refusal.error, &refusal.error, &mut resolutions);
         }
-        let listed = state.list_if_off();
+        let listed = state.list_if_unlisted();
         self.resolve(state, resolutions);
         Some(listed)
     }
 
-    /// When what was refused in that partition may be sent again, if something rests there.
-    pub(crate) fn rests_in(&self, partition: PartitionIndex) -> Option<Instant> {
-        self.state().partitions.get(partition.0 as usize)?.rests_until()
+    /// The time until which this partition is paused, if it is.
+    pub(crate) fn paused_until_in(&self, partition: PartitionIndex) -> Option<Instant> {
+        self.state().partitions.get(partition.0 as usize)?.paused_until()
     }
 
-    /// When the broker asked to be left alone until, the earliest of all partitions.
-    pub(crate) fn rests_until(&self) -> Option<Instant> {
-        self.state().partitions.iter().filter_map(PartitionBuffer::rests_until).min()
+    /// The earliest time until which a partition is paused.
+    pub(crate) fn paused_until(&self) -> Option<Instant> {
+        self.state().partitions.iter().filter_map(PartitionBuffer::paused_until).min()
     }
 
-    /// The connection is gone; what is unanswered waits for the next.
+    /// Handles a lost connection. Unanswered batches wait for the next one.
     pub(crate) fn connection_lost(&self) {
         let mut state = self.state();
         state.open = false;
         state.partitions.iter_mut().for_each(PartitionBuffer::connection_lost);
         let unsent = state.partitions.iter().any(PartitionBuffer::has_unsent);
-        state.standing = if unsent { Standing::Blocked } else { Standing::Idle };
+        state.list_state = if unsent { ListState::Blocked } else { ListState::Idle };
     }
 
-    /// The publisher is finished: what it holds fails with `error`, and what comes later with
-    /// `later`.
+    /// Ends the publisher: its messages fail with `error`, and later calls with `later`.
     pub(crate) fn fail(&self, error: &Error, later: &Error) {
         let mut resolutions = Vec::new();
         let mut state = self.state();
@@ -352,18 +356,17 @@ impl PublisherCore {
         self.resolve(state, resolutions);
     }
 
-    /// Whether nothing waits for an answer.
+    /// Returns whether all messages are answered.
     pub(crate) fn is_drained(&self) -> bool {
         self.state().unconfirmed_messages == 0
     }
 
-    /// How many messages each partition was given.
+    /// The number of messages that each partition was given.
     pub(crate) fn published(&self) -> Vec<u64> {
         self.state().partitions.iter().map(PartitionBuffer::published).collect()
     }
 
-    /// Whether all before `published` has its answer, and the first error since the last such
-    /// question.
+    /// Once all messages before `published` are answered: the first error since the last call.
     pub(crate) fn answered(&self, published: &[u64]) -> Option<Result<(), Error>> {
         let mut state = self.state();
         let mut pairs = state.partitions.iter().zip(published);
@@ -373,7 +376,7 @@ impl PublisherCore {
         Some(state.first_error.take().map_or(Ok(()), Err))
     }
 
-    /// Gives the answers out, without the lock.
+    /// Sets the outcomes, without holding the lock.
     fn resolve(&self, mut state: MutexGuard<'_, State>, resolutions: Vec<Resolution>) {
         for resolution in &resolutions {
             state.unconfirmed_messages -= resolution.count as usize;
@@ -412,8 +415,9 @@ impl State {
 
     fn check_partitions(&self, partitions: u32, settings: &PublisherSettings) -> Result<(), Error> {
         if partitions > PARTITIONS_MAX {
-            let said = format!("a topic of {partitions} partitions, {PARTITIONS_MAX} are the most");
-            return Err(Error::Unexpected(said));
+            let message =
+                format!("a topic of {partitions} partitions, {PARTITIONS_MAX} are the most");
+            return Err(Error::Unexpected(message));
         }
         let partition = settings.partition.unwrap_or_default().0;
         if partition >= partitions {
@@ -422,28 +426,29 @@ impl State {
         Ok(())
     }
 
-    /// Whether it is the publisher's turn, and the window has room; an empty one always has.
+    /// Checks that the publisher need not yield and that the window has room. An empty window
+    /// always has.
     fn admit(
         &mut self,
         messages: usize,
         bytes: usize,
         settings: &PublisherSettings,
-    ) -> Result<(), NotTaken> {
+    ) -> Result<(), Rejected> {
         if let Some(error) = &self.failed {
-            return Err(NotTaken::Failed(error.clone()));
+            return Err(Rejected::Failed(error.clone()));
         }
         if self.messages_since_yield >= MESSAGES_BETWEEN_YIELDS
             || self.bytes_since_yield >= BYTES_BETWEEN_YIELDS
         {
             (self.messages_since_yield, self.bytes_since_yield) = (0, 0);
-            return Err(NotTaken::OthersFirst);
+            return Err(Rejected::YieldFirst);
         }
         let fits = self.unconfirmed_messages + messages <= settings.window_messages
             && self.unconfirmed_bytes + bytes <= settings.window_bytes;
-        if fits || self.unconfirmed_messages == 0 { Ok(()) } else { Err(NotTaken::Full) }
+        if fits || self.unconfirmed_messages == 0 { Ok(()) } else { Err(Rejected::WindowFull) }
     }
 
-    /// A key goes where it always goes; without one the partition changes with each batch.
+    /// Messages with a key go to the partition of the key; others change partition with each batch.
     fn partition_for(&mut self, key: &[u8], settings: &PublisherSettings) -> usize {
         let partitions = self.partitions.len();
         if let Some(partition) = settings.partition {
@@ -461,32 +466,37 @@ impl State {
         self.sticky
     }
 
-    /// Counts what partition `at` was given.
-    fn taken<T>(&mut self, at: usize, (messages, bytes): (usize, usize), pending: T) -> Taken<T> {
+    /// Counts an accepted message of partition `at`.
+    fn taken<T>(
+        &mut self,
+        at: usize,
+        (messages, bytes): (usize, usize),
+        pending: T,
+    ) -> Accepted<T> {
         self.unconfirmed_messages += messages;
         self.unconfirmed_bytes += bytes;
         self.messages_since_yield += messages;
         self.bytes_since_yield += bytes;
-        let tell = match self.standing {
-            Standing::Idle => true,
-            Standing::Listed => false,
+        let notify = match self.list_state {
+            ListState::Idle => true,
+            ListState::Listed => false,
             // It may be other partitions that have to wait.
-            Standing::Blocked => self.open && self.partitions[at].has_departure(),
+            ListState::Blocked => self.open && self.partitions[at].has_sendable(),
         };
-        if tell {
-            self.standing = Standing::Listed;
+        if notify {
+            self.list_state = ListState::Listed;
         }
-        Taken { pending, tell }
+        Accepted { pending, notify }
     }
 
-    /// Puts it back on the connection task's list if it is off it with something to send: batches
-    /// that may go now, or that were refused and go again.
-    fn list_if_off(&mut self) -> bool {
-        let listed = self.standing != Standing::Listed
+    /// Lists the publisher again if it is unlisted and has batches to send, new ones or refused
+    /// ones.
+    fn list_if_unlisted(&mut self) -> bool {
+        let listed = self.list_state != ListState::Listed
             && self.open
-            && self.partitions.iter().any(PartitionBuffer::has_departure);
+            && self.partitions.iter().any(PartitionBuffer::has_sendable);
         if listed {
-            self.standing = Standing::Listed;
+            self.list_state = ListState::Listed;
         }
         listed
     }
@@ -499,5 +509,5 @@ impl State {
     }
 }
 
-/// As the connection task and the publisher hold it.
+/// A publisher that its handles and the connection task share.
 pub(crate) type SharedPublisher = Arc<PublisherCore>;

@@ -1,12 +1,12 @@
-//! Where a reader began.
+//! The range of offsets at which a reader began.
 
 use sennit_model::Offset;
 
-/// Where a reader began in one partition.
+/// The range at which a reader began in one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRange {
-    /// The first offset that it gets, or is told of as a gap.
+    /// The first offset that the reader receives, as a message or in a gap.
     pub first: Offset,
-    /// The partition's end at that moment: the first offset that was not committed.
+    /// The end of the partition when the reader began: the first offset that was not committed.
     pub end: Offset,
 }

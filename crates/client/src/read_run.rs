@@ -1,5 +1,4 @@
-//! What a reader gets: messages as they are kept. There is nothing to say of them. It knows no
-//! socket.
+//! Messages as a reader receives them. They are not settled. It knows no socket.
 
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -38,7 +37,7 @@ macro_rules! describe {
                 self.batch.head.appended_at
             }
 
-            /// What had been promised when it was delivered.
+            /// The durability that it had when it was delivered.
             #[must_use]
             pub fn durability(&self) -> Durability {
                 self.batch.head.durability
@@ -47,7 +46,7 @@ macro_rules! describe {
     };
 }
 
-/// One message as a reader gets it. Cheap to clone.
+/// One message that a reader received. Cheap to clone.
 #[derive(Clone)]
 pub struct ReadMessage {
     batch: Arc<ReadBatch>,
@@ -77,15 +76,14 @@ impl ReadMessage {
         self.message().key()
     }
 
-    /// A walk over the headers. Each may be an error: the broker takes them as publishers send
-    /// them.
+    /// Iterates over the headers. Each item may be an error, because the broker does not check what
+    /// publishers send.
     #[must_use]
     pub fn headers(&self) -> Headers<'_> {
         self.message().headers()
     }
 
-    /// What the message carries. Shares the memory of the frame it came in; copy it to keep a small
-    /// part for long.
+    /// The payload. It shares the memory of its frame; copy a small part that you keep for long.
     #[must_use]
     pub fn payload(&self) -> Bytes {
         self.batch.batch.bytes().slice_ref(self.message().payload())
@@ -102,13 +100,13 @@ impl fmt::Debug for ReadMessage {
     }
 }
 
-/// Messages of one partition that came together, in order: one frame. Cheap to clone.
+/// Messages of one partition that came in one frame, in order. Cheap to clone.
 #[derive(Clone)]
 pub struct ReadRun {
     batch: Arc<ReadBatch>,
     from: u32,
     from_byte: usize,
-    /// Behind the last.
+    /// The index behind the last message.
     to: u32,
     to_byte: usize,
 }
@@ -145,7 +143,7 @@ impl ReadRun {
         Messages::of_checked(&self.batch.batch.bytes()[self.from_byte..self.to_byte])
     }
 
-    /// Leaves out what is at `end` or behind it; whether anything is left.
+    /// Removes the messages at `end` and behind it. Returns whether any message remains.
     pub(crate) fn keep_before(&mut self, end: Offset) -> bool {
         let kept = end.0.saturating_sub(self.first_offset().0);
         if kept < u64::from(self.count()) {
@@ -156,7 +154,7 @@ impl ReadRun {
         self.count() > 0
     }
 
-    /// Takes the first message off; `None` when there is none left.
+    /// Removes and returns the first message; `None` if the run is empty.
     pub(crate) fn take_first(&mut self) -> Option<ReadMessage> {
         let length = self.messages().next()?.encoded().len();
         let bytes = self.from_byte..self.from_byte + length;

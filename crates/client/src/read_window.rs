@@ -1,28 +1,31 @@
-//! How much may be on its way to a reader whose program has not said: about what its line carries
-//! meanwhile. More would lie in the sockets' buffers, out of the processors' caches, and be read from
-//! memory once more. It knows no socket.
+//! The default window of a reader: about as many bytes as its line carries in two round trips. A larger window
+//! would fill the sockets' buffers, fall out of the processor's caches, and cost another read from memory. It knows
+//! no socket.
 
 use std::time::Duration;
 
-/// What a line is taken to carry, in bytes per second: 10 Gbit/s.
+/// Assumed bandwidth of a line in bytes per second: 10 Gbit/s.
 const LINE_BYTES_PER_S: u128 = 1_250_000_000;
 
-/// Round trips that the window lasts: one for what is on its way, one for what was taken and not told:
-/// a half of the window is told at a time.
+/// Round trips that the window covers: one for messages on their way, and one for messages that the
+/// program has taken and the client has not reported, as the client reports half a window at a
+/// time.
 const ROUND_TRIPS: u128 = 2;
 
-/// The least, however short the line: four of the longest frames into which a broker joins batches.
+/// The smallest window, for a short line: four of the longest frames into which a broker joins
+/// batches.
 const WINDOW_BYTES_MIN: u64 = 512 << 10;
 
-/// The most, however long the line.
+/// The largest window, for a long line.
 const WINDOW_BYTES_MAX: u64 = 8 << 20;
 
-/// The least for each partition, as long as all of them have no more than [`WINDOW_BYTES_MAX`]. One may
-/// have all there is to read, and of a few KiB each batch would be a frame by itself.
+/// The smallest share of a partition, while all shares together are at most [`WINDOW_BYTES_MAX`].
+/// One partition may have all messages that there are to read; with a share of a few KiB each batch
+/// would need a frame of its own.
 const SHARE_BYTES_MIN: u64 = 128 << 10;
 
-/// The window in bytes of a reader of so many partitions, over a line whose round trip is no longer
-/// than this.
+/// The window in bytes of a reader with this number of partitions, on a line with at most this
+/// round trip.
 pub(crate) fn window_bytes(round_trip: Duration, partitions: usize) -> u64 {
     let carried = LINE_BYTES_PER_S * ROUND_TRIPS * round_trip.as_nanos() / 1_000_000_000;
     let shares = (partitions as u64).saturating_mul(SHARE_BYTES_MIN);

@@ -1,6 +1,5 @@
-//! What has come for a reader and was not taken yet, in order. Its window bounds it: twice over, for
-//! what a lost connection has brought stays good. Gaps cost nothing of the window; those that follow one
-//! another are one.
+//! The queue of a reader: items that have come and were not taken, in order. It holds up to twice the window,
+//! because items of a lost connection stay valid. Gaps cost nothing of the window, and adjacent ones are joined.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -12,30 +11,32 @@ use std::{
 use sennit_model::PartitionIndex;
 
 use crate::{
-    bell::Bell, error::Error, gap::Received, pool::Pool, read_run::ReadRun, untaken::Untaken,
+    error::Error, gap::Received, pool::Pool, read_run::ReadRun, ready_list::ReadyList,
+    receive_window::ReceiveWindow,
 };
 
-/// What came, and on which of the client's connections.
+/// The epoch of the connection, and the item that came on it.
 pub(crate) type Item = (u64, Received<ReadRun>);
 
 #[derive(Default)]
 struct State {
     items: VecDeque<Item>,
-    /// How many items were taken.
+    /// Number of items that were taken.
     taken: u64,
-    /// The gap that waits as the last of each partition: which item it is of all there were.
+    /// For each partition whose last item is a gap: the number of that item, counted from the first
+    /// ever.
     gaps: HashMap<PartitionIndex, u64>,
     fault: Option<Error>,
     ended: bool,
     /// Each partition's share of the window on the newest connection: messages and bytes.
     share: (u64, u64),
-    untaken: Untaken,
-    /// Who waits for something to come.
+    window: ReceiveWindow,
+    /// The task that waits for an item.
     waiting: Option<Waker>,
 }
 
 impl State {
-    /// Adds what has come; whether the broker is to pause.
+    /// Adds an item. Returns whether the client has to pause the reader.
     fn push(&mut self, item: Item) -> bool {
         if let Received::Gap(gap) = &item.1 {
             let next = self.taken + self.items.len() as u64;
@@ -50,17 +51,17 @@ impl State {
             }
             *number = next;
         } else if let Received::Delivered(run) = &item.1 {
-            // A gap behind it is told behind it.
+            // A later gap stays behind these messages.
             self.gaps.remove(&run.partition());
         }
         let bytes = byte_count(&item);
         self.items.push_back(item);
-        self.untaken.came(bytes)
+        self.window.received(bytes)
     }
 
     fn pop(&mut self) -> Option<Item> {
         let item = self.items.pop_front()?;
-        self.untaken.taken(byte_count(&item));
+        self.window.consumed(byte_count(&item));
         if let Received::Gap(gap) = &item.1
             && self.gaps.get(&gap.partition) == Some(&self.taken)
         {
@@ -89,23 +90,23 @@ fn byte_count((_, received): &Item) -> u64 {
     }
 }
 
-/// What has come for one reader and was not taken yet.
+/// The items of one reader that were not taken.
 #[derive(Default)]
 pub(crate) struct ReaderQueue {
     state: Mutex<State>,
-    /// Rung under this number for one who takes from many.
-    bell: Option<(Arc<Bell>, u32)>,
-    /// What it shares with those many.
+    /// The ready list and the number of this queue there, if one task takes from many queues.
+    ready_list: Option<(Arc<ReadyList>, u32)>,
+    /// The pool that it shares with those queues.
     pool: Option<Arc<Pool>>,
 }
 
-/// Whom the broker is to have pause.
+/// The readers that have to pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pauses {
-    /// Nobody.
-    Nobody,
+pub(crate) enum PauseScope {
+    /// None.
+    Nothing,
     /// This reader.
-    This,
+    Reader,
     /// All readers of its pool.
     Pool,
 }
@@ -114,37 +115,37 @@ impl Drop for ReaderQueue {
     fn drop(&mut self) {
         if let Some(pool) = &self.pool {
             let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-            pool.taken(state.untaken.bytes());
+            pool.consumed(state.window.bytes());
         }
     }
 }
 
 impl ReaderQueue {
-    /// A queue of many, which rings.
-    pub(crate) fn of_pool(bell: Arc<Bell>, pool: Arc<Pool>, number: u32) -> Self {
-        let (state, bell, pool) = (Mutex::default(), Some((bell, number)), Some(pool));
-        Self { state, bell, pool }
+    /// A queue with a shared pool and ready list.
+    pub(crate) fn of_pool(ready_list: Arc<ReadyList>, pool: Arc<Pool>, number: u32) -> Self {
+        let (state, ready_list, pool) = (Mutex::default(), Some((ready_list, number)), Some(pool));
+        Self { state, ready_list, pool }
     }
 
-    /// Whether it and another share what they hold.
-    pub(crate) fn is_of_pool_of(&self, other: &Self) -> bool {
+    /// Returns whether two queues share a pool.
+    pub(crate) fn shares_pool_with(&self, other: &Self) -> bool {
         let pools = self.pool.as_ref().zip(other.pool.as_ref());
         pools.is_some_and(|(own, others)| Arc::ptr_eq(own, others))
     }
 
-    /// Whether all readers of its pool pause.
+    /// Returns whether all readers of its pool are paused.
     pub(crate) fn pool_pauses(&self) -> bool {
         self.pool.as_ref().is_some_and(|pool| pool.is_paused())
     }
 
-    /// Whether it pauses by itself.
+    /// Returns whether this reader alone is paused.
     pub(crate) fn pauses(&self) -> bool {
-        self.state().untaken.is_paused()
+        self.state().window.is_paused()
     }
 
-    /// Whether all readers of its pool were told to pause, and are to be told to go on.
-    pub(crate) fn pool_goes_on(&self) -> bool {
-        self.pool.as_ref().is_some_and(|pool| pool.goes_on())
+    /// Returns whether all readers of its pool were paused and have to resume.
+    pub(crate) fn pool_resumes(&self) -> bool {
+        self.pool.as_ref().is_some_and(|pool| pool.resumes())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -159,36 +160,36 @@ impl ReaderQueue {
         if let Some(waiting) = waiting {
             waiting.wake();
         }
-        if let Some((bell, number)) = &self.bell {
-            bell.ring(*number);
+        if let Some((ready_list, number)) = &self.ready_list {
+            ready_list.notify(*number);
         }
     }
 
-    /// Adds what has come; whom the broker is to have pause.
-    pub(crate) fn push(&self, item: Item) -> Pauses {
+    /// Adds an item. Returns the readers that have to pause.
+    pub(crate) fn push(&self, item: Item) -> PauseScope {
         let bytes = byte_count(&item);
         let mut pauses = false;
-        // Counted first: it may be taken at once.
-        let all_pause = self.pool.as_ref().is_some_and(|pool| pool.came(bytes));
+        // Counted first, because the program may take the item at once.
+        let all_pause = self.pool.as_ref().is_some_and(|pool| pool.received(bytes));
         self.change(|state| pauses = state.push(item));
         match (all_pause, pauses) {
-            (true, _) => Pauses::Pool,
-            (false, true) => Pauses::This,
-            (false, false) => Pauses::Nobody,
+            (true, _) => PauseScope::Pool,
+            (false, true) => PauseScope::Reader,
+            (false, false) => PauseScope::Nothing,
         }
     }
 
-    /// Whether the broker was told to pause, and is to be told to go on.
-    pub(crate) fn goes_on(&self) -> bool {
-        self.state().untaken.goes_on()
+    /// Returns whether the reader was paused and has to resume.
+    pub(crate) fn resumes(&self) -> bool {
+        self.state().window.resumes()
     }
 
-    /// What the reader has on this connection, for so many partitions.
+    /// Sets the window of this connection, for this number of partitions.
     pub(crate) fn set_window(&self, messages: u64, bytes: u64, partitions: usize) {
         let partitions = (partitions as u64).max(1);
         let mut state = self.state();
         state.share = ((messages / partitions).max(1), (bytes / partitions).max(1));
-        state.untaken.begins(bytes);
+        state.window.restart(bytes);
     }
 
     /// Each partition's share of the window: messages and bytes.
@@ -196,17 +197,17 @@ impl ReaderQueue {
         self.state().share
     }
 
-    /// Nothing more will come, for this reason if there is one that the program does not know.
+    /// Ends the queue, with the reason if the program does not know it.
     pub(crate) fn end(&self, fault: Option<Error>) {
         self.change(|state| (state.ended, state.fault) = (true, fault));
     }
 
-    /// Whether nothing more will come.
+    /// Returns whether the queue has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.state().ended
     }
 
-    /// What is here; `None` where nothing is yet, `Some(None)` once nothing will be.
+    /// The next item without waiting: `None` if there is none yet, `Some(None)` after the end.
     pub(crate) fn next_now(&self) -> Option<Option<Result<Item, Error>>> {
         self.take(&mut self.state())
     }
@@ -214,13 +215,13 @@ impl ReaderQueue {
     fn take(&self, state: &mut State) -> Option<Option<Result<Item, Error>>> {
         let next = state.next();
         if let (Some(pool), Some(Some(Ok(item)))) = (&self.pool, &next) {
-            pool.taken(byte_count(item));
+            pool.consumed(byte_count(item));
         }
         next
     }
 
-    /// What comes next; `None` once the subscription has ended and all was taken. Only one may
-    /// wait.
+    /// The next item; `None` once the subscription has ended and all items were taken. Only one
+    /// task may wait.
     pub(crate) async fn next(&self) -> Option<Result<Item, Error>> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
@@ -248,7 +249,7 @@ mod tests {
         Gap { partition: PartitionIndex(partition), offsets, reason: GapReason::Filtered }
     }
 
-    fn taken(queue: &ReaderQueue) -> Vec<Gap> {
+    fn consumed(queue: &ReaderQueue) -> Vec<Gap> {
         let next = || match queue.next_now()? {
             Some(Ok((_, Received::Gap(gap)))) => Some(gap),
             _ => None,
@@ -263,12 +264,12 @@ mod tests {
             queue.push((0, Received::Gap(gap(0, 3 * n..3 * n + 3))));
             queue.push((0, Received::Gap(gap(1, n..n + 1))));
         }
-        assert_eq!(taken(&queue), [gap(0, 0..3000), gap(1, 0..1000)]);
+        assert_eq!(consumed(&queue), [gap(0, 0..3000), gap(1, 0..1000)]);
         // What was taken is not added to, and what does not follow is one by itself.
         queue.push((0, Received::Gap(gap(0, 3000..3001))));
         queue.push((0, Received::Gap(gap(0, 3005..3006))));
         queue.push((0, Received::Gap(gap(0, 3006..3008))));
-        assert_eq!(taken(&queue), [gap(0, 3000..3001), gap(0, 3005..3008)]);
+        assert_eq!(consumed(&queue), [gap(0, 3000..3001), gap(0, 3005..3008)]);
         assert!(queue.state().gaps.is_empty());
     }
 

@@ -1,27 +1,27 @@
-//! When to try again: the bounds a user sets, and the delays drawn within them. It knows no socket.
+//! Reconnect settings, and random delays within them. It knows no socket.
 
 use std::{
     hash::{BuildHasher, RandomState},
     time::Duration,
 };
 
-/// How a client comes back after its connection was lost. The first connection is tried once,
-/// whatever this says.
+/// How a client reconnects after it has lost its connection. The first connection is tried once,
+/// whatever these settings are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reconnect {
     /// The shortest delay between two attempts.
     pub delay_min: Duration,
     /// The longest delay between two attempts.
     pub delay_max: Duration,
-    /// After how many failed attempts in a row the client gives up; `None` for never, 0 for no
-    /// attempt at all.
+    /// Number of failed attempts in a row after which the client gives up; `None` for no limit, 0
+    /// for no attempt.
     pub attempts_max: Option<u32>,
-    /// How long one attempt may take, greeting included.
+    /// Time limit of one attempt, greeting included.
     pub attempt_timeout: Duration,
 }
 
 impl Default for Reconnect {
-    /// For ever, 50 ms to 5 s apart, 5 s each.
+    /// Without limit, 50 ms to 5 s apart, 5 s each.
     fn default() -> Self {
         Self {
             delay_min: Duration::from_millis(50),
@@ -33,7 +33,7 @@ impl Default for Reconnect {
 }
 
 impl Reconnect {
-    /// A lost connection is not made again: everything that waits for it fails.
+    /// Does not reconnect. A lost connection fails everything that waits for it.
     #[must_use]
     pub fn off() -> Self {
         Self { attempts_max: Some(0), ..Self::default() }
@@ -54,7 +54,7 @@ impl Backoff {
         Self { min, max: max.max(min), last: Duration::ZERO }
     }
 
-    /// The next delay. The first is the shortest one or less.
+    /// The next delay. The first is at most the shortest one.
     pub(crate) fn delay(&mut self) -> Duration {
         let (low, high) = match self.last {
             Duration::ZERO => (Duration::ZERO, self.min),
@@ -72,7 +72,7 @@ impl Backoff {
 }
 
 /// 64 random bits, never 0. The standard library seeds its hash maps from the system's randomness,
-/// with a new key each time: what is drawn here has to be different everywhere, not secret.
+/// with a new key each time. The numbers must differ everywhere; they need not be secret.
 pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(0_u8).max(1)
 }

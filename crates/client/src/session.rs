@@ -1,5 +1,5 @@
-//! One connection, from the first byte to the accepted greeting. What is said on it afterwards is
-//! for the connection task to know.
+//! A session: a connection from its first byte to the accepted greeting. The connection task handles all later
+//! frames.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::error::Error;
 
-/// What a client says of itself.
+/// The client's side of the greeting.
 #[derive(Clone, Debug)]
 pub(crate) struct Greeting {
     pub(crate) address: Arc<str>,
@@ -35,11 +35,12 @@ pub(crate) struct Session {
     pub(crate) server: String,
     /// The largest frame body, in bytes, both ways.
     pub(crate) frame_bytes_max: usize,
-    /// What the broker has granted.
+    /// The features that the broker has granted.
     pub(crate) features: Features,
-    /// What to say to replace it, if it can be.
+    /// The token with which a later connection replaces this one.
     pub(crate) token: Option<u64>,
-    /// From the greeting to its answer: no shorter than the line's, and longer where the broker is busy.
+    /// Time from the greeting to its answer. It is at least the line's round trip, and longer if
+    /// the broker is busy.
     pub(crate) round_trip: Duration,
 }
 
@@ -107,7 +108,8 @@ impl Session {
     }
 }
 
-/// The greeting's answer; `None` for a frame that a newer broker may send before it.
+/// The answer to the greeting; `None` for an unknown frame, which a newer broker may send before
+/// it.
 fn greeted(header: &FrameHeader, body: Bytes) -> Result<Option<control::HelloOk>, Error> {
     match Reply::decode(header, body) {
         Ok(Reply::HelloOk(ok)) => Ok(Some(ok)),

@@ -1,5 +1,5 @@
-//! What consumers have said of their deliveries and the connection has not sent yet: equal verdicts
-//! gather, neighbouring offsets become one run. It knows no socket and no consumer.
+//! Settlements that consumers have made and the connection has not sent yet. Equal verdicts share a frame, and
+//! adjacent offsets become one run. It knows no socket and no consumer.
 
 use sennit_model::{
     Generation, GroupId, PartitionIndex, TopicId,
@@ -10,46 +10,46 @@ use tokio::sync::oneshot;
 
 use crate::error::Error;
 
-/// How many of the latest frames-to-be are looked at for one that says the same: consumers that
-/// work on several things at once alternate between few.
+/// Number of waiting frames that are searched for one with the same verdict: a consumer with
+/// several tasks alternates between few.
 const LOOK_BACK: usize = 4;
 
-/// What became of a settlement that was asked to be confirmed.
+/// The outcome of a settlement that the program asked to have confirmed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// How many messages it applied to; this is committed.
+    /// Number of messages that were settled. The settlement is committed.
     pub applied: u64,
-    /// How many it did not apply to: they were settled before, or their lease had ended and they
-    /// were delivered again. A settlement that this client had to send twice, because a connection
-    /// was lost, may count here though its first sending applied.
+    /// Number of messages that were not settled, because they were settled before, or because their
+    /// lease had ended and they were delivered again. A settlement that this client sent twice
+    /// after a lost connection may count here although the first one was applied.
     pub stale: u64,
 }
 
-/// Told what became of one run.
+/// Receives the outcome for one run.
 pub(crate) type SettleWaiter = oneshot::Sender<Result<Settled, Error>>;
 
-/// A settle frame, gathered.
+/// A settle frame that gathers runs.
 #[derive(Debug)]
 pub(crate) struct SettleBatch {
     pub(crate) head: SettleHead,
     pub(crate) runs: Vec<SettleRun>,
     pub(crate) waiters: Vec<(SettleRun, SettleWaiter)>,
-    /// Whether it was sent on an earlier connection too.
-    pub(crate) again: bool,
+    /// Whether the frame was also sent on an earlier connection.
+    pub(crate) is_resent: bool,
 }
 
 impl SettleBatch {
-    /// Tells each waiter its part of the answer.
+    /// Sends each waiter its part of the answer.
     pub(crate) fn answered(self, frame: &SettledFrame) {
         for (run, waiter) in self.waiters {
             let stale = frame.stale.iter().map(|stale| common(&stale, &run)).sum();
             let applied = u64::from(run.count).saturating_sub(stale);
-            // Whoever asked may have stopped waiting.
+            // The caller may have stopped waiting.
             let _ = waiter.send(Ok(Settled { applied, stale }));
         }
     }
 
-    /// Tells each waiter that there is no answer.
+    /// Sends each waiter the error.
     pub(crate) fn failed(self, error: &Error) {
         for (_, waiter) in self.waiters {
             let _ = waiter.send(Err(error.clone()));
@@ -57,7 +57,7 @@ impl SettleBatch {
     }
 }
 
-/// How many offsets two runs share, of the same delivery.
+/// The number of offsets that two runs of the same delivery have in common.
 fn common(a: &SettleRun, b: &SettleRun) -> u64 {
     if identity(a) != identity(b) {
         return 0;
@@ -74,7 +74,7 @@ fn identity(run: &SettleRun) -> (PartitionIndex, u32, Generation) {
 #[derive(Debug)]
 pub(crate) struct SettleQueue {
     batches: Vec<SettleBatch>,
-    /// How many runs a frame may name.
+    /// The maximum number of runs in a frame.
     runs_max: usize,
     closed: bool,
 }
@@ -86,14 +86,15 @@ impl Default for SettleQueue {
 }
 
 impl SettleQueue {
-    /// From now on a frame's body has at most `frame_bytes_max` bytes, whatever its reason.
+    /// Limits the body of a frame to `frame_bytes_max` bytes, its reason included.
     pub(crate) fn set_frame_bytes_max(&mut self, frame_bytes_max: usize) {
         let room = frame_bytes_max.saturating_sub(SettleHead::BYTES + REASON_BYTES_MAX);
         self.runs_max = (room / SettleRun::BYTES).clamp(1, SETTLE_RUNS_MAX);
     }
 
-    /// Adds a run. Returns whether the connection task has to be told. After the end of the
-    /// connection a waiter is dropped, which it notices, and a run without one says nothing.
+    /// Adds a run. Returns whether the connection task has to be woken. After the connection has
+    /// ended, the waiter is dropped, which its receiver notices, and a run without a waiter is
+    /// ignored.
     pub(crate) fn push(
         &mut self,
         topic: TopicId,
@@ -108,12 +109,12 @@ impl SettleQueue {
         let was_empty = self.batches.is_empty();
         let head = SettleHead { topic, group, verdict, confirm: waiter.is_some() };
         let runs_max = self.runs_max;
-        let says_the_same =
+        let has_same_verdict =
             |batch: &&mut SettleBatch| batch.head == head && batch.runs.len() < runs_max;
-        let batch = match self.batches.iter_mut().rev().take(LOOK_BACK).find(says_the_same) {
+        let batch = match self.batches.iter_mut().rev().take(LOOK_BACK).find(has_same_verdict) {
             Some(batch) => batch,
             None => {
-                let fresh = SettleBatch { head, runs: vec![], waiters: vec![], again: false };
+                let fresh = SettleBatch { head, runs: vec![], waiters: vec![], is_resent: false };
                 self.batches.push(fresh);
                 self.batches.last_mut().expect("one was pushed")
             }
@@ -126,11 +127,11 @@ impl SettleQueue {
         was_empty
     }
 
-    /// Takes out everything that waits, ready to be sent.
+    /// Takes out all frames, ready to be sent.
     pub(crate) fn take(&mut self) -> Vec<SettleBatch> {
         let mut batches = std::mem::take(&mut self.batches);
         for batch in &mut batches {
-            join_neighbours(&mut batch.runs);
+            join_adjacent(&mut batch.runs);
         }
         batches
     }
@@ -139,7 +140,7 @@ impl SettleQueue {
         self.batches.is_empty()
     }
 
-    /// Nothing is sent any more.
+    /// Fails all frames. Later ones are ignored.
     pub(crate) fn close(&mut self, error: &Error) {
         self.closed = true;
         self.batches.drain(..).for_each(|batch| batch.failed(error));
@@ -152,9 +153,9 @@ fn follows(last: &SettleRun, next: &SettleRun) -> bool {
         && last.count.checked_add(next.count).is_some()
 }
 
-/// Orders runs and joins those that lie back to back. The same offset twice stays twice: the
-/// broker finds the second one stale.
-fn join_neighbours(runs: &mut Vec<SettleRun>) {
+/// Sorts runs and joins adjacent ones. An offset that occurs twice stays twice; the broker reports
+/// the second one as stale.
+fn join_adjacent(runs: &mut Vec<SettleRun>) {
     if runs.len() < 2 {
         return;
     }
@@ -194,8 +195,8 @@ mod tests {
     #[test]
     fn acks_in_any_order_become_one_run() {
         let mut queue = SettleQueue::default();
-        let told: Vec<_> = [4, 0, 1, 3, 2, 9].map(|first| acked(&mut queue, first)).into();
-        assert_eq!(told, [true, false, false, false, false, false]);
+        let woken: Vec<_> = [4, 0, 1, 3, 2, 9].map(|first| acked(&mut queue, first)).into();
+        assert_eq!(woken, [true, false, false, false, false, false]);
         let [batch] = &queue.take()[..] else { panic!("one frame") };
         assert_eq!(batch.runs, [run(0, 5, 1), run(9, 1, 1)]);
         assert!(queue.is_empty());

@@ -1,5 +1,5 @@
-//! The subscriptions of a client: made on each connection anew, fed by deliver frames. It knows no
-//! socket, and time is an argument.
+//! The subscriptions of a client's consumers. Each connection makes them anew, and deliver frames feed them. It
+//! knows no socket, and time is an argument.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,34 +12,35 @@ use sennit_protocol::{DecodeError, Deliver, ErrorCode, Kind, SetCredit, control}
 use tokio::time::Instant;
 
 use crate::{
+    connection_handle::ReplySender,
     delivery::{DeliveredBatch, DeliveryRun},
     delivery_queue::DeliveryQueue,
     error::Error,
     gap::Gap,
-    link::Answer,
     outbox::Outbox,
     unsettled::{BatchProgress, Unsettled},
 };
 
-/// How long to wait before subscribing again where the broker had no room, unless it says.
-const AGAIN_DELAY: Duration = Duration::from_millis(250);
+/// Delay before the client subscribes again where the broker had no room, unless the broker names
+/// one.
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 
-/// Deliveries that may come before their subscription's answer.
+/// Deliveries that may come before the answer to their subscription.
 const EARLY_FRAMES_MAX: usize = 1024;
 
 struct Subscription {
     subscribe: control::Subscribe,
     topic_name: TopicName,
     queue: Arc<DeliveryQueue>,
-    /// Whoever waits for the first answer.
-    answer: Option<Answer<()>>,
+    /// Receives the result of the first request.
+    answer: Option<ReplySender<()>>,
     ids: Option<(TopicId, GroupId)>,
-    /// Whether the window is another than the one it was asked for with.
+    /// Whether the window has changed since the request.
     has_new_credit: bool,
     early: Vec<Deliver>,
-    /// What the program works on, of what came on this connection.
+    /// The messages of this connection that the program works on.
     unsettled: HashMap<PartitionIndex, Arc<Unsettled>>,
-    again_at: Option<Instant>,
+    retry_at: Option<Instant>,
 }
 
 impl Subscription {
@@ -48,12 +49,12 @@ impl Subscription {
         SetCredit { subscription, messages: credit_messages, bytes: credit_bytes }
     }
 
-    fn end(self, error: &Error, tell_why: bool) {
-        if tell_why && self.answer.is_none() {
+    fn end(self, error: &Error, report: bool) {
+        if report && self.answer.is_none() {
             self.queue.fault(error.clone());
         }
         if let Some(answer) = self.answer {
-            // Whoever asked may have stopped waiting.
+            // The caller may have stopped waiting.
             let _ = answer.send(Err(error.clone()));
         }
         self.queue.end();
@@ -63,27 +64,27 @@ impl Subscription {
 /// The subscriptions of a client, by number.
 pub(crate) struct Subscriptions {
     outbox: Arc<Outbox>,
-    /// Whether the broker of this connection is told what programs work on.
-    tells_started: bool,
+    /// Whether the broker of this connection supports the feature `started`.
+    supports_started: bool,
     known: BTreeMap<u32, Subscription>,
 }
 
 impl Subscriptions {
     pub(crate) fn new(outbox: Arc<Outbox>) -> Self {
-        Self { outbox, tells_started: false, known: BTreeMap::new() }
+        Self { outbox, supports_started: false, known: BTreeMap::new() }
     }
 
-    /// A connection is there, and its broker may be told what programs work on, or not.
-    pub(crate) fn connected(&mut self, tells_started: bool) {
-        self.tells_started = tells_started;
+    /// Notes a new connection, and whether its broker supports the feature `started`.
+    pub(crate) fn connected(&mut self, supports_started: bool) {
+        self.supports_started = supports_started;
     }
 
-    /// Adds one that is to be made.
+    /// Adds a subscription that has not been made.
     pub(crate) fn add(
         &mut self,
         subscribe: control::Subscribe,
         queue: Arc<DeliveryQueue>,
-        answer: Answer<()>,
+        answer: ReplySender<()>,
     ) {
         let number = subscribe.subscription;
         let topic_name = subscribe.topic.parse().expect("it was a name when it was given");
@@ -96,12 +97,12 @@ impl Subscriptions {
             has_new_credit: false,
             early: Vec::new(),
             unsettled: HashMap::new(),
-            again_at: None,
+            retry_at: None,
         };
         self.known.insert(number, subscription);
     }
 
-    /// Forgets one that its program has left; whether it was there.
+    /// Removes a subscription that its program has dropped. Returns whether there was one.
     pub(crate) fn remove(&mut self, number: u32) -> bool {
         self.known.remove(&number).is_some()
     }
@@ -110,16 +111,16 @@ impl Subscriptions {
         self.known.keys().copied().collect()
     }
 
-    /// What is to be asked to make it.
+    /// The request that makes a subscription.
     pub(crate) fn request(&mut self, number: u32) -> Option<control::Subscribe> {
         let known = self.known.get_mut(&number)?;
-        known.again_at = None;
+        known.retry_at = None;
         known.has_new_credit = false;
         Some(known.subscribe.clone())
     }
 
-    /// Changes a window, now and for later connections. What is to be said of it, if the broker knows
-    /// the subscription by now.
+    /// Changes a window, now and for later connections. Returns a credit frame, if the broker has
+    /// made the subscription.
     pub(crate) fn set_credit(
         &mut self,
         number: u32,
@@ -134,7 +135,7 @@ impl Subscriptions {
         known.ids.map(|_| known.credit())
     }
 
-    /// It is made on this connection. Returns what is to be said of a window that was changed
+    /// Notes that the broker has made a subscription. Returns a credit frame if the window changed
     /// meanwhile.
     pub(crate) fn subscribed(
         &mut self,
@@ -154,31 +155,31 @@ impl Subscriptions {
         Ok(credit)
     }
 
-    /// The window of one that is made on this connection.
+    /// The window of a subscription that was made on this connection.
     pub(crate) fn credit(&self, number: u32) -> Option<SetCredit> {
         let known = self.known.get(&number)?;
         known.ids.map(|_| known.credit())
     }
 
-    /// It was not made. If it was before, and may be later, it is asked for again at the time
-    /// returned.
+    /// Handles a refused subscription. Returns the time of the next attempt, if it had been made
+    /// before and may be made later.
     pub(crate) fn refused(&mut self, number: u32, error: &Error, now: Instant) -> Option<Instant> {
         let known = self.known.get_mut(&number)?;
         if known.answer.is_none() && error.is_retryable() {
-            known.again_at = Some(now + AGAIN_DELAY.max(error.retry_after().unwrap_or_default()));
-            return known.again_at;
+            known.retry_at = Some(now + RETRY_DELAY.max(error.retry_after().unwrap_or_default()));
+            return known.retry_at;
         }
         self.known.remove(&number)?.end(error, true);
         None
     }
 
-    /// Those that are to be asked for again, with the time.
+    /// The subscriptions that wait for another attempt, with its time.
     pub(crate) fn due(&self) -> Vec<(u32, Instant)> {
-        let due = self.known.iter().filter_map(|(&number, known)| Some((number, known.again_at?)));
+        let due = self.known.iter().filter_map(|(&number, known)| Some((number, known.retry_at?)));
         due.collect()
     }
 
-    /// The broker has ended it.
+    /// Handles a subscription that the broker ended.
     pub(crate) fn ended(&mut self, ended: &control::SubscriptionEnded) {
         if let Some(known) = self.known.remove(&ended.subscription) {
             let code = ErrorCode::of_number(ended.code).unwrap_or(ErrorCode::Internal);
@@ -186,15 +187,16 @@ impl Subscriptions {
         }
     }
 
-    /// Hands messages to their consumer; what is to be said if that is too much.
+    /// Passes messages to their consumer. Returns a credit frame that pauses the consumer, if it
+    /// holds too much.
     pub(crate) fn delivered(&mut self, deliver: Deliver) -> Result<Option<SetCredit>, Error> {
         let head = deliver.head;
-        // It may have been on its way when the subscription ended.
+        // The frame may have been on its way when the subscription ended.
         let Some(known) = self.known.get_mut(&head.subscription) else { return Ok(None) };
         let Some((topic, group)) = known.ids else {
             if known.early.len() == EARLY_FRAMES_MAX {
-                let said = "deliveries for a subscription that was not answered";
-                return Err(Error::Unexpected(said.into()));
+                let message = "deliveries for a subscription that was not answered";
+                return Err(Error::Unexpected(message.into()));
             }
             known.early.push(deliver);
             return Ok(None);
@@ -203,7 +205,7 @@ impl Subscriptions {
             Ok(batch) => {
                 let outbox = Arc::clone(&self.outbox);
                 let topic_name = known.topic_name.clone();
-                let progress = self.tells_started.then(|| {
+                let progress = self.supports_started.then(|| {
                     let unsettled = known.unsettled.entry(head.partition).or_default();
                     BatchProgress::new(Arc::clone(unsettled), head.count)
                 });
@@ -212,7 +214,7 @@ impl Subscriptions {
                 let pauses = known.queue.push(DeliveryRun::new(batch));
                 Ok(pauses.then(|| SetCredit { messages: 0, ..known.credit() }))
             }
-            // It returns to the group when its lease ends; the connection is good otherwise.
+            // The message returns to the group when its lease ends. The connection is still usable.
             Err(error) => {
                 known.queue.fault(error.into());
                 Ok(None)
@@ -220,16 +222,16 @@ impl Subscriptions {
         }
     }
 
-    /// Tells a consumer of messages that do not come.
+    /// Passes a gap to its consumer.
     pub(crate) fn gap(&self, gap: &sennit_protocol::Gap) {
-        // It may have been on its way when the subscription ended.
+        // The frame may have been on its way when the subscription ended.
         if let Some(known) = self.known.get(&gap.subscription) {
             let sennit_protocol::Gap { partition, offsets, reason, .. } = *gap;
             known.queue.gap(Gap { partition, offsets, reason });
         }
     }
 
-    /// The connection is gone: none is made on the next before it is asked for.
+    /// Notes the end of the connection. Each subscription waits for its next request.
     pub(crate) fn connection_lost(&mut self) {
         for known in self.known.values_mut() {
             known.ids = None;
@@ -238,14 +240,15 @@ impl Subscriptions {
         }
     }
 
-    /// The end. A consumer is told why, unless the program itself has closed the client.
+    /// Ends all subscriptions. Each consumer gets the error, unless the program has closed the
+    /// client.
     pub(crate) fn fail(&mut self, error: &Error) {
-        let tell_why = !matches!(error, Error::Closed);
-        std::mem::take(&mut self.known).into_values().for_each(|known| known.end(error, tell_why));
+        let report = !matches!(error, Error::Closed);
+        std::mem::take(&mut self.known).into_values().for_each(|known| known.end(error, report));
     }
 }
 
-/// The messages, if they are what was announced.
+/// The messages, if they match the frame's header.
 pub(crate) fn check(deliver: Deliver) -> Result<Batch, DecodeError> {
     let announced = deliver.head.count;
     let batch = Batch::check_delivered(deliver.messages)?;

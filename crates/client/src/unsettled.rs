@@ -1,6 +1,5 @@
-//! Which deliveries of a partition a program has taken and not settled: what it works on. Where that is
-//! more than one at a time the broker has to be told, because by itself it takes only the oldest for
-//! worked on. It knows no broker.
+//! The deliveries of a partition that a program has taken and not settled. The broker assumes that the program
+//! works on the oldest one only; if there are more, the client reports it. It knows no broker.
 
 use std::sync::{
     Arc,
@@ -10,7 +9,7 @@ use std::sync::{
 /// Messages of one bitmap word.
 const WORD_MESSAGES: u32 = u64::BITS;
 
-/// What a program has taken and not settled of one partition of a subscription, of what came on one
+/// The number of taken and unsettled messages of one partition of a subscription, on one
 /// connection.
 #[derive(Debug, Default)]
 pub(crate) struct Unsettled {
@@ -18,8 +17,8 @@ pub(crate) struct Unsettled {
 }
 
 impl Unsettled {
-    /// The program takes `count` messages. Whether it works on others already, so that these are not
-    /// only the oldest.
+    /// Counts taken messages. Returns whether the program now works on more than the oldest
+    /// message.
     pub(crate) fn take(&self, count: u32) -> bool {
         self.count.fetch_add(count.into(), Ordering::Relaxed) > 0 || count > 1
     }
@@ -29,12 +28,11 @@ impl Unsettled {
     }
 }
 
-/// The messages of one deliver frame: which of them are settled. A message may be settled twice, and
-/// counts once.
+/// The settled messages of one deliver frame. A message that is settled twice counts once.
 #[derive(Debug)]
 pub(crate) struct BatchProgress {
     unsettled: Arc<Unsettled>,
-    /// A bit for each message, the first word apart: most frames need no other.
+    /// One bit for each message. The first word is separate, as most frames need no other.
     first: AtomicU64,
     rest: Box<[AtomicU64]>,
 }
@@ -51,7 +49,7 @@ impl BatchProgress {
         self.unsettled.take(count)
     }
 
-    /// `count` messages from the one at `from`, which were taken, are settled.
+    /// Marks `count` taken messages from the index `from` as settled.
     pub(crate) fn settle(&self, from: u32, count: u32) {
         let (mut at, end) = (from, from + count);
         let mut newly = 0;

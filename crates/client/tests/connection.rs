@@ -1,4 +1,4 @@
-//! The connection itself against a scripted broker: greeting, questions, garbage, silence.
+//! The connection against a scripted broker: greeting, requests, invalid bytes, silence.
 
 mod broker;
 

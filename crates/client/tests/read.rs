@@ -1,4 +1,4 @@
-//! Reading against a scripted broker: the window, and what is told of it.
+//! Reading against a scripted broker: the window and its reports.
 
 mod broker;
 

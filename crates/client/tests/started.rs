@@ -1,5 +1,5 @@
-//! What a client says of the messages that its program works on, against a scripted broker: nothing where
-//! it is one at a time.
+//! Reports of started work against a scripted broker: a client reports nothing while its program works on one
+//! message at a time.
 
 mod broker;
 

@@ -8,8 +8,8 @@ use sennit_model::{
 };
 
 use crate::{
-    deliver::byte_of,
     engine::{Engine, Payloads},
+    gather::byte_of,
     group::Dying,
     names::Source,
     record::Record,

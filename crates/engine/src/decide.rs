@@ -1,20 +1,19 @@
-//! What commands come to: publish, settle, subscribe. Here a command may be refused; a record that
+//! Commands about groups are decided here: settle, subscribe, trim. A command may be refused; a record that
 //! leaves here will be applied.
 
 use std::time::Duration;
 
 use sennit_model::{
-    Durability, Generation, GroupId, Offset, OffsetRange, PartitionId, Timestamp,
+    Generation, GroupId, Offset, OffsetRange, PartitionId, Timestamp,
     limits::{LEASE_MAX, LEASE_MIN, REASON_BYTES_MAX},
 };
 
 use crate::{
-    command::{Credit, DeliveryRun, Origin, Publish, SessionId, Settle, Subscribe, Verdict},
-    effect::{Confirmed, Effect, GapReason, Settled},
+    command::{Credit, DeliveryRun, Origin, SessionId, Settle, Subscribe, Verdict},
+    effect::{Effect, GapReason, Settled},
     engine::{Engine, Journal, Outbox, RUNS_PER_RECORD_MAX, stir},
     group::{Group, range},
     lease::Holder,
-    producer::Admission,
     readers::bounded,
     record::{Outcome, Record},
     refusal::Refusal,
@@ -23,97 +22,6 @@ use crate::{
 };
 
 impl Engine {
-    pub(crate) fn publish(
-        &mut self,
-        publish: Publish,
-        expected: Option<Offset>,
-        now: Timestamp,
-        journal: &mut impl Journal,
-        out: &mut Outbox,
-    ) {
-        let Publish { origin, partition: id, producer, batch } = publish;
-        self.end_if_over(id, now, journal);
-        let Some(partition) = self.partitions.get(&id) else {
-            return out.refuse(origin, Refusal::UnknownTopic);
-        };
-        let count = batch.count();
-        let durability = partition.config.durability;
-        // What was confirmed before it was committed may be lost, and is not sent again.
-        let lost_before = match durability {
-            Durability::Ephemeral | Durability::Memory => self.lost.of(id).last(),
-            Durability::Durable | Durability::Speculative => None,
-        };
-        let lost_before = lost_before.map_or(0, |(_, end)| end);
-        let admission = match partition.producers.admit(producer, count, lost_before) {
-            Ok(admission) => admission,
-            Err(fenced @ Refusal::ProducerFenced { .. }) => {
-                return out.refuse_after_commit(origin, fenced);
-            }
-            Err(refusal) => return out.refuse(origin, refusal),
-        };
-        // What was heard before is told so whatever has become of the stream.
-        if matches!(admission, Admission::New)
-            && let Err(refusal) = self.takes_messages(id, now)
-        {
-            return out.refuse_after_commit(origin, refusal);
-        }
-        let next = Offset(partition.log.end());
-        if let Some(expected) = expected
-            && matches!(admission, Admission::New)
-            && expected != next
-        {
-            return out.refuse_after_commit(origin, Refusal::OffsetMismatch { expected, next });
-        }
-        let mut has_reserved = false;
-        let (first_offset, duplicate) = match admission {
-            Admission::Duplicate(first) => (first, true),
-            Admission::New => {
-                if partition.config.retention.latest_per_key.is_some() && !batch.is_keyed() {
-                    return out.refuse(origin, Refusal::KeyMissing);
-                }
-                if durability == Durability::Memory
-                    && let Err(refusal) = self.make_room(id, batch.bytes().len() as u64, journal)
-                {
-                    return out.refuse(origin, refusal);
-                }
-                if durability != Durability::Durable {
-                    has_reserved = self.reserve(id, count, journal);
-                }
-                let Some(partition) = self.partitions.get(&id) else { return };
-                let first = Offset(partition.log.end());
-                let record = Record::Appended {
-                    partition: id,
-                    first,
-                    appended_at: now,
-                    producer,
-                    batch,
-                    note: None,
-                };
-                self.commit(&record, journal);
-                (Some(first), false)
-            }
-        };
-        if let Some(expected) = expected {
-            // One that was there before is answered as it was then.
-            let first = first_offset.unwrap_or(expected);
-            return out.after_commit.push(Effect::PublishedAt { origin, first, count });
-        }
-        let confirmed = Confirmed {
-            origin,
-            partition: id,
-            producer: producer.id,
-            first_sequence: producer.first_sequence,
-            count,
-            first_offset,
-            duplicate,
-            durability: Durability::Durable,
-        };
-        match durability {
-            Durability::Durable => out.after_commit.push(Effect::Confirmed(confirmed)),
-            _ => self.confirm(confirmed, has_reserved, journal, out),
-        }
-    }
-
     /// Frees the batches that lie before an offset as a whole.
     pub(crate) fn trim(
         &mut self,
@@ -222,20 +130,18 @@ impl Engine {
 
     pub(crate) fn subscribe(&mut self, subscribe: Subscribe, out: &mut Outbox) {
         let Subscribe { origin, subscription, partition: id, group, credit } = subscribe;
-        let session = origin.session;
         // Topic and group were there when the consumer was told that it takes part.
-        let ended = Effect::SubscriptionEnded { session, subscription, partition: id };
+        let holder = Holder { session: origin.session, subscription };
+        let ended = Effect::ended(holder, id);
         let Some(partition) = self.partitions.get_mut(&id) else { return out.now.push(ended) };
         let Some(group) = partition.group(group) else { return out.now.push(ended) };
-        group.join(Holder { session, subscription }, bounded(credit));
+        group.join(holder, bounded(credit));
         self.sessions.join(origin.session, (id, group.id()));
         out.now.push(Effect::Subscribed { origin, subscription, partition: id });
         let damaged = group.damaged.iter().map(|(start, end, _)| (start, end, GapReason::Damaged));
         let lost = self.lost.of(id).map(|(start, end)| (start, end, GapReason::Lost));
-        out.now.extend(damaged.chain(lost).map(|(start, end, reason)| {
-            let range = range(start, end);
-            Effect::Gap { session, subscription, partition: id, range, reason }
-        }));
+        let told = |(start, end, reason)| Effect::gap(holder, id, range(start, end), reason);
+        out.now.extend(damaged.chain(lost).map(told));
         stir(&mut self.stirred, partition);
     }
 
@@ -272,7 +178,7 @@ impl Engine {
     /// Ends all subscriptions of a session. What they hold returns after `grace`; with none, the
     /// session left on purpose.
     pub(crate) fn end_session(&mut self, session: SessionId, grace: Duration, now: Timestamp) {
-        self.end_readers(session);
+        self.readers.end_session(session);
         let held = self.sessions.parts_of(session);
         if held.is_empty() {
             return;

@@ -1,17 +1,19 @@
 //! Who gets what: ready messages go to the members of a group in turn, as far as their credit and
 //! the batches at hand reach. A lease is not a record; it lives in memory.
 
-use sennit_model::{Generation, GroupId, Messages, Offset, OffsetRange, PartitionId, Timestamp};
+use sennit_model::{Generation, GroupId, Offset, OffsetRange, PartitionId, ReadFrom, Timestamp};
 
 use crate::{
     command::DeadLetters,
     effect::{Delivery, Effect, GapReason},
     engine::{Engine, Journal, Outbox, Payloads, stir},
+    gather::{AtHand, Part},
     group::{Group, range},
-    log::{Entry, Log, Place},
+    log::{Log, Place},
     readers::TURN_WORK,
     reserved::Reach,
     runs::Runs,
+    stream::StreamRefusal,
     timer::Timer,
     wheel::Wheel,
 };
@@ -64,8 +66,9 @@ impl Engine {
             if any_dying {
                 self.bury(id, now, journal, payloads, out);
             }
-            self.serve_readers(id, &mut work_left, payloads, out);
-            self.serve_stream(id, now, journal, payloads, out);
+            let mut at_hand = AtHand::default();
+            self.serve_readers(id, &mut work_left, &mut at_hand, payloads, out);
+            self.serve_stream(id, now, &mut at_hand, journal, payloads, out);
         }
         if self.stirred.is_empty() {
             self.stirred = stirred;
@@ -104,18 +107,17 @@ impl Engine {
         };
         for group in &mut partition.groups {
             for (start, end) in group.damage(entry.first, entry.end()) {
-                out.now.extend(group.members.iter().map(|member| Effect::Gap {
-                    session: member.holder.session,
-                    subscription: member.holder.subscription,
-                    partition: id,
-                    range: range(start, end),
-                    reason: GapReason::Damaged,
-                }));
+                let (range, reason) = (range(start, end), GapReason::Damaged);
+                let told = group.members.iter().map(|member| member.holder);
+                out.now.extend(told.map(|holder| Effect::gap(holder, id, range, reason)));
             }
         }
         stir(&mut self.stirred, partition);
         self.pass_over_damaged(id, &entry, out);
-        self.tell_stream_damaged(id, &entry, out);
+        let (lies_there, next) = (entry.first..entry.end(), Offset(entry.end()));
+        let begins_there =
+            |at| matches!(at, ReadFrom::Offset(offset) if lies_there.contains(&offset.0));
+        self.refuse_reads(id, &StreamRefusal::Damaged { next }, begins_there, out);
         true
     }
 
@@ -206,25 +208,23 @@ impl Turn<'_> {
             let member = &group.members[index];
             let room = member.room_messages().min(if many { TURN_MESSAGES } else { u64::MAX });
             let room_bytes = member.credit.bytes.saturating_sub(member.held_bytes);
-            let from = byte_of(group.place_hint, entry, &batch, start);
-            let wanted = (end - start).min(room);
-            let (count, length) = cut(&batch[from..], (start, wanted), entry, room_bytes);
-            let until = start + count;
-            let bytes = length as u64;
+            let wanted = (start, end.min(start.saturating_add(room)));
+            let part = Part::of((entry, &batch), group.place_hint, wanted, room_bytes);
+            let given = (start, start + u64::from(part.count));
             let holder = member.holder;
-            group.lease(index, (start, until), (tries, bytes), self.now, self.wheel);
-            group.place_hint = (until < entry.end()).then_some((until, from + length));
+            group.lease(index, given, (tries, part.bytes()), self.now, self.wheel);
+            group.place_hint = part.next;
             out.now.push(Effect::Deliver(Delivery {
                 session: holder.session,
                 subscription: holder.subscription,
                 partition: self.id,
                 first: Offset(start),
-                count: u32::try_from(count).expect("not more than the batch holds"),
+                count: part.count,
                 attempt: tries.next_attempt(),
                 generation: self.generation,
                 appended_at: entry.appended_at,
                 durability: self.reach.of(entry.end()),
-                messages: batch.slice(from..from + length),
+                messages: part.messages,
             }));
         }
         true
@@ -242,41 +242,4 @@ impl Turn<'_> {
         }
         Ok(end)
     }
-}
-
-/// The byte of its batch at which the message at `offset` begins.
-pub(crate) fn byte_of(
-    hint: Option<(u64, usize)>,
-    entry: &Entry,
-    batch: &[u8],
-    offset: u64,
-) -> usize {
-    match hint {
-        _ if offset == entry.first => 0,
-        Some((at, byte)) if at == offset => byte,
-        _ => {
-            let before = u32::try_from(offset - entry.first).expect("within the batch");
-            Messages::of_checked(batch).skip_bytes(before)
-        }
-    }
-}
-
-/// How many of the `wanted` messages at the front of `rest` go within `room_bytes`, at least one,
-/// and how many bytes they take. The message that reaches the window is still given.
-pub(crate) fn cut(
-    rest: &[u8],
-    (start, wanted): (u64, u64),
-    entry: &Entry,
-    room_bytes: u64,
-) -> (u64, usize) {
-    if start + wanted == entry.end() && rest.len() as u64 <= room_bytes {
-        return (wanted, rest.len());
-    }
-    let mut messages = Messages::of_checked(rest);
-    let (mut count, mut length) = (0, 0);
-    while count < wanted && (count == 0 || (length as u64) < room_bytes) {
-        length += messages.skip_bytes(1);
-        count += 1;
-    }
-    (count, length)
 }

@@ -11,6 +11,7 @@ use sennit_model::{
 
 use crate::{
     command::{DeliveryRun, Origin, SessionId},
+    lease::Holder,
     refusal::Refusal,
     stream::StreamAnswer,
 };
@@ -143,6 +144,21 @@ pub enum Effect {
         /// The topic whose messages wait for it.
         source: TopicId,
     },
+}
+
+impl Effect {
+    pub(crate) fn gap(
+        Holder { session, subscription }: Holder,
+        partition: PartitionId,
+        range: OffsetRange,
+        reason: GapReason,
+    ) -> Self {
+        Self::Gap { session, subscription, partition, range, reason }
+    }
+
+    pub(crate) fn ended(Holder { session, subscription }: Holder, partition: PartitionId) -> Self {
+        Self::SubscriptionEnded { session, subscription, partition }
+    }
 }
 
 /// Why messages are passed over.

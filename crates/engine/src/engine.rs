@@ -33,7 +33,7 @@ use crate::{
     sessions::Sessions,
     settings_hash::SettingsHash,
     shared::Shared,
-    stream::StreamAnswer,
+    stream::{StreamAnswer, StreamRefusal},
     streams::Streams,
     survey::{Findings, Survey, may_tell},
     timer::Timer,
@@ -80,15 +80,14 @@ impl Outbox {
         self.now.push(Effect::Refused { origin, refusal });
     }
 
-    /// A refusal for what others did: it is told once that has been committed, as they are told then.
-    pub(crate) fn refuse_after_commit(&mut self, origin: Origin, refusal: Refusal) {
-        self.after_commit.push(Effect::Refused { origin, refusal });
-    }
-
     /// What a stream answers: at once, or once all is committed that was decided before.
     pub(crate) fn answer(&mut self, origin: Origin, answer: StreamAnswer, is_early: bool) {
+        self.tell(Effect::Stream(origin, Box::new(answer)), is_early);
+    }
+
+    pub(crate) fn tell(&mut self, effect: Effect, is_early: bool) {
         let effects = if is_early { &mut self.now } else { &mut self.after_commit };
-        effects.push(Effect::Stream(origin, Box::new(answer)));
+        effects.push(effect);
     }
 }
 
@@ -434,10 +433,12 @@ impl Engine {
                 }
                 let at = cursor.and_then(|claim| self.cursors.get(id, &claim.name));
                 let from = at.map_or(from, |at| ReadFrom::Offset(Offset(at)));
-                return match self.locate(id, from) {
-                    Some((first, end)) => out.now.push(Effect::Located { origin, first, end }),
-                    None => out.refuse(origin, Refusal::UnknownTopic),
+                let Some(partition) = self.partitions.get(&id) else {
+                    return out.refuse(origin, Refusal::UnknownTopic);
                 };
+                let (first, end) = (partition.locate(from), Offset(partition.visible));
+                let first = Offset(first).min(end);
+                return out.now.push(Effect::Located { origin, first, end });
             }
             PartitionCommand::Describe => {
                 match self.partitions.look(&id) {
@@ -454,7 +455,7 @@ impl Engine {
         self.tell_ended(&record, out);
         if let Record::PartitionDropped { partition } = &record {
             self.tell_readers_ended(*partition, out);
-            self.tell_stream_ended(*partition, out);
+            self.refuse_reads(*partition, &StreamRefusal::Unknown, |_| true, out);
         }
         self.commit(&record, journal);
         let durability = self.partitions.get(&id).map(|held| held.config.durability);
@@ -484,11 +485,7 @@ impl Engine {
             if kept.iter().any(|setting| setting.id == group.id()) {
                 continue;
             }
-            out.now.extend(group.members.iter().map(|member| Effect::SubscriptionEnded {
-                session: member.holder.session,
-                subscription: member.holder.subscription,
-                partition: *id,
-            }));
+            out.now.extend(group.members.iter().map(|member| Effect::ended(member.holder, *id)));
         }
     }
 

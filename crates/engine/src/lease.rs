@@ -5,7 +5,7 @@ use sennit_model::Timestamp;
 use crate::{command::SessionId, tries::Tries, wheel::TimerKey};
 
 /// Who holds a lease: a subscription of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Holder {
     pub(crate) session: SessionId,
     pub(crate) subscription: u32,

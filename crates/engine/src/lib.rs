@@ -1,17 +1,20 @@
 //! What topics, groups, leases and producers *mean*. Commands go in, records and effects come
 //! out; time, the journal and the batches are arguments. It knows no disk, no network, no clock.
 //!
-//! In reading order: a [`Command`] is decided (`decide`, `catalogue`), what is decided is a
+//! In reading order: a [`Command`] is decided (`append`, `decide`, `catalogue`), what is decided is a
 //! [`Record`], records are applied (`apply`) to partitions and groups (`partition`, `group`), and
 //! what is to be done in the world leaves as an [`Effect`] (`deliver`, `read`, `timers`). A [`Checkpoint`] writes the
 //! state piece by piece, and a [`Replay`] comes back to it.
 
+mod admission;
+mod append;
 mod apply;
 mod catalogue;
 mod checkpoint;
 mod codec;
 mod command;
 mod compaction;
+mod content;
 mod cursors;
 mod dead_letter;
 mod decide;
@@ -19,6 +22,7 @@ mod deliver;
 mod effect;
 mod engine;
 mod folded;
+mod gather;
 mod given;
 mod group;
 mod holding;
@@ -38,6 +42,7 @@ mod pages;
 mod parked;
 mod partition;
 mod partitions;
+mod position;
 mod producer;
 mod read;
 mod readers;
@@ -57,16 +62,15 @@ mod snapshot;
 mod stream;
 mod stream_append;
 mod stream_codec;
-mod stream_content;
-mod stream_decide;
+mod stream_commands;
 mod stream_read;
-mod stream_together;
 mod streams;
 mod survey;
 mod tiers;
 mod timer;
 mod timers;
 mod tries;
+mod wakeups;
 mod wheel;
 
 pub use catalogue::{Catalogue, CatalogueGroup, Topic};
@@ -77,6 +81,7 @@ pub use command::{
     Subscribe, Verdict,
 };
 pub use compaction::{CompactionPass, CompactionScope};
+pub use content::Content;
 pub use dead_letter::{
     HEADER_APPENDED_AT_MS, HEADER_ATTEMPTS, HEADER_FAILED_AT_MS, HEADER_REASON,
     HEADER_SOURCE_GROUP, HEADER_SOURCE_GROUP_ID, HEADER_SOURCE_OFFSET, HEADER_SOURCE_PARTITION,
@@ -103,5 +108,4 @@ pub use stream::{
     StreamNote, StreamProducer, StreamRead, StreamRefusal, StreamRest, StreamSettings,
     StreamStatus, is_same_media_type, media_type,
 };
-pub use stream_content::StreamContent;
 pub use survey::{Findings, HoldingGroup};

@@ -33,6 +33,16 @@ impl Lost {
         ranges.into_iter().flat_map(Runs::iter).map(|(start, end, ())| (start, end))
     }
 
+    /// The lost range that an offset lies in.
+    pub(crate) fn at(&self, partition: PartitionId, offset: u64) -> Option<(u64, u64)> {
+        self.of(partition).find(|&(start, end)| start <= offset && offset < end)
+    }
+
+    /// Where the next lost range begins behind an offset.
+    pub(crate) fn behind(&self, partition: PartitionId, offset: u64) -> Option<u64> {
+        self.of(partition).map(|(start, _)| start).find(|start| *start > offset)
+    }
+
     /// The partition is gone, or told anew.
     pub(crate) fn forget(&mut self, partition: PartitionId) {
         self.0.remove(&partition);

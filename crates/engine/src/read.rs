@@ -1,15 +1,14 @@
 //! What readers ask for and what they get: each batch that is committed, in order, cut to their
-//! windows, and a gap wherever something is not kept. A batch is looked up once for all readers that
-//! want it now. It knows no group.
+//! windows, and a gap wherever something is not kept. It knows no group.
 
 use bytes::Bytes;
-use sennit_model::{CursorName, Offset, PartitionId, ReadFrom, limits::CURSORS_PER_TOPIC_MAX};
+use sennit_model::{CursorName, Offset, PartitionId, limits::CURSORS_PER_TOPIC_MAX};
 
 use crate::{
-    command::{CursorClaim, CursorSetter, Origin, Read, ReaderChange, SessionId},
-    deliver::{byte_of, cut},
+    command::{CursorClaim, CursorSetter, Origin, Read, ReaderChange},
     effect::{Delivery, Effect, GapReason},
     engine::{Engine, Journal, Outbox, Payloads, stir},
+    gather::{AtHand, Part},
     group::range,
     lease::Holder,
     log::Entry,
@@ -19,25 +18,23 @@ use crate::{
     record::Record,
     refusal::Refusal,
     reserved::Reach,
+    wakeups::{Wakeups, Woken},
 };
-
-/// Most batches that are held at once while readers are served.
-const AT_HAND_MAX: usize = 64;
 
 impl Engine {
     pub(crate) fn read(&mut self, read: Read, out: &mut Outbox) {
         let Read { origin, subscription, partition: id, at, credit, cursor, when_slow, filter } =
             read;
+        let holder = Holder { session: origin.session, subscription };
         let Some(partition) = self.partitions.get_mut(&id) else {
             // It was there when the reader was told where it begins.
-            let session = origin.session;
-            let ended = Effect::SubscriptionEnded { session, subscription, partition: id };
-            return out.now.push(ended);
+            return out.now.push(Effect::ended(holder, id));
         };
-        let holder = Holder { session: origin.session, subscription };
         let at = at.0.min(partition.visible);
         stir(&mut self.stirred, partition);
-        let rolled_back = self.rolled_back(id, at);
+        // Of all else it is told when it comes there.
+        let missing = partition.begin(&self.lost, (at, partition.visible)).err();
+        let rolled_back = missing.filter(|(_, reason)| *reason == GapReason::RolledBack);
         if let Some(claim) = &cursor
             && let Some((other, held)) = self.readers.cursor_held(id, &claim.name)
             && other != holder
@@ -51,11 +48,10 @@ impl Engine {
             }
             self.readers.leave(id, other);
         }
-        if let Some(range) = rolled_back {
-            let (Holder { session, subscription }, reason) = (holder, GapReason::RolledBack);
-            out.now.push(Effect::Gap { session, subscription, partition: id, range, reason });
+        if let Some((range, reason)) = rolled_back {
+            out.now.push(Effect::gap(holder, id, range, reason));
         }
-        let at = rolled_back.map_or(at, |range| range.end.0);
+        let at = rolled_back.map_or(at, |(range, _)| range.end.0);
         self.readers.join(id, holder, (at, credit), (cursor, filter), when_slow);
     }
 
@@ -77,7 +73,7 @@ impl Engine {
         }
         // One that has room has all there is, or waits for a batch.
         if !had_room && reader.room_messages() > 0 {
-            held.awake.push(holder);
+            held.wakeups.wake(holder);
             if let Some(partition) = self.partitions.get_mut(&id) {
                 stir(&mut self.stirred, partition);
             }
@@ -95,23 +91,19 @@ impl Engine {
         (held.is_some() && !take_over).then(|| name.clone())
     }
 
-    /// Gives the readers of a partition what they have room for: all of them when something new is
-    /// there, else those that wait. Filters may do `work_left` more in this turn.
+    /// Gives the readers of a partition what they have room for. Filters may do `work_left` more in this
+    /// turn.
     pub(crate) fn serve_readers(
         &mut self,
         id: PartitionId,
         work_left: &mut u64,
+        at_hand: &mut AtHand,
         payloads: &mut impl Payloads,
         out: &mut Outbox,
     ) {
         let Some(held) = self.readers.of(id) else { return };
         let Some(partition) = self.partitions.get_mut(&id) else { return };
-        let mut awake = std::mem::take(&mut held.awake);
-        let is_same = held.served_to == partition.visible;
-        if is_same && awake.is_empty() {
-            return;
-        }
-        held.served_to = partition.visible;
+        let Some(woken) = held.wakeups.take(partition.visible) else { return };
         let generation = self.generation;
         let mut pass = Pass {
             id,
@@ -119,25 +111,25 @@ impl Engine {
             lost: &self.lost,
             generation,
             reach: self.reserved.reach(id, partition.config.durability),
-            at_hand: Vec::new(),
-            waiting: Vec::new(),
+            at_hand,
+            wakeups: &mut held.wakeups,
             too_slow: Vec::new(),
             work_left,
             has_more: false,
         };
-        if is_same {
-            awake.sort_unstable();
-            awake.dedup();
-            for holder in awake {
-                if let Some(reader) = held.readers.get_mut(&holder) {
-                    pass.attend(reader, payloads, out);
+        match woken {
+            Woken::All => {
+                held.readers.values_mut().for_each(|reader| pass.attend(reader, payloads, out));
+            }
+            Woken::These(holders) => {
+                for holder in holders {
+                    if let Some(reader) = held.readers.get_mut(&holder) {
+                        pass.attend(reader, payloads, out);
+                    }
                 }
             }
-        } else {
-            held.readers.values_mut().for_each(|reader| pass.attend(reader, payloads, out));
         }
-        let Pass { waiting, too_slow, has_more, .. } = pass;
-        held.awake = waiting;
+        let Pass { too_slow, has_more, .. } = pass;
         if has_more {
             stir(&mut self.stirred, partition);
         }
@@ -149,22 +141,9 @@ impl Engine {
         let Some(held) = self.readers.of(id) else { return };
         let inside = |reader: &&mut Reader| (entry.first..entry.end()).contains(&reader.at);
         for reader in held.readers.values_mut().filter(inside) {
-            held.awake.push(reader.holder);
+            held.wakeups.wake(reader.holder);
             out.now.push(gap(reader, id, entry.end(), GapReason::Damaged));
         }
-    }
-
-    /// Where one that reads from there begins now, and where the partition ends.
-    pub(crate) fn locate(&self, id: PartitionId, from: ReadFrom) -> Option<(Offset, Offset)> {
-        let Partition { log, visible, .. } = self.partitions.get(&id)?;
-        let first = match from {
-            ReadFrom::Earliest => log.start(),
-            ReadFrom::Latest => *visible,
-            ReadFrom::Offset(offset) => offset.0,
-            ReadFrom::Back(count) => visible.saturating_sub(count).max(log.start()),
-            ReadFrom::Time(time) => log.find_time(time).unwrap_or(*visible),
-        };
-        Some((Offset(first.min(*visible)), Offset(*visible)))
     }
 }
 
@@ -175,8 +154,7 @@ pub(crate) fn gap(reader: &mut Reader, id: PartitionId, end: u64, reason: GapRea
     if let Some(sieve) = &mut reader.sieve {
         sieve.told = end;
     }
-    let Holder { session, subscription } = reader.holder;
-    Effect::Gap { session, subscription, partition: id, range: range(start, end), reason }
+    Effect::gap(reader.holder, id, range(start, end), reason)
 }
 
 /// One round over the readers of a partition.
@@ -186,10 +164,9 @@ pub(crate) struct Pass<'a> {
     lost: &'a Lost,
     pub(crate) generation: sennit_model::Generation,
     pub(crate) reach: Reach,
-    /// Batches that were looked up in this pass, in order.
-    at_hand: Vec<(Entry, Bytes)>,
-    /// Those that wait for a batch that has to be fetched, or whose filter has more to look at.
-    pub(crate) waiting: Vec<Holder>,
+    at_hand: &'a mut AtHand,
+    /// Woken are those that wait for a batch that has to be fetched, or whose filter has more to look at.
+    pub(crate) wakeups: &'a mut Wakeups<Holder>,
     /// Those that have fallen behind and would rather end.
     pub(crate) too_slow: Vec<Holder>,
     /// What filters may do in this turn.
@@ -218,29 +195,39 @@ impl Pass<'_> {
                 return;
             }
             let Some((entry, batch)) = self.batch(reader, payloads, out) else { return };
-            let from = byte_of(reader.place_hint, &entry, &batch, reader.at);
-            let wanted = (entry.end() - reader.at).min(room);
-            let (count, length) =
-                cut(&batch[from..], (reader.at, wanted), &entry, reader.room_bytes());
-            let first = Offset(reader.at);
-            reader.at += count;
-            reader.held_messages += count;
-            reader.held_bytes += length as u64;
-            reader.place_hint = (reader.at < entry.end()).then_some((reader.at, from + length));
-            let Holder { session, subscription } = reader.holder;
-            out.now.push(Effect::Deliver(Delivery {
-                session,
-                subscription,
-                partition: self.id,
-                first,
-                count: u32::try_from(count).expect("not more than the batch holds"),
-                attempt: 0,
-                generation: self.generation,
-                appended_at: entry.appended_at,
-                durability: self.reach.of(entry.end()),
-                messages: batch.slice(from..from + length),
-            }));
+            let wanted = (reader.at, entry.end().min(reader.at.saturating_add(room)));
+            let part = Part::of((&entry, &batch), reader.place_hint, wanted, reader.room_bytes());
+            let first = reader.at;
+            reader.at += u64::from(part.count);
+            reader.held_messages += u64::from(part.count);
+            reader.held_bytes += part.bytes();
+            reader.place_hint = part.next;
+            self.give(reader, &entry, first, part.messages, out);
         }
+    }
+
+    /// Hands a reader messages of one batch: those from `first` on, as far as it stands now.
+    pub(crate) fn give(
+        &self,
+        reader: &Reader,
+        entry: &Entry,
+        first: u64,
+        messages: Bytes,
+        out: &mut Outbox,
+    ) {
+        let Holder { session, subscription } = reader.holder;
+        out.now.push(Effect::Deliver(Delivery {
+            session,
+            subscription,
+            partition: self.id,
+            first: Offset(first),
+            count: u32::try_from(reader.at - first).expect("not more than the batch holds"),
+            attempt: 0,
+            generation: self.generation,
+            appended_at: entry.appended_at,
+            durability: self.reach.of(entry.end()),
+            messages,
+        }));
     }
 
     /// The batch that `reader` wants next; it is told of what is missing before. `None` where there
@@ -251,69 +238,25 @@ impl Pass<'_> {
         payloads: &mut impl Payloads,
         out: &mut Outbox,
     ) -> Option<(Entry, Bytes)> {
-        let after = self.at_hand.partition_point(|(entry, _)| entry.end() <= reader.at);
-        if let Some((entry, batch)) = self.at_hand.get(after)
-            && entry.first <= reader.at
-        {
-            return Some((*entry, batch.clone()));
-        }
         let visible = self.partition.visible;
-        let next = self.partition.log.find_from(reader.at).filter(|entry| entry.first < visible);
-        let kept_from = next.map_or(visible, |entry| entry.first);
-        if reader.at < kept_from {
-            self.tell_gaps(reader, kept_from, out);
+        let next = self.at_hand.batch_from(self.partition, (reader.at, visible), payloads);
+        let kept_from = next.as_ref().map_or(visible, |(entry, _)| entry.first);
+        while reader.at < kept_from {
+            let (end, reason) = self.partition.missing(self.lost, reader.at, kept_from);
+            out.now.push(gap(reader, self.id, end, reason));
         }
-        let entry = *next?;
-        let Some(batch) = payloads.batch(self.id, entry.place) else {
-            self.waiting.push(reader.holder);
+        let (entry, Some(batch)) = next? else {
+            self.wakeups.wake(reader.holder);
             return None;
         };
-        if self.at_hand.len() < AT_HAND_MAX {
-            let after = self.at_hand.partition_point(|(held, _)| held.first < entry.first);
-            self.at_hand.insert(after, (entry, batch.clone()));
-        }
         Some((entry, batch))
-    }
-
-    /// Nothing is kept before `end`.
-    fn tell_gaps(&self, reader: &mut Reader, end: u64, out: &mut Outbox) {
-        let start = reader.at;
-        for (from, to) in self.lost.of(self.id) {
-            let (from, to) = (from.max(start), to.min(end));
-            if from >= to {
-                continue;
-            }
-            self.tell_freed(reader, from, out);
-            out.now.push(gap(reader, self.id, to, GapReason::Lost));
-        }
-        self.tell_freed(reader, end, out);
-    }
-
-    /// What lay before `end` was freed: by what frees the oldest, or because it was superseded.
-    fn tell_freed(&self, reader: &mut Reader, end: u64, out: &mut Outbox) {
-        let is_latest = self.partition.config.retention.latest_per_key.is_some();
-        let oldest_go_to = if is_latest { self.partition.log.start().min(end) } else { end };
-        if reader.at < oldest_go_to {
-            out.now.push(gap(reader, self.id, oldest_go_to, GapReason::Retention));
-        }
-        if reader.at < end {
-            out.now.push(gap(reader, self.id, end, GapReason::Compacted));
-        }
     }
 }
 
 impl Engine {
     /// Tells the readers of a partition that it is gone.
     pub(crate) fn tell_readers_ended(&self, id: PartitionId, out: &mut Outbox) {
-        out.now.extend(self.readers.holders(id).map(|holder| {
-            let Holder { session, subscription } = holder;
-            Effect::SubscriptionEnded { session, subscription, partition: id }
-        }));
-    }
-
-    /// Ends the readers of a session.
-    pub(crate) fn end_readers(&mut self, session: SessionId) {
-        self.readers.end_session(session);
+        out.now.extend(self.readers.holders(id).map(|holder| Effect::ended(holder, id)));
     }
 }
 

@@ -14,6 +14,7 @@ use sennit_model::{
 use crate::{
     command::{Credit, CursorClaim, SessionId},
     lease::Holder,
+    wakeups::Wakeups,
 };
 
 /// What all filters of a shard may do in a turn, in bytes looked at ([`Filter::cost`]): half a
@@ -74,10 +75,7 @@ impl Reader {
 #[derive(Debug, Default)]
 pub(crate) struct PartitionReaders {
     pub(crate) readers: BTreeMap<Holder, Reader>,
-    /// Where the partition's visible end was when all of them were served last.
-    pub(crate) served_to: u64,
-    /// Those that may get something though the end is where it was. Some may have left since.
-    pub(crate) awake: Vec<Holder>,
+    pub(crate) wakeups: Wakeups<Holder>,
 }
 
 /// All readers of a shard.
@@ -90,9 +88,6 @@ pub(crate) struct Readers {
 
 impl Readers {
     pub(crate) fn of(&mut self, partition: PartitionId) -> Option<&mut PartitionReaders> {
-        if self.by_partition.is_empty() {
-            return None;
-        }
         self.by_partition.get_mut(&partition)
     }
 
@@ -105,23 +100,20 @@ impl Readers {
         (cursor, filter): (Option<CursorClaim>, Option<Filter>),
         when_slow: WhenSlow,
     ) {
-        let (held_messages, held_bytes, place_hint) = (0, 0, None);
-        let (credit, was_live) = (bounded(credit), false);
-        let sieve = filter.map(|filter| Box::new(Sieve::new(filter, at)));
         let reader = Reader {
             holder,
             at,
-            credit,
-            held_messages,
-            held_bytes,
+            credit: bounded(credit),
+            held_messages: 0,
+            held_bytes: 0,
             cursor,
             when_slow,
-            was_live,
-            sieve,
-            place_hint,
+            was_live: false,
+            sieve: filter.map(|filter| Box::new(Sieve::new(filter, at))),
+            place_hint: None,
         };
         let held = self.by_partition.entry(partition).or_default();
-        held.awake.push(holder);
+        held.wakeups.wake(holder);
         if held.readers.insert(holder, reader).is_none() {
             self.by_session.entry(holder.session).or_default().push(partition);
         }
@@ -167,9 +159,6 @@ impl Readers {
 
     /// Removes all readers of a partition.
     pub(crate) fn end_partition(&mut self, partition: PartitionId) {
-        if self.by_partition.is_empty() {
-            return;
-        }
         let readers =
             self.by_partition.remove(&partition).into_iter().flat_map(|held| held.readers);
         for (holder, _) in readers {

@@ -67,9 +67,6 @@ pub(crate) struct Reserved {
 
 impl Reserved {
     pub(crate) fn get(&self, id: PartitionId) -> Option<&Reservation> {
-        if self.by_partition.is_empty() {
-            return None;
-        }
         self.by_partition.get(&id)
     }
 

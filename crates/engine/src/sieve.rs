@@ -5,14 +5,13 @@
 //! the next delivery: at the end, and now and then on the way.
 
 use bytes::Bytes;
-use sennit_model::{Messages, Offset};
+use sennit_model::Messages;
 
 use crate::{
-    deliver::byte_of,
-    effect::{Delivery, Effect, GapReason},
+    effect::{Effect, GapReason},
     engine::{Outbox, Payloads},
+    gather::byte_of,
     group::range,
-    lease::Holder,
     log::Entry,
     read::Pass,
     readers::{Reader, Sieve},
@@ -46,7 +45,7 @@ impl Pass<'_> {
         while reader.at < visible && reader.room_messages() > 0 {
             if work == 0 {
                 self.has_more = true;
-                self.waiting.push(reader.holder);
+                self.wakeups.wake(reader.holder);
                 break;
             }
             let at = reader.at;
@@ -67,11 +66,9 @@ impl Pass<'_> {
     }
 
     fn tell_filtered(&self, reader: &Reader, sieve: &mut Sieve, out: &mut Outbox) {
-        let Holder { session, subscription } = reader.holder;
         let range = range(sieve.told, reader.at);
         sieve.told = reader.at;
-        let (partition, reason) = (self.id, GapReason::Filtered);
-        out.now.push(Effect::Gap { session, subscription, partition, range, reason });
+        out.now.push(Effect::gap(reader.holder, self.id, range, GapReason::Filtered));
     }
 
     /// Looks at the messages of one batch, and delivers neighbours that pass together.
@@ -118,18 +115,6 @@ impl Pass<'_> {
         out: &mut Outbox,
     ) {
         sieve.told = reader.at;
-        let Holder { session, subscription } = reader.holder;
-        out.now.push(Effect::Deliver(Delivery {
-            session,
-            subscription,
-            partition: self.id,
-            first: Offset(first),
-            count: u32::try_from(reader.at - first).expect("not more than the batch holds"),
-            attempt: 0,
-            generation: self.generation,
-            appended_at: entry.appended_at,
-            durability: self.reach.of(entry.end()),
-            messages: batch.slice(start..end),
-        }));
+        self.give(reader, entry, first, batch.slice(start..end), out);
     }
 }

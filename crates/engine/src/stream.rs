@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sennit_model::{Durability, Offset, PartitionId, ReadFrom, Timestamp, TopicConfig, TopicId};
 
-use crate::stream_content::StreamContent;
+use crate::content::Content;
 
 /// The media type that a content type says, without its parameters.
 #[must_use]
@@ -124,7 +124,7 @@ pub struct OpenStream {
     /// The stream's.
     pub settings: StreamSettings,
     /// What it begins with.
-    pub content: Option<StreamContent>,
+    pub content: Option<Content>,
     /// Whether that is all that it will ever hold.
     pub closes: bool,
 }
@@ -133,7 +133,7 @@ pub struct OpenStream {
 #[derive(Clone, Debug)]
 pub struct StreamAppend {
     /// The messages; none only to close.
-    pub content: Option<StreamContent>,
+    pub content: Option<Content>,
     /// The type of what is appended; it has to be the stream's. Nothing to say where it is of no
     /// account.
     pub content_type: Option<Box<str>>,

@@ -1,516 +1,124 @@
-//! What is done to a stream when it is opened, appended to, closed, forked, deleted: refused, or one
-//! record. It reads nothing.
+//! Appends to streams and their answers: one append, or several to all of their streams or to none. All are
+//! admitted before anything is appended. It knows no frames.
 
-use std::{collections::BTreeSet, sync::Arc};
-
-use sennit_model::{
-    Batch, Durability, Offset, PartitionId, ProducerStamp, Timestamp, TopicId,
-    limits::{STREAM_FORKS_MAX, STREAM_READS_WAITING_MAX},
-};
+use sennit_model::{PartitionId, ProducerStamp, Timestamp};
 
 use crate::{
+    admission::Refused,
+    append::Append,
     command::Origin,
-    engine::{Engine, Journal, Outbox, stir},
-    partition::Partition,
-    record::{Record, StreamOpened},
-    refusal::Refusal,
-    stream::{
-        ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamAppended, StreamCommand, StreamNote,
-        StreamRefusal, StreamSettings, StreamStatus,
-    },
-    stream_content::StreamContent,
-    stream_decide::{Decided, NotAppended, batch_record, batch_records, note_record},
-    streams::Stream,
-    timer::Timer,
+    engine::{Engine, Journal, Outbox},
+    stream::{StreamAnswer, StreamAppend, StreamAppended, StreamNote, StreamRefusal},
 };
 
+/// One of several appends, and its answer if it was done before.
+type Each = (PartitionId, StreamAppend, Option<StreamAppended>);
+
 impl Engine {
-    pub(crate) fn stream(
-        &mut self,
-        origin: Origin,
-        id: PartitionId,
-        command: StreamCommand,
-        now: Timestamp,
-        journal: &mut impl Journal,
-        out: &mut Outbox,
-    ) {
-        if !matches!(command, StreamCommand::StopReading) {
-            self.end_if_over(id, now, journal);
-        }
-        let done = match command {
-            StreamCommand::Open(open) => {
-                let done = self.open_stream(id, *open, now, journal);
-                return appended(origin, done.map(|answer| (answer, false)), out);
-            }
-            StreamCommand::Append(append) => {
-                let done = self.append_to_stream(id, *append, now, journal);
-                let done = done.map(|(done, is_early)| (StreamAnswer::Appended(done), is_early));
-                return appended(origin, done, out);
-            }
-            StreamCommand::Read(read) => match self.living(id, now, read.for_fork) {
-                Ok(()) if self.streams.waiting() >= STREAM_READS_WAITING_MAX => {
-                    let name = "STREAM_READS_WAITING_MAX";
-                    Err(StreamRefusal::Limit { name, limit: STREAM_READS_WAITING_MAX as u64 })
-                }
-                Ok(()) => {
-                    // Who reads a fork does not use what it was made of.
-                    if !read.for_fork {
-                        self.touch_stream(id, now);
-                    }
-                    self.streams.await_something(id, origin, read);
-                    if let Some(partition) = self.partitions.get_mut(&id) {
-                        stir(&mut self.stirred, partition);
-                    }
-                    return;
-                }
-                Err(refusal) => Err(refusal),
-            },
-            StreamCommand::StopReading => return self.streams.stop_waiting(id, origin),
-            StreamCommand::Ask { touches } => self.living(id, now, false).map(|()| {
-                if touches {
-                    self.touch_stream(id, now);
-                }
-                self.stream_status(id)
-                    .map_or(StreamAnswer::Refused(StreamRefusal::Unknown), StreamAnswer::Status)
-            }),
-            StreamCommand::AddFork(fork) => self.add_fork(id, fork, now, journal),
-            StreamCommand::RemoveFork(fork) => self.remove_fork(id, fork, now, journal),
-            StreamCommand::Delete => self.delete_stream(id, now, journal),
-        };
-        // What is said is so only once all is committed that it stands on.
-        out.answer(origin, done.unwrap_or_else(StreamAnswer::Refused), false);
-    }
-
-    /// Whether there is a stream, and its time is not over.
-    pub(crate) fn living(
-        &self,
-        id: PartitionId,
-        now: Timestamp,
-        for_fork: bool,
-    ) -> Result<(), StreamRefusal> {
-        if self.partitions.get(&id).is_none() {
-            return Err(StreamRefusal::Unknown);
-        }
-        let Some(stream) = self.streams.get(id) else { return Ok(()) };
-        let said = stream.said();
-        let is_over = said.is_deleted || stream.is_over(now);
-        match (is_over, said.forks.is_empty()) {
-            (false, _) => Ok(()),
-            (true, false) if for_fork => Ok(()),
-            (true, false) => Err(StreamRefusal::Deleted),
-            (true, true) => Err(StreamRefusal::Unknown),
-        }
-    }
-
-    /// A stream whose time is over is deleted before anybody hears of it: a start counts as a use, and
-    /// would have it back.
-    pub(crate) fn end_if_over(
-        &mut self,
-        id: PartitionId,
-        now: Timestamp,
-        journal: &mut impl Journal,
-    ) {
-        let is_over = |stream: &Stream| !stream.said().is_deleted && stream.is_over(now);
-        if self.streams.get(id).is_some_and(is_over) {
-            self.commit(&Record::StreamDeleted { partition: id }, journal);
-        }
-    }
-
-    /// Whether something may be published to a partition, as far as it is a stream.
-    pub(crate) fn takes_messages(&self, id: PartitionId, now: Timestamp) -> Result<(), Refusal> {
-        self.living(id, now, false).map_err(|_| Refusal::UnknownTopic)?;
-        match self.streams.get(id).is_some_and(|stream| stream.is_closed) {
-            true => Err(Refusal::StreamClosed),
-            false => Ok(()),
-        }
-    }
-
-    pub(crate) fn touch_stream(&mut self, id: PartitionId, now: Timestamp) {
-        if let Some(stream) = self.streams.get_mut(id) {
-            stream.touched_at = stream.touched_at.max(now);
-        }
-    }
-
-    /// The settings of a stream; of a topic that was not created as one, those of such.
-    pub(crate) fn stream_settings(&self, id: PartitionId) -> Arc<StreamSettings> {
-        match self.streams.get(id) {
-            Some(stream) => stream.settings.clone(),
-            None => self.shared.of_topic.clone(),
-        }
-    }
-
-    pub(crate) fn stream_status(&self, id: PartitionId) -> Option<StreamStatus> {
-        let partition = self.partitions.get(&id)?;
-        let is_closed = self.streams.get(id).is_some_and(|stream| stream.is_closed);
-        // What is appended and not committed yet will have been by the time that this is told.
-        let next = match partition.config.durability {
-            Durability::Durable | Durability::Speculative => partition.log.end(),
-            Durability::Ephemeral | Durability::Memory => partition.visible,
-        };
-        Some(StreamStatus {
-            settings: self.stream_settings(id),
-            start: Offset(partition.log.start()),
-            next: Offset(next),
-            is_closed,
-            durability: partition.config.durability,
-            is_opened: self.is_opened(id),
-        })
-    }
-
-    /// Whether a partition was opened as a stream.
-    pub(crate) fn is_opened(&self, id: PartitionId) -> bool {
-        self.streams.get(id).is_some_and(|stream| stream.is_opened)
-    }
-
-    fn open_stream(
-        &mut self,
-        id: PartitionId,
-        open: OpenStream,
-        now: Timestamp,
-        journal: &mut impl Journal,
-    ) -> Result<StreamAnswer, NotAppended> {
-        let OpenStream { config, settings, content, closes } = open;
-        if settings.group.is_some() && config.durability != Durability::Durable {
-            return Err(StreamRefusal::SettingsDiffer { field: "durability" }.into());
-        }
-        let is_new = match self.partitions.get(&id) {
-            None => true,
-            // A crash has left the catalogue's part of a creation.
-            Some(held) => held.log.end() == 0 && self.streams.get(id).is_none(),
-        };
-        if !is_new {
-            self.living(id, now, false)?;
-            if !self.is_opened(id) {
-                return Err(StreamRefusal::NativeTopic.into());
-            }
-            self.is_as_asked(id, &settings, closes)?;
-            self.touch_stream(id, now);
-            let status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
-            return Ok(StreamAnswer::Opened { created: false, status });
-        }
-        if let Some(content) = &content {
-            // What begins a stream is refused before there is one.
-            if config.retention.latest_per_key.is_some() && !content.is_keyed() {
-                return Err(Refusal::KeyMissing.into());
-            }
-            if config.durability == Durability::Memory {
-                self.make_room(id, content.bytes() as u64, journal)?;
-            }
-        }
-        let is_durable = config.durability == Durability::Durable;
-        let first = settings.fork.as_ref().map_or(Offset(0), |fork| fork.at);
-        let (with_it, after) = if is_durable { (content, None) } else { (None, content) };
-        let (batch, further) = with_it.map(StreamContent::into_parts).unzip();
-        let further = further.unwrap_or_default();
-        let note = StreamNote { closes, ..StreamNote::default() };
-        let behind = first.plus(batch.as_ref().map_or(0, |batch: &Batch| u64::from(batch.count())));
-        let mut records = vec![Record::StreamOpened(Box::new(StreamOpened {
-            partition: id,
-            opened_at: now,
-            config,
-            first,
-            closes: closes && further.is_empty() && after.is_none(),
-            settings,
-            batch,
-        }))];
-        records.append(&mut batch_records(id, behind, further.into_iter(), note.clone(), now));
-        self.commit_together(&records, journal);
-        if after.is_some() {
-            let append = StreamAppend { content: after, content_type: None, note };
-            self.append_to_stream(id, append, now, journal)?;
-        }
-        let mut status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
-        // All that it begins with can be read by the time that this is told.
-        status.next = self.end_of(id).unwrap_or(status.next);
-        Ok(StreamAnswer::Opened { created: true, status })
-    }
-
-    /// Whether a stream is what one is asked to be that is there already.
-    fn is_as_asked(
-        &self,
-        id: PartitionId,
-        asked: &StreamSettings,
-        closes: bool,
-    ) -> Result<(), StreamRefusal> {
-        let held = self.stream_settings(id);
-        let is_closed = self.streams.get(id).is_some_and(|stream| stream.is_closed);
-        let differs = |field| Err(StreamRefusal::SettingsDiffer { field });
-        if !held.content_type.eq_ignore_ascii_case(&asked.content_type) {
-            return differs("content type");
-        }
-        if held.time_to_live != asked.time_to_live {
-            return differs("time to live");
-        }
-        if held.expires_at.as_ref().map(|(at, _)| at) != asked.expires_at.as_ref().map(|(at, _)| at)
-        {
-            return differs("expiry");
-        }
-        if is_closed != closes {
-            return differs("closed state");
-        }
-        if held.group != asked.group {
-            return differs("stream group");
-        }
-        let origin =
-            |fork: &Option<ForkOf>| fork.as_ref().map(|f| (f.name.clone(), f.asked.clone()));
-        if origin(&held.fork) != origin(&asked.fork) {
-            return differs("source, offset or sub-offset of the fork");
-        }
-        Ok(())
-    }
-
-    /// Says whether the answer need not wait for the commit.
-    fn append_to_stream(
+    /// Appends to a stream; says whether the answer need not wait for the commit.
+    pub(crate) fn append_to_stream(
         &mut self,
         id: PartitionId,
         append: StreamAppend,
         now: Timestamp,
         journal: &mut impl Journal,
-    ) -> Result<(StreamAppended, bool), NotAppended> {
-        if let Decided::Already(appended) = self.decide_append(id, &append, now)? {
+    ) -> Result<(StreamAppended, bool), Refused> {
+        if let Some(appended) = self.admit_append(id, &append, now)? {
             self.touch_stream(id, now);
             return Ok((appended, false));
         }
-        let StreamAppend { content, note, .. } = append;
-        let (is_closed, is_duplicate) = (note.closes, false);
-        let sequence = note.producer.as_ref().map(|producer| producer.sequence);
-        let is_early = match content {
-            Some(content) => self.append_with(id, content, note, now, journal)?,
-            None => {
-                self.commit(&note_record(id, note, now), journal);
-                false
-            }
-        };
-        let next = self.end_of(id).unwrap_or_default();
-        Ok((StreamAppended { next, is_closed, is_duplicate, sequence }, is_early))
+        let appended = self.appended(id, &append);
+        let has_content = append.content.is_some();
+        let (_, has_reserved) = self.append(append_of(id, append), now, journal)?;
+        let is_early = has_content && self.confirms_now(id, has_reserved, journal).0;
+        Ok((appended, is_early))
     }
 
-    /// Appends messages; says whether that is confirmed before it is committed.
-    fn append_with(
+    pub(crate) fn append_together(
         &mut self,
-        id: PartitionId,
-        content: StreamContent,
-        note: StreamNote,
+        origin: Origin,
+        appends: Vec<(PartitionId, StreamAppend)>,
         now: Timestamp,
         journal: &mut impl Journal,
-    ) -> Result<bool, NotAppended> {
-        let Some(partition) = self.partitions.get(&id) else {
-            return Err(StreamRefusal::Unknown.into());
-        };
-        let durability = partition.config.durability;
-        if durability == Durability::Memory {
-            self.make_room(id, content.bytes() as u64, journal)?;
-        }
-        let reserves = durability != Durability::Durable;
-        let has_reserved = reserves && self.reserve(id, content.count(), journal);
-        let first = self.end_of(id).unwrap_or_default();
-        match content.into_parts() {
-            (batch, further) if further.is_empty() => {
-                self.commit(&batch_record(id, first, batch, note, now), journal);
-            }
-            (batch, further) => {
-                let batches = [batch].into_iter().chain(further);
-                let records = batch_records(id, first, batches, note, now);
-                self.commit_together(&records, journal);
-            }
-        }
-        Ok(reserves && self.confirms_now(id, has_reserved, journal))
-    }
-
-    /// Who holds streams: each with every fork of it, and without one if it is deleted and has none
-    /// left.
-    pub fn held_streams(&self) -> impl Iterator<Item = (PartitionId, Option<TopicId>)> {
-        self.streams.iter().flat_map(|(id, stream)| {
-            let said = stream.said();
-            let is_left = (said.is_deleted && said.forks.is_empty()).then_some((id, None));
-            said.forks.iter().map(move |fork| (id, Some(*fork))).chain(is_left)
-        })
-    }
-
-    /// Streams that are forks, each with what it was made of.
-    pub fn forks_of_streams(&self) -> impl Iterator<Item = (TopicId, PartitionId)> {
-        self.streams.iter().filter_map(|(id, stream)| {
-            stream.settings.fork.as_ref().map(|fork| (id.topic, fork.source))
-        })
-    }
-
-    /// How a stream is, committed or not, and whether it is deleted.
-    #[must_use]
-    pub fn look_at_stream(&self, id: PartitionId) -> Option<(StreamStatus, bool)> {
-        let is_deleted = self.streams.get(id).is_some_and(|stream| stream.said().is_deleted);
-        Some((self.stream_status(id)?, is_deleted))
-    }
-
-    fn forks(&self, id: PartitionId) -> Option<&BTreeSet<TopicId>> {
-        Some(&self.streams.get(id)?.said().forks)
-    }
-
-    fn add_fork(
-        &mut self,
-        id: PartitionId,
-        fork: TopicId,
-        now: Timestamp,
-        journal: &mut impl Journal,
-    ) -> Result<StreamAnswer, StreamRefusal> {
-        self.living(id, now, false)?;
-        let (is_there, count) =
-            self.forks(id).map_or((false, 0), |forks| (forks.contains(&fork), forks.len()));
-        if !is_there && count >= STREAM_FORKS_MAX {
-            let limit = STREAM_FORKS_MAX as u64;
-            return Err(StreamRefusal::Limit { name: "STREAM_FORKS_MAX", limit });
-        }
-        if !is_there {
-            self.commit(&Record::StreamForked { partition: id, fork, is_there: true }, journal);
-        }
-        self.stream_status(id).map(StreamAnswer::Status).ok_or(StreamRefusal::Unknown)
-    }
-
-    fn remove_fork(
-        &mut self,
-        id: PartitionId,
-        fork: TopicId,
-        now: Timestamp,
-        journal: &mut impl Journal,
-    ) -> Result<StreamAnswer, StreamRefusal> {
-        if self.forks(id).is_some_and(|forks| forks.contains(&fork)) {
-            self.commit(&Record::StreamForked { partition: id, fork, is_there: false }, journal);
-        }
-        let is_gone = self.living(id, now, false).is_err();
-        let is_unused = is_gone && self.forks(id).is_some_and(BTreeSet::is_empty);
-        let fork_of = self.stream_settings(id).fork.clone();
-        Ok(StreamAnswer::Deleted { is_unused, fork_of })
-    }
-
-    fn delete_stream(
-        &mut self,
-        id: PartitionId,
-        now: Timestamp,
-        journal: &mut impl Journal,
-    ) -> Result<StreamAnswer, StreamRefusal> {
-        if self.partitions.get(&id).is_none() {
-            return Err(StreamRefusal::Unknown);
-        }
-        let is_unused = self.forks(id).is_none_or(BTreeSet::is_empty);
-        let is_deleted = self.streams.get(id).is_some_and(|stream| stream.said().is_deleted);
-        if !is_unused {
-            self.living(id, now, false)?;
-        }
-        if !is_deleted {
-            // Also where the topic goes at once: nobody makes a fork of it until then, nobody finds it,
-            // and after a crash nobody does either.
-            self.commit(&Record::StreamDeleted { partition: id }, journal);
-        }
-        let fork_of = self.stream_settings(id).fork.clone();
-        Ok(StreamAnswer::Deleted { is_unused, fork_of })
-    }
-
-    /// A partition is opened as a stream.
-    pub(crate) fn apply_stream_opened(&mut self, opened: &StreamOpened, position: u64) {
-        let StreamOpened { partition: id, opened_at, config, first, closes, settings, batch } =
-            opened;
-        let shared = &mut self.shared;
-        let (config, settings) = (shared.config(config), shared.settings(settings));
-        let made = || Partition::beginning_at(*id, config.clone(), first.0);
-        let partition = self.partitions.get_or_insert(*id, made);
-        if partition.log.end() != first.0 {
-            // It was opened by its settings only, and is empty: it has its groups, and who takes part
-            // in them.
-            partition.config = config.clone();
-            partition.begin_at(first.0, &mut self.wheel);
-        }
-        if config.durability == Durability::Memory {
-            self.memory.holds(*id, 0);
-        }
-        let mut stream = Stream::new(settings, *opened_at);
-        stream.is_closed = *closes;
-        stream.was_opened_closed = *closes;
-        let stream = self.streams.insert(*id, stream);
-        if let Some(end) = stream.ends_at() {
-            self.wheel.set(end, Timer::StreamEnd { partition: *id });
-        }
-        if let Some(batch) = batch {
-            let place = crate::apply::place_of(batch.bytes(), position);
-            let nobody = ProducerStamp::default();
-            partition.append(batch, *opened_at, nobody, place, &mut self.wheel);
-            self.uncommitted.push_back((position, *id, partition.log.end()));
-        }
-        self.note_keeping(*id);
-    }
-
-    /// Something was said beside an append, or instead of one.
-    pub(crate) fn apply_stream_note(
-        &mut self,
-        id: PartitionId,
-        at: Timestamp,
-        note: Option<&StreamNote>,
+        out: &mut Outbox,
     ) {
-        let stream = match note {
-            Some(_) => self.stream_or_topic(id),
-            None => self.streams.get_mut(id),
+        for (id, _) in &appends {
+            self.end_if_over(*id, now, journal);
+        }
+        let admitted = match self.admit_together(appends, now) {
+            Ok(admitted) => admitted,
+            Err((which, Refused::Stream(refusal))) => {
+                return out.answer(origin, StreamAnswer::RefusedTogether { which, refusal }, false);
+            }
+            Err((_, refused)) => return refused.tell(origin, out),
         };
-        let Some(stream) = stream else { return };
-        stream.touched_at = stream.touched_at.max(at);
-        if let Some(note) = note {
-            stream.note(note);
-            if note.closes {
-                self.wake_reads(id);
+        let (mut records, mut became) = (Vec::new(), Vec::with_capacity(admitted.len()));
+        for (id, append, known) in admitted {
+            if let Some(appended) = known {
+                self.touch_stream(id, now);
+                became.push(appended);
+                continue;
             }
+            // All of them are durable: no offsets are reserved.
+            became.push(self.appended(id, &append));
+            let first = self.end_of(id).unwrap_or_default();
+            records.extend(append_of(id, append).records(first, now));
         }
+        self.commit_together(records.into_iter(), journal);
+        out.answer(origin, StreamAnswer::AppendedTogether(became), false);
     }
 
-    pub(crate) fn apply_stream_forked(&mut self, id: PartitionId, fork: TopicId, is_there: bool) {
-        let Some(stream) = self.stream_or_topic(id) else { return };
-        let forks = &mut stream.said.get_or_insert_default().forks;
-        if is_there {
-            forks.insert(fork);
-        } else {
-            forks.remove(&fork);
-        }
-    }
-
-    pub(crate) fn apply_stream_deleted(&mut self, id: PartitionId) {
-        if let Some(stream) = self.stream_or_topic(id) {
-            stream.said.get_or_insert_default().is_deleted = true;
-            self.wake_reads(id);
-        }
-    }
-
-    /// The stream; of a topic that was not created as one, what is to be remembered from now on. Such
-    /// a one never ends by itself, whenever it was used.
-    fn stream_or_topic(&mut self, id: PartitionId) -> Option<&mut Stream> {
-        if self.streams.get(id).is_none() && self.partitions.get(&id).is_some() {
-            let settings = self.shared.of_topic.clone();
-            return Some(self.streams.insert(id, Stream::of_topic(settings)));
-        }
-        self.streams.get_mut(id)
-    }
-
-    /// A start counts as a use: what it slept through is nobody's fault, and reads are not journaled.
-    pub(crate) fn use_streams(&mut self, now: Timestamp) {
-        for (partition, stream) in self.streams.values_mut() {
-            stream.touched_at = now;
-            if let Some(end) = stream.ends_at() {
-                self.wheel.set(end, Timer::StreamEnd { partition });
+    /// Admits each, the first that is refused refuses all. Appends to one stream do not change what
+    /// may be done with another, so that none has to be done before the next is admitted.
+    fn admit_together(
+        &self,
+        appends: Vec<(PartitionId, StreamAppend)>,
+        now: Timestamp,
+    ) -> Result<Vec<Each>, (usize, Refused)> {
+        let group = |id| self.streams.get(id).and_then(|stream| stream.settings.group.as_ref());
+        let first = appends.first().and_then(|(id, _)| group(*id));
+        let mut admitted: Vec<Each> = Vec::with_capacity(appends.len());
+        for (which, (id, append)) in appends.into_iter().enumerate() {
+            self.living(id, now, false).map_err(|refusal| (which, refusal.into()))?;
+            if group(id).is_none() || group(id) != first {
+                return Err((which, StreamRefusal::OtherGroup.into()));
             }
+            if admitted.iter().any(|(other, ..)| *other == id) {
+                return Err((which, StreamRefusal::Repeated.into()));
+            }
+            let known = self.admit_append(id, &append, now).map_err(|why| (which, why))?;
+            admitted.push((id, append, known));
         }
+        // What was appended together was appended whole: who sends it again finds all of it.
+        let was_before = |each: &Each| match &each.2 {
+            Some(appended) => appended.is_duplicate.then_some(true),
+            None => Some(false),
+        };
+        let mut known =
+            admitted.iter().enumerate().filter_map(|(at, each)| Some((at, was_before(each)?)));
+        if let Some((_, first)) = known.next()
+            && let Some((which, _)) = known.find(|(_, other)| *other != first)
+        {
+            return Err((which, StreamRefusal::PartlyAppended.into()));
+        }
+        Ok(admitted)
     }
 
-    pub(crate) fn wake_reads(&mut self, id: PartitionId) {
-        self.streams.wake(id);
-        if let Some(partition) = self.partitions.get_mut(&id) {
-            stir(&mut self.stirred, partition);
+    /// The answer to an append that is done next.
+    fn appended(&self, id: PartitionId, append: &StreamAppend) -> StreamAppended {
+        let count = append.content.as_ref().map_or(0, |content| u64::from(content.count()));
+        StreamAppended {
+            next: self.end_of(id).unwrap_or_default().plus(count),
+            is_closed: append.note.closes,
+            is_duplicate: false,
+            sequence: append.note.producer.as_ref().map(|producer| producer.sequence),
         }
     }
 }
 
-/// Says what has come of something that appends. What is said is so only once all is committed that it
-/// stands on, unless it is early.
-fn appended(origin: Origin, done: Result<(StreamAnswer, bool), NotAppended>, out: &mut Outbox) {
-    match done {
-        Ok((answer, is_early)) => out.answer(origin, answer, is_early),
-        Err(NotAppended::Stream(refusal)) => {
-            out.answer(origin, StreamAnswer::Refused(refusal), false);
-        }
-        Err(NotAppended::Topic(refusal)) => out.refuse(origin, refusal),
-    }
+/// An append to a stream as any other.
+pub(crate) fn append_of(partition: PartitionId, append: StreamAppend) -> Append {
+    let StreamAppend { content, note, .. } = append;
+    let note = (note != StreamNote::default()).then(|| Box::new(note));
+    Append { partition, content, producer: ProducerStamp::default(), note }
 }

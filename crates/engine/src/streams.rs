@@ -12,7 +12,8 @@ use sennit_model::{PartitionId, Timestamp, TopicId, limits::STREAM_PRODUCERS_MAX
 
 use crate::{
     command::Origin,
-    stream::{StreamNote, StreamProducer, StreamRead, StreamSettings},
+    stream::{StreamNote, StreamProducer, StreamRead, StreamRefusal, StreamSettings},
+    wakeups::{Wakeups, Woken},
 };
 
 /// A stream, beside its partition's log.
@@ -53,6 +54,31 @@ pub(crate) struct Life {
     pub(crate) note: u64,
 }
 
+impl Said {
+    /// Judges an append of a producer: `Some` with the latest sequence of its life if it was appended
+    /// before.
+    pub(crate) fn admit(&self, producer: &StreamProducer) -> Result<Option<u64>, StreamRefusal> {
+        let StreamProducer { id, epoch, sequence } = producer;
+        let expected = match self.producers.get(id) {
+            Some(&Life { epoch: current, .. }) if *epoch < current => {
+                return Err(StreamRefusal::ProducerFenced { current });
+            }
+            Some(life) if *epoch > life.epoch && *sequence > 0 => {
+                return Err(StreamRefusal::ProducerBegins);
+            }
+            Some(life) if *epoch == life.epoch && *sequence <= life.sequence => {
+                return Ok(Some(life.sequence));
+            }
+            Some(life) if *epoch == life.epoch => life.sequence + 1,
+            _ => 0,
+        };
+        match *sequence {
+            given if given == expected => Ok(None),
+            given => Err(StreamRefusal::ProducerGap { expected, given }),
+        }
+    }
+}
+
 impl Stream {
     pub(crate) fn new(settings: Arc<StreamSettings>, touched_at: Timestamp) -> Self {
         Self {
@@ -88,6 +114,17 @@ impl Stream {
 
     pub(crate) fn is_over(&self, now: Timestamp) -> bool {
         self.ends_at().is_some_and(|end| end <= now)
+    }
+
+    /// Whether it is there: for its forks, one that is deleted is too.
+    pub(crate) fn check_life(&self, now: Timestamp, for_fork: bool) -> Result<(), StreamRefusal> {
+        let said = self.said();
+        match (said.is_deleted || self.is_over(now), said.forks.is_empty()) {
+            (false, _) => Ok(()),
+            (true, false) if for_fork => Ok(()),
+            (true, false) => Err(StreamRefusal::Deleted),
+            (true, true) => Err(StreamRefusal::Unknown),
+        }
     }
 
     /// An append has said this.
@@ -175,23 +212,13 @@ impl Waiting {
             Self::Many(many) => many.retain(stays),
         }
     }
-
-    fn into_origins(self) -> Vec<Origin> {
-        match self {
-            Self::Few(few) => few.into_iter().map(|(origin, _)| origin).collect(),
-            Self::Many(many) => many.into_keys().collect(),
-        }
-    }
 }
 
 /// The reads of one stream that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
     pub(crate) waiting: Waiting,
-    /// Where the visible end was when all of them were looked at last; none, and all are to be.
-    pub(crate) served_to: Option<u64>,
-    /// Those that may be answered though the end is where it was. Some may wait no more.
-    pub(crate) awake: Vec<Origin>,
+    pub(crate) wakeups: Wakeups<Origin>,
 }
 
 /// All streams of a shard.
@@ -207,16 +234,10 @@ pub(crate) struct Streams {
 
 impl Streams {
     pub(crate) fn get(&self, id: PartitionId) -> Option<&Stream> {
-        if self.by_partition.is_empty() {
-            return None;
-        }
         self.by_partition.get(&id)
     }
 
     pub(crate) fn get_mut(&mut self, id: PartitionId) -> Option<&mut Stream> {
-        if self.by_partition.is_empty() {
-            return None;
-        }
         self.by_partition.get_mut(&id)
     }
 
@@ -242,7 +263,7 @@ impl Streams {
         if reads.waiting.insert(origin, read) {
             self.waiting += 1;
         }
-        reads.awake.push(origin);
+        reads.wakeups.wake(origin);
     }
 
     /// How many reads wait, of any stream.
@@ -260,20 +281,19 @@ impl Streams {
     /// Has whoever waits be looked at, though nothing was appended.
     pub(crate) fn wake(&mut self, id: PartitionId) {
         if let Some(reads) = self.reads.get_mut(&id) {
-            reads.served_to = None;
+            reads.wakeups.wake_all();
         }
     }
 
-    /// The reads to be looked at now that the visible end is there; to be put back.
-    pub(crate) fn take_reads(&mut self, id: PartitionId, visible: u64) -> Option<Reads> {
-        if self.reads.is_empty() {
-            return None;
-        }
-        let reads = self.reads.get(&id)?;
-        if reads.served_to == Some(visible) && reads.awake.is_empty() {
-            return None;
-        }
-        self.take_all_reads(id)
+    /// The reads of a partition, and which are to be looked at now that the visible end is there; to be put
+    /// back.
+    pub(crate) fn take_reads(
+        &mut self,
+        id: PartitionId,
+        visible: u64,
+    ) -> Option<(Woken<Origin>, Reads)> {
+        let woken = self.reads.get_mut(&id)?.wakeups.take(visible)?;
+        Some((woken, self.take_all_reads(id)?))
     }
 
     /// All reads of a partition; those that go on waiting are to be put back.
@@ -288,10 +308,5 @@ impl Streams {
             self.waiting += reads.waiting.len();
             self.reads.insert(id, reads);
         }
-    }
-
-    /// Ends all reads of a partition that is gone, and says whose they were.
-    pub(crate) fn end_reads(&mut self, id: PartitionId) -> impl Iterator<Item = Origin> {
-        self.take_all_reads(id).into_iter().flat_map(|reads| reads.waiting.into_origins())
     }
 }

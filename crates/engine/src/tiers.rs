@@ -8,10 +8,9 @@ use sennit_model::{
 };
 
 use crate::{
-    effect::{Confirmed, Effect, GapReason},
+    effect::{Effect, GapReason},
     engine::{Engine, Journal, Outbox, stir},
     group::range,
-    lease::Holder,
     record::Record,
     refusal::Refusal,
 };
@@ -92,51 +91,31 @@ impl Engine {
         }
     }
 
-    /// Confirms a batch that was just appended, or had been before: at once if its topic confirms at
-    /// append and its offsets are reserved for good, else after the commit. `has_reserved` says
-    /// whether a reservation was appended with it.
-    pub(crate) fn confirm(
-        &mut self,
-        mut confirmed: Confirmed,
-        has_reserved: bool,
-        journal: &mut impl Journal,
-        out: &mut Outbox,
-    ) {
-        let id = confirmed.partition;
-        let Some(partition) = self.partitions.get(&id) else { return };
-        let durability = partition.config.durability;
-        if self.confirms_now(id, has_reserved, journal) {
-            confirmed.durability = durability;
-            return out.now.push(Effect::Confirmed(confirmed));
-        }
-        if durability == Durability::Memory {
-            confirmed.durability = Durability::Memory;
-        }
-        out.after_commit.push(Effect::Confirmed(confirmed));
-    }
-
-    /// Whether what was just appended may be confirmed before it is committed. If not, there is
-    /// something to wait for.
+    /// Whether a batch that was just appended, or had been before, is confirmed before it is committed, and
+    /// what it has reached when it is confirmed. If not before, there is something to wait for.
+    /// `has_reserved` says whether a reservation was appended with it.
     pub(crate) fn confirms_now(
         &mut self,
         id: PartitionId,
         has_reserved: bool,
         journal: &mut impl Journal,
-    ) -> bool {
-        let Some(partition) = self.partitions.get(&id) else { return false };
-        if matches!(partition.config.durability, Durability::Durable | Durability::Speculative) {
-            return false;
+    ) -> (bool, Durability) {
+        let late = (false, Durability::Durable);
+        let Some(partition) = self.partitions.get(&id) else { return late };
+        let durability = partition.config.durability;
+        if matches!(durability, Durability::Durable | Durability::Speculative) {
+            return late;
         }
         let end = partition.log.end();
         if partition.visible == end && !self.reserved.is_awaited(id) {
-            return true;
+            return (true, durability);
         }
         if !has_reserved {
             // What waits has a record of its own to wait for.
             self.append_reservation(id, end + RESERVED_OFFSETS, journal);
         }
         self.reserved.await_last(id);
-        false
+        if durability == Durability::Memory { (false, durability) } else { late }
     }
 
     /// Gives back what is reserved and was not given: nothing is published any more. A stop after
@@ -164,11 +143,8 @@ impl Engine {
             if start >= end {
                 continue;
             }
-            let tell = |holder: Holder, until: u64| {
-                let Holder { session, subscription } = holder;
-                let (range, reason) = (range(start, until), GapReason::RolledBack);
-                Effect::Gap { session, subscription, partition: id, range, reason }
-            };
+            let tell =
+                |holder, until| Effect::gap(holder, id, range(start, until), GapReason::RolledBack);
             for group in &partition.groups {
                 let untouched = group.ready.within(start, end).into_iter();
                 let untouched: u64 = untouched.map(|(from, to, _)| to - from).sum();
@@ -180,17 +156,6 @@ impl Engine {
             let saw = readers.filter(|reader| reader.at > start);
             out.now.extend(saw.map(|reader| tell(reader.holder, reader.at)));
         }
-    }
-
-    /// What a reader has seen that stands at `at`, if it is not there any more: it stands inside what
-    /// was lost of a partition that gives before it commits.
-    pub(crate) fn rolled_back(&self, id: PartitionId, at: u64) -> Option<OffsetRange> {
-        let partition = self.partitions.get(&id)?;
-        if partition.config.durability == Durability::Durable {
-            return None;
-        }
-        let inside = self.lost.of(id).find(|&(start, end)| start < at && at < end);
-        inside.map(|(start, end)| range(start, end))
     }
 
     /// What a replay finds lost of a partition at its end: what may have been given and is not here.

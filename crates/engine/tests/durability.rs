@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use sennit_engine::{
-    Command, Credit, DeadLetters, Effect, Engine, GapReason, OpenStream, Outbox, PartitionCommand,
-    Publish, Read, Record, Refusal, Replay, SessionId, StreamAppend, StreamCommand, StreamContent,
-    StreamNote, StreamSettings, Subscribe,
+    Command, Content, Credit, DeadLetters, Effect, Engine, GapReason, OpenStream, Outbox,
+    PartitionCommand, Publish, Read, Record, Refusal, Replay, SessionId, StreamAppend,
+    StreamCommand, StreamNote, StreamSettings, Subscribe,
 };
 use sennit_model::{
     Durability, Generation, GroupConfig, Message, Messages, Offset, OffsetRange, PartitionId,
@@ -261,7 +261,7 @@ fn memory_is_limited_in_a_shard_and_what_is_refused_changes_nothing() {
     assert_eq!(world.describe(other).end, Offset(0));
     // A stream that would begin with it is not there, and one that is takes no append.
     let id = PartitionId { topic: TopicId(77), ..other };
-    let content = Some(StreamContent::from(self::batch(&[Message::new("x".repeat(7 << 20))])));
+    let content = Some(Content::from(self::batch(&[Message::new("x".repeat(7 << 20))])));
     let settings = StreamSettings::of_topic();
     for content in [content.clone(), None] {
         let (origin, is_there) = (world.origin(ALICE), content.is_none());

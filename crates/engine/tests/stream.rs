@@ -8,9 +8,9 @@ mod world;
 use std::time::Duration;
 
 use sennit_engine::{
-    Command, Effect, ForkOf, OpenStream, Origin, Outbox, PartitionCommand, Record, Refusal,
-    StreamAnswer, StreamAppend, StreamAppended, StreamCommand, StreamContent, StreamNote,
-    StreamProducer, StreamRead, StreamRefusal, StreamSettings,
+    Command, Content, Effect, ForkOf, OpenStream, Origin, Outbox, PartitionCommand, Record,
+    Refusal, StreamAnswer, StreamAppend, StreamAppended, StreamCommand, StreamNote, StreamProducer,
+    StreamRead, StreamRefusal, StreamSettings,
 };
 use sennit_model::{
     Durability, Generation, Message, Offset, OffsetRange, PartitionId, ReadFrom, Retention,
@@ -431,9 +431,8 @@ fn who_had_read_all_before_a_crash_goes_on_behind_what_was_reserved() {
 fn more_than_a_batch_holds_is_appended_at_once_and_noted_with_the_last() {
     for durability in Durability::ALL {
         let mut world = World::empty();
-        let several = |texts: [&'static str; 3]| {
-            StreamContent::of(texts.map(|text| batch(&[Message::new(text)])))
-        };
+        let several =
+            |texts: [&'static str; 3]| Content::of(texts.map(|text| batch(&[Message::new(text)])));
         let open = OpenStream {
             config: config(durability),
             content: several(["a", "b", "c"]),

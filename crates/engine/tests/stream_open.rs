@@ -5,8 +5,7 @@ mod world;
 use std::time::Duration;
 
 use sennit_engine::{
-    ForkOf, OpenStream, Record, StreamAnswer, StreamCommand, StreamContent, StreamRefusal,
-    StreamSettings,
+    Content, ForkOf, OpenStream, Record, StreamAnswer, StreamCommand, StreamRefusal, StreamSettings,
 };
 use sennit_model::{
     Durability, GroupConfig, Message, Offset, Retention, Timestamp, TopicConfig, TopicId,
@@ -88,7 +87,7 @@ fn whatever_its_durability_a_stream_says_where_its_first_content_ends() {
 
 #[test]
 fn what_begins_a_stream_whole_also_closes_it() {
-    let content = StreamContent::of(["a", "b"].map(|text| batch(&[Message::new(text)])));
+    let content = Content::of(["a", "b"].map(|text| batch(&[Message::new(text)])));
     let mut world = World::empty();
     let open = OpenStream { content, closes: true, ..with(settings()) };
     ask(&mut world, StreamCommand::Open(Box::new(open)));

@@ -1,4 +1,4 @@
-//! Memory in aligned blocks, as direct I/O wants it.
+//! Memory in aligned blocks, as direct I/O needs it.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -15,8 +15,8 @@ const ZEROS: Block = Block([0; BLOCK_BYTES]);
 pub(crate) struct Blocks(Vec<Block>);
 
 impl Blocks {
-    /// No blocks yet, and room for `count` of them.
-    pub(crate) fn with_room(count: usize) -> Self {
+    /// No blocks, and capacity for `count` of them.
+    pub(crate) fn with_capacity(count: usize) -> Self {
         Self(Vec::with_capacity(count))
     }
 
@@ -25,18 +25,18 @@ impl Blocks {
         Self(vec![ZEROS; count])
     }
 
-    /// A copy of the first `count` blocks, in memory of just that length.
-    pub(crate) fn copy_of_first(&self, count: usize) -> Self {
+    /// A copy of the first `count` blocks, without spare capacity.
+    pub(crate) fn copy_prefix(&self, count: usize) -> Self {
         Self(self.0[..count].to_vec())
     }
 
-    /// How many blocks there is memory for.
-    pub(crate) fn room(&self) -> usize {
+    /// The capacity in blocks.
+    pub(crate) fn capacity(&self) -> usize {
         self.0.capacity()
     }
 
-    /// Has at least `bytes` bytes; what was there stays. A block is zeroed when it is first
-    /// needed, not before: then it is in the processor's cache for what is copied there next.
+    /// Grows to at least `bytes` bytes and keeps the contents. A block is zeroed when it is first
+    /// needed, so that it is in the processor's cache when data is copied there.
     pub(crate) fn grow(&mut self, bytes: usize) {
         let count = bytes.div_ceil(BLOCK_BYTES);
         if count > self.0.len() {

@@ -1,5 +1,5 @@
-//! What a lane holds at one moment: the files, and how much of each, that a copy needs to be what
-//! a crash at that moment would have left. Who keeps them from changing meanwhile is not known here.
+//! A cut: the files that a lane holds at one moment, and how much of each, so that a copy of them equals the disk
+//! after a crash at that moment. The caller keeps the files from being changed meanwhile.
 
 use std::{
     cell::Cell,
@@ -9,20 +9,20 @@ use std::{
 };
 
 use crate::{
+    container::Container,
     disk::{Disk, DiskFile},
     fault::Fault,
     format::BLOCK_BYTES,
-    home::Home,
     lane_config::LaneConfig,
-    paced::{PIECE_BYTES, Paced},
-    pack::{look_at, pack_name, pack_number, pack_path},
+    paced_file::{PIECE_BYTES, PacedFile},
+    pack::{inspect_pack, pack_name, pack_number, pack_path},
     position::Position,
     slot::{slot_name, slot_number},
     slot_file::segment_in,
     walk::{Damage, as_damage},
 };
 
-/// The name of a slot or of a pack, within its lane's directory.
+/// The name of a slot or a pack in its lane's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileName {
     /// The slot of this number.
@@ -32,7 +32,7 @@ pub enum FileName {
 }
 
 impl FileName {
-    /// The name that `name` is, letter by letter.
+    /// Parses the exact name of a slot or a pack.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let slot = slot_number(name).map(Self::Slot);
@@ -50,80 +50,80 @@ impl fmt::Display for FileName {
     }
 }
 
-/// What a lane holds at one moment.
+/// The contents of a lane at one moment.
 #[derive(Clone, Debug)]
 pub struct Cut {
     config: LaneConfig,
     segments: BTreeMap<u64, PathBuf>,
-    /// The segment that is being written, and where what is durable ends.
+    /// The segment that is being written, and the end of its durable part.
     current: Option<(u64, Position)>,
 }
 
 /// A file of a cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CutFile {
-    /// What it is called in its lane's directory.
+    /// Its name in its lane's directory.
     pub name: FileName,
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
-    /// What it holds.
-    pub home: Home,
-    /// So many bytes from its start belong to the cut. What lies behind them is zero in a copy: a
-    /// slot is as long as a segment all the same.
+    /// The segment or pack in it.
+    pub container: Container,
+    /// The number of bytes from its start that belong to the cut. A copy has zeros behind them, as
+    /// a slot is always as long as a segment.
     pub bytes: u64,
-    /// Whether the log is known to go exactly that far in it.
+    /// Whether the log is known to end there.
     pub(crate) is_end_known: bool,
 }
 
 /// The files of a cut.
 #[derive(Debug, Default)]
 pub struct CutFiles {
-    /// Those that are there.
+    /// The existing files.
     pub files: Vec<CutFile>,
-    /// Those that are not, or cannot be opened. Where nobody keeps them for whoever asks, they may be
-    /// needed no more.
-    pub missing: Vec<Missing>,
+    /// The files that do not exist or cannot be opened. If nobody kept them for the caller, they
+    /// may no longer be needed.
+    pub missing: Vec<MissingFile>,
 }
 
-/// A file of a cut that is not there, or cannot be opened.
+/// A file of a cut that does not exist or cannot be opened.
 #[derive(Debug)]
-pub struct Missing {
-    /// What it holds.
-    pub home: Home,
-    /// Where it lay.
+pub struct MissingFile {
+    /// The segment or pack in it.
+    pub container: Container,
+    /// Its path.
     pub path: PathBuf,
-    /// Why it cannot be had.
+    /// The fault.
     pub fault: Fault,
 }
 
-impl Missing {
-    /// Whether there is no such file. What is there may come the next time.
+impl MissingFile {
+    /// Returns whether the file does not exist. A file that exists may be readable the next time.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(self.fault, Fault::MissingSegment { .. } | Fault::MissingPack { .. })
     }
 
-    /// The same as damage.
+    /// Converts it to damage.
     #[must_use]
     pub fn as_damage(&self, cut: &Cut) -> Damage {
-        as_damage(&self.fault, &self.path, begin_of(self.home, &cut.config))
+        as_damage(&self.fault, &self.path, file_start(self.container, &cut.config))
     }
 }
 
-/// Where a file's first byte lies.
-pub(crate) fn begin_of(home: Home, config: &LaneConfig) -> Position {
-    match home {
-        Home::Segment(segment) => Position(segment * config.segment_bytes),
-        Home::Pack(pack) => Position::of_pack(pack, 0),
+/// The position of a file's first byte.
+pub(crate) fn file_start(container: Container, config: &LaneConfig) -> Position {
+    match container {
+        Container::Segment(segment) => Position(segment * config.segment_bytes),
+        Container::Pack(pack) => Position::of_pack(pack, 0),
     }
 }
 
 impl CutFile {
-    /// Has `take` have what the cut holds of the file, a quarter of a MiB at a time, past the system's
-    /// cache where that can be.
+    /// Passes the bytes of the file in the cut to `take`, a quarter of a MiB at a time, and
+    /// bypasses the system's cache if possible.
     ///
     /// # Errors
-    /// What the disk says, with the file's path, or `take`.
+    /// The disk's error, with the file's path, or the error of `take`.
     pub fn read<D: Disk>(
         &self,
         disk: &D,
@@ -133,9 +133,9 @@ impl CutFile {
             io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
         };
         let file = disk.open_to_read(&self.path).map_err(named)?;
-        let past = disk.open_to_read_past(&self.path).unwrap_or_default();
+        let uncached = disk.open_uncached(&self.path).unwrap_or_default();
         let (stopped, mut pace) = (Cell::new(false), |_| true);
-        let paced = Paced::new(&file, past.as_ref(), &stopped, &mut pace);
+        let paced = PacedFile::new(&file, uncached.as_ref(), &stopped, &mut pace);
         let mut buffer = vec![0; PIECE_BYTES];
         let mut at = 0;
         while at < self.bytes {
@@ -159,10 +159,9 @@ impl Cut {
         Self { config, segments, current }
     }
 
-    /// Everything that a copy needs: the segments in use, the packs that are whole, and of
-    /// `packs_in_use` those that are damaged. To be asked after the cut was made: a pack that it
-    /// refers to is there then. Which packs are in use is to be found out before: those that came to
-    /// be since are whole.
+    /// All files that a copy needs: the segments in use, the packs that are whole, and the damaged
+    /// packs of `packs_in_use`. Call it after the cut was made, when the packs that it refers to
+    /// exist. Find out which packs are in use before the cut; newer packs are whole.
     ///
     /// # Errors
     /// [`Fault::Io`] of the directory.
@@ -173,7 +172,7 @@ impl Cut {
     ) -> Result<CutFiles, Fault> {
         let mut found = CutFiles::default();
         for (&segment, path) in &self.segments {
-            let home = Home::Segment(segment);
+            let container = Container::Segment(segment);
             let length = match disk.open_to_read(path).and_then(|file| file.length()) {
                 Ok(length) => length,
                 Err(error) => {
@@ -183,7 +182,7 @@ impl Cut {
                         }
                         _ => Fault::io("open", path)(error),
                     };
-                    found.missing.push(Missing { home, path: path.clone(), fault });
+                    found.missing.push(MissingFile { container, path: path.clone(), fault });
                     continue;
                 }
             };
@@ -195,15 +194,14 @@ impl Cut {
                 && bytes > 0
             {
                 let (path, is_end_known) = (path.clone(), end.is_some());
-                found.files.push(CutFile { name, path, home, bytes, is_end_known });
+                found.files.push(CutFile { name, path, container, bytes, is_end_known });
             }
         }
         self.packs(disk, packs_in_use, &mut found)?;
         Ok(found)
     }
 
-    /// What does not change any more: segments that another one follows, and packs, as
-    /// [`Cut::files`] has them.
+    /// The files that no longer change: segments with a successor, and packs, as in [`Cut::files`].
     ///
     /// # Errors
     /// As [`Cut::files`].
@@ -213,8 +211,8 @@ impl Cut {
         packs_in_use: &BTreeSet<u32>,
     ) -> Result<CutFiles, Fault> {
         let mut found = self.files(disk, packs_in_use)?;
-        let current = self.current.map(|(segment, _)| Home::Segment(segment));
-        found.files.retain(|file| Some(file.home) != current);
+        let current = self.current.map(|(segment, _)| Container::Segment(segment));
+        found.files.retain(|file| Some(file.container) != current);
         Ok(found)
     }
 
@@ -233,12 +231,12 @@ impl Cut {
         let listed = names.iter().filter_map(|name| pack_number(name));
         let numbers: BTreeSet<u32> = listed.chain(in_use.iter().copied()).collect();
         for number in numbers {
-            let (home, path) = (Home::Pack(number), pack_path(&self.config, number));
+            let (container, path) = (Container::Pack(number), pack_path(&self.config, number));
             let is_in_use = in_use.contains(&number);
-            let fault = match look_at(disk, &self.config, number) {
+            let fault = match inspect_pack(disk, &self.config, number) {
                 Ok(Some(pack)) if pack.is_whole || is_in_use => {
                     let (name, bytes) = (FileName::Pack(number), pack.bytes);
-                    found.files.push(CutFile { name, path, home, bytes, is_end_known: true });
+                    found.files.push(CutFile { name, path, container, bytes, is_end_known: true });
                     continue;
                 }
                 // It is being made, or being removed: nothing refers to it.
@@ -247,12 +245,13 @@ impl Cut {
                 Ok(None) => Fault::MissingPack { path: path.clone(), pack: number },
                 Err(fault) => fault,
             };
-            found.missing.push(Missing { home, path, fault });
+            found.missing.push(MissingFile { container, path, fault });
         }
         Ok(())
     }
 
-    /// How many bytes of a segment belong to the log, if that can be known: the next one says it.
+    /// The number of bytes of a segment that belong to the log, if the header of the next segment
+    /// says it.
     fn end_of<D: Disk>(&self, disk: &D, segment: u64) -> Option<u64> {
         let start = segment * self.config.segment_bytes;
         if let Some((current, end)) = self.current

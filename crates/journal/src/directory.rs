@@ -1,4 +1,4 @@
-//! The data directory: one process at a time, one format, a fixed number of shards.
+//! The data directory: for one process at a time, in one format, with a fixed number of shards.
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -19,27 +19,27 @@ use crate::{fault::Fault, format::BLOCK_BYTES};
 
 const FORMAT: u32 = 1;
 const FIRST_LINE: &str = "sennit data directory";
-/// What names of files in the directory say.
+/// The names of files in the directory.
 const FORMAT_FILE: &str = "FORMAT";
 const FORMAT_NEW: &str = "FORMAT.new";
 const LOCK_FILE: &str = "LOCK";
-/// There while a restore fills the directory.
+/// Exists while a restore fills the directory.
 const RESTORING: &str = "RESTORING";
 const RESTORING_TEXT: &[u8] =
     b"A restore fills this folder, or was killed while it did. If none runs, remove the folder.\n";
-/// Room for a header, a frame and a turn.
+/// Room for a header, a frame and the next segment's start.
 const SEGMENT_BYTES_MIN: u64 = 16 << 10;
-/// Each shard is a thread, and a lane with files.
+/// Most shards. Each is a thread, and a lane with files.
 pub const SHARDS_MAX: u32 = 1024;
 
-/// What is fixed when a data directory is made.
+/// The settings that are fixed when a data directory is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectorySettings {
-    /// How many shards, each with a lane.
+    /// The number of shards; each has a lane.
     pub shards: u32,
-    /// How long a segment is, in bytes.
+    /// The length of a segment in bytes.
     pub segment_bytes: u64,
-    /// A random number: files of another directory are known by it.
+    /// A random number that distinguishes the files of this directory from those of others.
     pub incarnation: u64,
 }
 
@@ -52,33 +52,32 @@ pub struct DataDirectory {
 }
 
 impl DataDirectory {
-    /// Opens a data directory, or makes one with the `wanted` settings. What a directory was made
-    /// with stands over what is wanted. A refusal leaves everything as it was: no file and no directory
-    /// is made.
+    /// Opens a data directory, or creates one with the `wanted` settings. An existing directory
+    /// keeps its settings. If the call fails, it has created no file and no directory.
     ///
     /// # Errors
     /// [`Fault::InUse`] if another process has it, [`Fault::NewerFormat`],
-    /// [`Fault::NotADataDirectory`], [`Fault::UnfinishedRestore`], [`Fault::Impossible`] if none can be
-    /// made as wanted, or [`Fault::Io`] with the path.
+    /// [`Fault::NotADataDirectory`], [`Fault::UnfinishedRestore`], [`Fault::Impossible`] if these
+    /// settings are not possible, or [`Fault::Io`] with the path.
     pub fn open(path: &Path, wanted: DirectorySettings) -> Result<Self, Fault> {
         // Before the lock file is made, and again once nobody else can change the answer.
         settings_of(path, &wanted)?;
-        let (lock, made) = lock(path)?;
+        let (lock, created) = lock(path)?;
         let opened = settings_of(path, &wanted).and_then(|held| match held {
             Some(settings) => Ok(settings),
             None => write(&wanted, path).map(|()| wanted),
         });
-        let settings = opened.inspect_err(|_| made.take_back())?;
+        let settings = opened.inspect_err(|_| created.remove_all())?;
         // A restore that was killed after its last step but one.
         let _ = fs::remove_file(path.join(RESTORING));
         Ok(Self { path: path.to_owned(), settings, _lock: lock })
     }
 
-    /// Opens a data directory that is there.
+    /// Opens an existing data directory.
     ///
     /// # Errors
-    /// As [`DataDirectory::open`]; [`Fault::NotADataDirectory`] if nothing is there.
-    pub fn existing(path: &Path) -> Result<Self, Fault> {
+    /// As [`DataDirectory::open`]; [`Fault::NotADataDirectory`] if there is none.
+    pub fn open_existing(path: &Path) -> Result<Self, Fault> {
         if !path.join(FORMAT_FILE).exists() {
             refuse_unfinished_restore(path)?;
             let reason = "it has no FORMAT file".to_owned();
@@ -88,24 +87,24 @@ impl DataDirectory {
         Self::open(path, DirectorySettings { shards: 1, segment_bytes: 0, incarnation: 0 })
     }
 
-    /// What the directory was made with.
+    /// The settings of the directory.
     #[must_use]
     pub fn settings(&self) -> &DirectorySettings {
         &self.settings
     }
 
-    /// Where the lane of a shard lies.
+    /// The folder of a shard's lane.
     #[must_use]
     pub fn lane_directory(&self, shard: u32) -> PathBuf {
         lane_directory(&self.path, shard)
     }
 
-    /// Moves a file of a lane to the folder `quarantine`, where nothing reads it, and says how it is
-    /// called there.
+    /// Moves a file of a lane to the folder `quarantine`, where nothing reads it, and returns its
+    /// new path.
     ///
     /// # Errors
     /// [`Fault::Io`].
-    pub fn set_aside(&self, file: &Path) -> Result<PathBuf, Fault> {
+    pub fn move_to_quarantine(&self, file: &Path) -> Result<PathBuf, Fault> {
         let quarantine = self.path.join("quarantine");
         fs::create_dir_all(&quarantine).map_err(Fault::io("create", &quarantine))?;
         let lane = file.parent().unwrap_or(&self.path);
@@ -123,25 +122,25 @@ impl DataDirectory {
     }
 }
 
-/// A directory that is filled from elsewhere and locked for this process. It is no data directory
-/// before [`UnmadeDirectory::finish`]; until then a file in it says that it is unfinished, so that what a
-/// killed process leaves names itself.
+/// A directory that a restore fills, locked for this process. It is not a data directory before
+/// [`UnfinishedDirectory::finish`]; until then a file in it marks it as unfinished, for the case
+/// that the process is killed.
 #[derive(Debug)]
-pub struct UnmadeDirectory {
+pub struct UnfinishedDirectory {
     path: PathBuf,
-    made: Made,
+    created: CreatedFiles,
     _lock: File,
 }
 
-impl UnmadeDirectory {
-    /// Makes the directory, or takes one that holds nothing. A refusal leaves everything as it was.
+impl UnfinishedDirectory {
+    /// Creates the directory, or takes an empty one. If the call fails, it has changed nothing.
     ///
     /// # Errors
-    /// [`Fault::InUse`] if another process has it, [`Fault::NotEmpty`] if it holds something,
+    /// [`Fault::InUse`] if another process has it, [`Fault::NotEmpty`],
     /// [`Fault::UnfinishedRestore`], or [`Fault::Io`].
     pub fn begin(path: &Path) -> Result<Self, Fault> {
         refuse_what_is_not_empty(path)?;
-        let (lock, made) = lock(path)?;
+        let (lock, created) = lock(path)?;
         let marker = path.join(RESTORING);
         let begun = refuse_what_is_not_empty(path).and_then(|()| {
             let written = File::create(&marker).and_then(|mut file| {
@@ -154,29 +153,29 @@ impl UnmadeDirectory {
                 Fault::io("write", &marker)(error)
             })
         });
-        begun.inspect_err(|_| made.take_back())?;
-        Ok(Self { path: path.to_owned(), made, _lock: lock })
+        begun.inspect_err(|_| created.remove_all())?;
+        Ok(Self { path: path.to_owned(), created, _lock: lock })
     }
 
-    /// Takes back what [`Self::begin`] has made: the directory, those above it, and the files in it. What
-    /// else lies in it is removed before, by whoever put it there.
+    /// Removes everything that [`Self::begin`] has created: the directory, its parents, and its
+    /// files. The caller removes its own files first.
     pub fn abandon(self) {
         // As far as it goes: while the marker is there, the directory says what it is.
         let _ = fs::remove_file(self.path.join(RESTORING));
-        self.made.take_back();
+        self.created.remove_all();
     }
 
-    /// Where the lane of a shard is to lie.
+    /// The folder of a shard's lane.
     #[must_use]
     pub fn lane_directory(&self, shard: u32) -> PathBuf {
         lane_directory(&self.path, shard)
     }
 
-    /// Everything in it is durable: from now on it is a data directory with these settings.
+    /// Turns the directory into a data directory with these settings. Its contents must be durable.
     ///
     /// # Errors
-    /// [`Fault::Impossible`] if there is none with such settings, or [`Fault::Io`]; then it is still
-    /// unfinished.
+    /// [`Fault::Impossible`] if these settings are not possible, or [`Fault::Io`]; the directory is
+    /// then still unfinished.
     pub fn finish(&self, settings: DirectorySettings) -> Result<(), Fault> {
         let impossible = |reason| Fault::Impossible { path: self.path.clone(), reason };
         check(&settings).map_err(impossible)?;
@@ -188,7 +187,7 @@ impl UnmadeDirectory {
 }
 
 impl DirectorySettings {
-    /// What the `text` of the FORMAT file of the directory at `path` says.
+    /// Parses the `text` of the FORMAT file of the directory at `path`.
     ///
     /// # Errors
     /// [`Fault::NewerFormat`] or [`Fault::NotADataDirectory`].
@@ -213,7 +212,7 @@ fn lane_directory(path: &Path, shard: u32) -> PathBuf {
     path.join(format!("lane-{shard}"))
 }
 
-/// The settings of the directory at `path`; `None` if it is one to be made as `wanted`.
+/// The settings of the directory at `path`; `None` if it has to be created as `wanted`.
 fn settings_of(
     path: &Path,
     wanted: &DirectorySettings,
@@ -240,48 +239,48 @@ fn settings_of(
     Ok(None)
 }
 
-/// What was made on the way to a lock.
+/// The files and directories that locking has created.
 #[derive(Debug, Default)]
-struct Made {
-    /// The outermost last.
+struct CreatedFiles {
+    /// The outermost is the last.
     directories: Vec<PathBuf>,
     lock: Option<PathBuf>,
 }
 
-impl Made {
-    /// Removes it again. A directory that holds something by now stays.
-    fn take_back(&self) {
+impl CreatedFiles {
+    /// Removes them. A directory that is no longer empty stays.
+    fn remove_all(&self) {
         let _ = self.lock.as_ref().map(fs::remove_file);
         self.directories.iter().for_each(|directory| drop(fs::remove_dir(directory)));
     }
 }
 
-/// Makes the directory, if it is not there, and locks it for this process.
-fn lock(path: &Path) -> Result<(File, Made), Fault> {
+/// Creates the directory if it does not exist, and locks it for this process.
+fn lock(path: &Path) -> Result<(File, CreatedFiles), Fault> {
     let is_missing =
         |above: &&Path| !above.as_os_str().is_empty() && fs::symlink_metadata(above).is_err();
     let directories = path.ancestors().take_while(is_missing).map(Path::to_owned).collect();
-    let mut made = Made { directories, lock: None };
+    let mut created = CreatedFiles { directories, lock: None };
     let locked = fs::create_dir_all(path)
         .map_err(Fault::io("create the directory", path))
-        .and_then(|()| lock_file(path, &mut made));
+        .and_then(|()| lock_file(path, &mut created));
     match locked {
-        Ok(lock) => Ok((lock, made)),
+        Ok(lock) => Ok((lock, created)),
         Err(fault) => {
-            made.take_back();
+            created.remove_all();
             Err(fault)
         }
     }
 }
 
-fn lock_file(path: &Path, made: &mut Made) -> Result<File, Fault> {
+fn lock_file(path: &Path, created: &mut CreatedFiles) -> Result<File, Fault> {
     let lock_path = path.join(LOCK_FILE);
     let mut options = OpenOptions::new();
     let options = options.truncate(false).write(true);
     let lock = match options.open(&lock_path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let lock = options.create(true).open(&lock_path);
-            made.lock = lock.is_ok().then(|| lock_path.clone());
+            created.lock = lock.is_ok().then(|| lock_path.clone());
             lock
         }
         opened => opened,
@@ -290,7 +289,7 @@ fn lock_file(path: &Path, made: &mut Made) -> Result<File, Fault> {
     let in_use = || Fault::InUse { path: path.to_owned() };
     flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
         // It is another's, whoever made the file.
-        made.lock = None;
+        created.lock = None;
         if error == rustix::io::Errno::WOULDBLOCK {
             return in_use();
         }
@@ -300,13 +299,13 @@ fn lock_file(path: &Path, made: &mut Made) -> Result<File, Fault> {
     let [held, named] = [lock.metadata(), fs::metadata(&lock_path)]
         .map(|metadata| metadata.ok().map(|metadata| (metadata.dev(), metadata.ino())));
     if held.is_none() || held != named {
-        made.lock = None;
+        created.lock = None;
         return Err(in_use());
     }
     Ok(lock)
 }
 
-/// The name of something in the directory that is not one of `besides`.
+/// The name of a file in the directory that is not one of `besides`.
 fn first_file(path: &Path, besides: &[&str]) -> Result<Option<String>, Fault> {
     for entry in fs::read_dir(path).map_err(Fault::io("list", path))? {
         let name = entry.map_err(Fault::io("list", path))?.file_name();
@@ -317,7 +316,7 @@ fn first_file(path: &Path, besides: &[&str]) -> Result<Option<String>, Fault> {
     Ok(None)
 }
 
-/// A directory that holds something and has no format file is somebody else's.
+/// Refuses a directory that has files and no format file: it belongs to another program.
 fn refuse_foreign_files(path: &Path) -> Result<(), Fault> {
     refuse_unfinished_restore(path)?;
     // The last is there where the directory is a file system of its own.
@@ -330,7 +329,7 @@ fn refuse_foreign_files(path: &Path) -> Result<(), Fault> {
     }
 }
 
-/// What is to be filled is not there, or holds nothing.
+/// Refuses a directory that is not empty.
 fn refuse_what_is_not_empty(path: &Path) -> Result<(), Fault> {
     if fs::symlink_metadata(path).is_err() {
         return Ok(());
@@ -342,7 +341,7 @@ fn refuse_what_is_not_empty(path: &Path) -> Result<(), Fault> {
     }
 }
 
-/// A directory with the marker and without a format file was given up half made.
+/// Refuses a directory with the marker and without a format file: a restore did not finish.
 fn refuse_unfinished_restore(path: &Path) -> Result<(), Fault> {
     if path.join(RESTORING).exists() && !path.join(FORMAT_FILE).exists() {
         return Err(Fault::UnfinishedRestore { path: path.to_owned() });
@@ -373,7 +372,7 @@ fn write(settings: &DirectorySettings, path: &Path) -> Result<(), Fault> {
     }
 }
 
-/// Why a directory cannot be made with these settings.
+/// Returns an error if no directory can be created with these settings.
 fn check(settings: &DirectorySettings) -> Result<(), String> {
     let DirectorySettings { shards, segment_bytes, .. } = *settings;
     if !(1..=SHARDS_MAX).contains(&shards) {

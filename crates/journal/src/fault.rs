@@ -1,59 +1,58 @@
-//! What the world did wrong, with the place where it did. Also what a directory says that this
-//! program cannot serve.
+//! Faults of the disk, with path and position, and data directories that this program cannot serve.
 
 use std::{io, path::PathBuf};
 
 use crate::position::Position;
 
-/// A fault of the disk, or of what lies on it.
+/// A fault of the disk or of the data on it.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// A call to the disk failed.
     #[error("cannot {action} {path}: {error}", path = .path.display())]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// On which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         #[source]
         error: io::Error,
     },
-    /// There is no room for another slot, or for what is written: on the disk, or within a quota.
+    /// The disk or a quota has no room for another slot or for a write.
     #[error("no room left for {path}", path = .path.display())]
     StorageFull {
         /// The lane's directory, or the file.
         path: PathBuf,
     },
-    /// The lane has no spare slot for the segment that begins. Nothing was written; with a spare
-    /// slot the same frames can be appended again.
+    /// The lane has no spare slot for the next segment. It has written nothing; with a spare slot
+    /// the same frames can be appended again.
     #[error("no spare slot for segment {segment}")]
     NoSpareSlot {
-        /// The segment that would begin.
+        /// The next segment.
         segment: u64,
     },
     /// An earlier write or sync failed, and nothing is written after that.
     #[error("the lane was fenced by an earlier fault; the broker has to be started again")]
     Fenced,
-    /// Bytes that were durable are not what they were.
-    #[error("{path} is damaged at position {position}: {what}", path = .path.display())]
+    /// Durable bytes have changed.
+    #[error("{path} is damaged at position {position}: {problem}", path = .path.display())]
     Rot {
         /// The slot or the pack.
         path: PathBuf,
-        /// Where in the log or the pack.
+        /// The position in the log or the pack.
         position: Position,
-        /// What is wrong there.
-        what: &'static str,
+        /// The problem there.
+        problem: &'static str,
     },
-    /// A segment that is needed is in no slot.
+    /// No slot holds a segment that is needed.
     #[error("segment {segment} is missing from {path}", path = .path.display())]
     MissingSegment {
         /// The lane's directory.
         path: PathBuf,
-        /// Which.
+        /// The segment.
         segment: u64,
     },
-    /// A pack that is needed is not there.
+    /// A pack that is needed does not exist.
     #[error("pack {pack} is missing: there is no {path}", path = .path.display())]
     MissingPack {
         /// Its file.
@@ -61,7 +60,7 @@ pub enum Fault {
         /// Its number.
         pack: u32,
     },
-    /// A pack that an earlier fault left half made.
+    /// An earlier fault left the pack unfinished.
     #[error("{path} is rubbish after an earlier fault and has to be removed", path = .path.display())]
     BrokenPack {
         /// Its file.
@@ -77,46 +76,46 @@ pub enum Fault {
         /// The newest this program knows.
         known: u32,
     },
-    /// The file is not what its place says.
+    /// The file does not belong at its place.
     #[error("{path} does not belong here: {field} is {found}, expected {expected}", path = .path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What differs.
+        /// The field that differs.
         field: &'static str,
-        /// What it says.
+        /// Its value.
         found: u64,
-        /// What it should say.
+        /// The expected value.
         expected: u64,
     },
-    /// The directory holds something else.
+    /// The directory belongs to something else.
     #[error("{path} is not a data directory of this program: {reason}", path = .path.display())]
     NotADataDirectory {
         /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// The directory was to be filled, and holds something.
+    /// A directory that a restore fills must be empty.
     #[error("{path} is not empty, it holds {found}; choose a new directory", path = .path.display())]
     NotEmpty {
         /// The directory.
         path: PathBuf,
-        /// Something in it.
+        /// A file in it.
         found: String,
     },
-    /// A restore has filled the directory in part, and was killed or is still at it.
+    /// A restore has not finished the directory: it is still running, or it was killed.
     #[error("{path} holds part of a restore that has not ended; if none runs, remove it and restore again", path = .path.display())]
     UnfinishedRestore {
         /// The directory.
         path: PathBuf,
     },
-    /// No directory can be made with these settings.
+    /// No directory can be created with these settings.
     #[error("cannot make a data directory in {path} with {reason}", path = .path.display())]
     Impossible {
         /// The directory.
         path: PathBuf,
-        /// What is asked for, and what is possible.
+        /// The setting, and the possible values.
         reason: String,
     },
     /// Another process has the directory.

@@ -1,5 +1,5 @@
-//! The bytes of segment headers, frame headers and record headers. FORMAT.md is their page. All
-//! numbers are little-endian.
+//! The encoding of segment headers, frame headers and record headers. FORMAT.md describes it. All numbers are
+//! little-endian.
 
 use crc_fast::{CrcAlgorithm, checksum};
 use xxhash_rust::xxh3::xxh3_64;
@@ -9,7 +9,7 @@ use crate::position::Position;
 /// Everything on disk begins and ends on a multiple of this.
 pub const BLOCK_BYTES: usize = 4096;
 
-/// The format this program writes, and the newest it reads.
+/// The format that this program writes, and the newest that it reads.
 pub const FORMAT_VERSION: u16 = 1;
 
 /// A frame's header.
@@ -20,7 +20,7 @@ pub(crate) const RECORD_HEADER_BYTES: usize = 8;
 const SEGMENT_MAGIC: [u8; 8] = *b"SENNITSG";
 const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"SNFR");
 const PACK_MAGIC: [u8; 8] = *b"SENNITPK";
-/// Of the header of a segment or a pack: what the checksum behind it covers.
+/// The bytes of a segment or pack header that its checksum covers.
 const CHECKED_BYTES: usize = 64;
 
 pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
@@ -49,14 +49,14 @@ pub(crate) struct SegmentHeader {
     pub(crate) segment_bytes: u64,
     pub(crate) incarnation: u64,
     pub(crate) generation: u32,
-    /// Where the log validly ended before this segment.
+    /// The valid end of the log before this segment.
     pub(crate) previous_end: Position,
-    /// Where a replay had to begin when the segment was opened.
+    /// The start of a replay at the time when the segment was opened.
     pub(crate) replay_from: Position,
 }
 
 impl SegmentHeader {
-    /// Writes the header into `block`, whose first [`BLOCK_BYTES`] it fills.
+    /// Writes the header into the first [`BLOCK_BYTES`] of `block`.
     pub(crate) fn encode(&self, block: &mut [u8]) {
         let block = &mut block[..BLOCK_BYTES];
         block.fill(0);
@@ -74,8 +74,8 @@ impl SegmentHeader {
         block[64..68].copy_from_slice(&checksum.to_le_bytes());
     }
 
-    /// The header in `block`, or `None` if there is none that is whole. A header of a newer format
-    /// is returned with its version and nothing else to be trusted.
+    /// The header in `block`; `None` if it is not whole. Of a header in a newer format only the
+    /// version is valid.
     pub(crate) fn decode(block: &[u8]) -> Option<Self> {
         if block.len() < BLOCK_BYTES || block[..8] != SEGMENT_MAGIC {
             return None;
@@ -95,7 +95,7 @@ impl SegmentHeader {
         })
     }
 
-    /// What the first frame of the segment chains to.
+    /// The chain value for the first frame of the segment.
     pub(crate) fn chain(&self) -> u64 {
         let mut block = [0; BLOCK_BYTES];
         self.encode(&mut block);
@@ -114,7 +114,7 @@ pub(crate) struct PackHeader {
 }
 
 impl PackHeader {
-    /// Writes the header into `block`, whose first [`BLOCK_BYTES`] it fills.
+    /// Writes the header into the first [`BLOCK_BYTES`] of `block`.
     pub(crate) fn encode(&self, block: &mut [u8]) {
         let block = &mut block[..BLOCK_BYTES];
         block.fill(0);
@@ -129,8 +129,8 @@ impl PackHeader {
         block[64..68].copy_from_slice(&checksum.to_le_bytes());
     }
 
-    /// The header in `block`, or `None` if there is none that is whole. A header of a newer format
-    /// is returned with its version and nothing else to be trusted.
+    /// The header in `block`; `None` if it is not whole. Of a header in a newer format only the
+    /// version is valid.
     pub(crate) fn decode(block: &[u8]) -> Option<Self> {
         if block.len() < BLOCK_BYTES || block[..8] != PACK_MAGIC {
             return None;
@@ -147,7 +147,7 @@ impl PackHeader {
         })
     }
 
-    /// What the first frame of the pack chains to.
+    /// The chain value for the first frame of the pack.
     pub(crate) fn chain(&self) -> u64 {
         let mut block = [0; BLOCK_BYTES];
         self.encode(&mut block);
@@ -163,7 +163,7 @@ pub(crate) struct FrameHeader {
     pub(crate) body_len: u32,
     pub(crate) position: Position,
     pub(crate) incarnation: u64,
-    /// Everything before this was durable when the frame was sealed.
+    /// All positions before this were durable when the frame was sealed.
     pub(crate) durable: Position,
     /// The XXH3 of the frame header before this one, or of the segment header.
     pub(crate) chain: u64,
@@ -172,8 +172,8 @@ pub(crate) struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Writes the header into the first [`FRAME_HEADER_BYTES`] of `frame`, and returns what the
-    /// next frame chains to.
+    /// Writes the header into the first [`FRAME_HEADER_BYTES`] of `frame`, and returns the chain
+    /// value for the next frame.
     pub(crate) fn encode(&self, frame: &mut [u8]) -> u64 {
         let header = &mut frame[..FRAME_HEADER_BYTES];
         header.fill(0);
@@ -191,8 +191,8 @@ impl FrameHeader {
         xxh3_64(header)
     }
 
-    /// The header at the start of `bytes`, and what the next frame chains to; `None` if there is
-    /// no whole one, or it says what cannot be.
+    /// The header at the start of `bytes`, and the chain value for the next frame; `None` if it is
+    /// not whole, or is impossible.
     pub(crate) fn decode(bytes: &[u8]) -> Option<(Self, u64)> {
         let header = bytes.get(..FRAME_HEADER_BYTES)?;
         if u32_at(header, 0) != FRAME_MAGIC || crc32c(&header[8..]) != u32_at(header, 4) {
@@ -212,19 +212,19 @@ impl FrameHeader {
         (decoded.durable <= decoded.position).then(|| (decoded, xxh3_64(header)))
     }
 
-    /// Bytes the whole frame takes on disk.
+    /// The size of the frame on disk.
     pub(crate) fn frame_bytes(&self) -> usize {
         (FRAME_HEADER_BYTES + self.body_len as usize).next_multiple_of(BLOCK_BYTES)
     }
 }
 
-/// Bytes a record of `body_len` takes in a frame.
+/// The size of a record with `body_len` bytes in a frame.
 pub(crate) fn record_bytes(body_len: usize) -> usize {
     RECORD_HEADER_BYTES + body_len.next_multiple_of(8)
 }
 
-/// Walks the records of a frame's body: `(kind, start of the body, end of the body)`. `None`
-/// stands for a record that does not end where it should.
+/// Iterates over the records of a frame's body: `(kind, start of the body, end of the body)`.
+/// `None` is a record with an invalid length.
 pub(crate) fn records(body: &[u8]) -> impl Iterator<Item = Option<(u8, usize, usize)>> {
     let mut at = 0;
     std::iter::from_fn(move || {

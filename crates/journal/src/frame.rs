@@ -1,5 +1,5 @@
-//! Records gathered into frames. The builder knows where each record will lie before anything is
-//! written, because it alone decides where frames and segments end.
+//! Gathers records into frames. The builder decides where frames and segments end, so it knows the position of each
+//! record before it is written.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::{
         BLOCK_BYTES, FORMAT_VERSION, FRAME_HEADER_BYTES, FrameHeader, RECORD_HEADER_BYTES,
         SegmentHeader, record_bytes,
     },
-    gather::{FRAME_TARGET_BYTES, Gather},
+    frame_buffer::{FRAME_TARGET_BYTES, FrameBuffer},
     lane_config::LaneConfig,
     position::Position,
 };
@@ -18,17 +18,18 @@ use crate::{
 /// A sealed frame: whole blocks, to be written at `position`. Cloning shares the bytes.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// Where its first byte lies. The first frame of a segment has the segment's header in front.
+    /// The position of its first byte. The header of a segment comes before the segment's first
+    /// frame.
     pub position: Position,
-    /// What to write.
+    /// The bytes to write.
     pub bytes: Bytes,
-    /// Where it ends.
+    /// Its end.
     pub end: Position,
-    /// Whether a segment begins with it.
+    /// Whether it is the first frame of a segment.
     pub first_of_segment: bool,
 }
 
-/// Why a record was not taken.
+/// The reason why a record was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PushError {
     /// The frame has to be sealed first.
@@ -39,7 +40,7 @@ pub enum PushError {
     TooLarge {
         /// The record's length in bytes.
         length: usize,
-        /// The longest a segment can take.
+        /// The maximum for a segment.
         limit: usize,
     },
 }
@@ -51,23 +52,24 @@ pub struct FrameBuilder {
     durable: Position,
     replay_from: Position,
     chain: u64,
-    /// Where the next frame begins, if nothing makes it begin in the next segment.
+    /// The position of the next frame, unless it goes into the next segment.
     next: Position,
-    /// Where the last sealed frame ended.
+    /// The end of the last sealed frame.
     last_end: Position,
-    gather: Gather,
-    /// Where the frame that gathers begins.
+    buffer: FrameBuffer,
+    /// The position of the gathering frame.
     start: Position,
-    /// So long the frame that gathers may be, whatever its target: what lies there is held together.
-    held_to: usize,
+    /// The size up to which the gathering frame may grow beyond its target, because its records
+    /// belong together.
+    joined_end: usize,
 }
 
 impl fmt::Debug for FrameBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FrameBuilder")
             .field("next", &self.next)
-            .field("used", &self.gather.used())
-            .field("record_count", &self.gather.record_count())
+            .field("used", &self.buffer.used())
+            .field("record_count", &self.buffer.record_count())
             .finish_non_exhaustive()
     }
 }
@@ -88,66 +90,67 @@ impl FrameBuilder {
             chain: 0,
             next: Position(segment * config.segment_bytes),
             last_end: end,
-            gather: Gather::new(),
+            buffer: FrameBuffer::new(),
             start: end,
-            held_to: 0,
+            joined_end: 0,
             config,
         }
     }
 
-    /// Has the log end at `end`, before the segments that hold nothing of it behind that: the first
-    /// segment's header will say so.
+    /// Sets the end of the log to `end`, before segments that hold nothing of it. The header of the
+    /// first segment will say so.
     ///
     /// # Panics
-    /// If something was sealed or gathers.
+    /// If a frame was sealed or gathers.
     pub(crate) fn end_at(&mut self, end: Position) {
         assert!(self.is_empty() && self.chain == 0, "the first segment is begun");
         (self.durable, self.last_end, self.start) = (end, end, end);
     }
 
-    /// Which life of the lane this is.
+    /// The generation of the lane.
     #[must_use]
     pub fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Whether nothing gathers.
+    /// Returns whether no record gathers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.gather.is_empty()
+        self.buffer.is_empty()
     }
 
-    /// Everything pushed so far ends here or before: once the lane has committed this far, it is
-    /// all durable.
+    /// An upper bound for the end of everything pushed so far: once the lane has committed to here,
+    /// all of it is durable.
     #[must_use]
     pub fn end(&self) -> Position {
         if self.is_empty() {
             return self.last_end;
         }
-        self.start.plus(self.gather.frame_len() as u64)
+        self.start.plus(self.buffer.frame_len() as u64)
     }
 
-    /// Where the frame begins that gathers, or the last one if nothing does.
+    /// The position of the gathering frame, or of the last one.
     #[must_use]
     pub fn frame_start(&self) -> Position {
         self.start
     }
 
-    /// Frames sealed from now on say that everything before `position` is durable.
+    /// Sets the durable mark for the next frames: all positions before `position` are durable.
     pub fn durable(&mut self, position: Position) {
         self.durable = position;
     }
 
-    /// Segments opened from now on say that a replay begins at `position`, where a frame begins.
+    /// Sets the start of a replay for the headers of the next segments. A frame begins at
+    /// `position`.
     pub fn replay_from(&mut self, position: Position) {
         self.replay_from = position;
     }
 
-    /// Leaves the rest of the segment empty: the next frame begins a new one.
+    /// Leaves the rest of the segment empty: the next frame begins a new segment.
     ///
     /// # Panics
-    /// If a frame gathers: it has its place already.
-    pub fn turn_segment(&mut self) {
+    /// If a frame gathers, because its position is fixed.
+    pub fn start_segment(&mut self) {
         assert!(self.is_empty(), "the frame that gathers has its place");
         let segment_bytes = self.config.segment_bytes;
         if self.next.in_segment(segment_bytes) != 0 {
@@ -155,8 +158,7 @@ impl FrameBuilder {
         }
     }
 
-    /// Has the records that are pushed next, whose bodies are so long, lie in one frame: it is not full
-    /// before it has them all.
+    /// Makes sure that the next records, whose bodies have these lengths, lie in one frame.
     ///
     /// # Errors
     /// [`PushError::Full`] if [`FrameBuilder::seal`] has to be called first;
@@ -176,19 +178,20 @@ impl FrameBuilder {
         } else if !self.has_room(needed) {
             return Err(PushError::Full);
         }
-        self.held_to = self.gather.frame_len() + needed;
+        self.joined_end = self.buffer.frame_len() + needed;
         Ok(())
     }
 
-    /// Whether the frame that gathers may take so many bytes more.
+    /// Returns whether the gathering frame can take this many bytes more.
     fn has_room(&self, needed: usize) -> bool {
-        let frame = self.gather.frame_len() + needed;
+        let frame = self.buffer.frame_len() + needed;
         let fits = self.start.in_segment(self.config.segment_bytes) + frame as u64
             <= self.config.segment_bytes;
-        frame <= FRAME_TARGET_BYTES.max(self.held_to) && fits
+        frame <= FRAME_TARGET_BYTES.max(self.joined_end) && fits
     }
 
-    /// Takes a record whose body is `parts` one after the other, and says where the body lies.
+    /// Adds a record whose body is the concatenation of `parts`, and returns the position of the
+    /// body.
     ///
     /// # Errors
     /// [`PushError::Full`] if [`FrameBuilder::seal`] has to be called first;
@@ -207,16 +210,16 @@ impl FrameBuilder {
         } else if !self.has_room(needed) {
             return Err(PushError::Full);
         }
-        Ok(self.start.plus(self.gather.push(kind, body_len, parts)))
+        Ok(self.start.plus(self.buffer.push(kind, body_len, parts)))
     }
 
-    /// Begins a frame with room for `needed` bytes of body, in the next segment if this one has
-    /// too little left.
+    /// Begins a frame with room for `needed` bytes of body, in the next segment if this one has too
+    /// little room.
     fn begin(&mut self, needed: usize) {
         let segment_bytes = self.config.segment_bytes;
         let at = self.next.in_segment(segment_bytes);
         if at != 0 && at + (FRAME_HEADER_BYTES + needed) as u64 > segment_bytes {
-            self.turn_segment();
+            self.start_segment();
         }
         self.start = self.next;
         if self.next.in_segment(segment_bytes) == 0 {
@@ -230,22 +233,22 @@ impl FrameBuilder {
                 previous_end: self.last_end,
                 replay_from: self.replay_from,
             };
-            header.encode(self.gather.begin(BLOCK_BYTES));
+            header.encode(self.buffer.begin(BLOCK_BYTES));
             self.chain = header.chain();
             self.start = self.next.plus(BLOCK_BYTES as u64);
         } else {
-            self.gather.begin(0);
+            self.buffer.begin(0);
         }
     }
 
-    /// Seals what has gathered; `None` if nothing has.
+    /// Seals the gathering frame; `None` if there is none.
     pub fn seal(&mut self) -> Option<Frame> {
         if self.is_empty() {
             return None;
         }
-        self.held_to = 0;
-        let front = self.gather.front();
-        self.chain = self.gather.seal(FrameHeader {
+        self.joined_end = 0;
+        let front = self.buffer.front();
+        self.chain = self.buffer.seal(FrameHeader {
             position: self.start,
             incarnation: self.config.incarnation,
             durable: self.durable,
@@ -253,14 +256,14 @@ impl FrameBuilder {
             generation: self.generation,
             ..FrameHeader::default()
         });
-        let bytes = self.gather.take();
+        let bytes = self.buffer.take();
         let position = Position(self.start.0 - front as u64);
         self.next = position.plus(bytes.len() as u64);
         self.last_end = self.next;
         Some(Frame { position, bytes, end: self.next, first_of_segment: front != 0 })
     }
 
-    /// Seals a frame without records, which only says what is durable.
+    /// Seals a frame without records, which carries only the durable mark.
     ///
     /// # Panics
     /// If a frame gathers.

@@ -1,5 +1,5 @@
-//! Slots whose header is not whole: spare ones, and those that rot made look so. What their frames
-//! still say.
+//! Slots without a whole header: spare slots, and slots whose header has rotted. Their frames still say which
+//! segment they belong to.
 
 use std::{
     collections::BTreeSet,
@@ -23,17 +23,17 @@ use crate::{
 pub(crate) struct HeadlessSegment {
     /// The slot.
     pub(crate) path: PathBuf,
-    /// Segment and generation are right. Where the log before it ended and where a replay begins only
-    /// the lost header could say: both are the segment's start here.
+    /// Segment and generation are correct. The end of the log before it and the start of a replay
+    /// were in the lost header only; both are the segment's start here.
     pub(crate) header: SegmentHeader,
-    /// What they say was durable of the log in front of it: everything before this.
+    /// The durable mark of its frames, as far as it lies before the segment.
     pub(crate) durable_before: Position,
-    /// The bytes of the slot that frames of this segment and generation take, in order.
+    /// The byte ranges of the slot with frames of this segment and generation, in order.
     frames: Vec<Range<u64>>,
 }
 
 impl HeadlessSegment {
-    /// The segment of this number and generation in a slot without a header.
+    /// Reads the segment with this number and generation in a slot without a header.
     pub(crate) fn read(
         file: &impl DiskFile,
         path: &Path,
@@ -51,7 +51,7 @@ impl HeadlessSegment {
         Self { path, header, durable_before, frames: Vec::new() }
     }
 
-    /// What the frames say of the header of the segment of this number and generation.
+    /// The header that frames of this segment and generation imply.
     pub(crate) fn header(config: &LaneConfig, (segment, generation): (u64, u32)) -> SegmentHeader {
         let start = Position(segment * config.segment_bytes);
         SegmentHeader {
@@ -70,7 +70,7 @@ impl HeadlessSegment {
         (self.header.segment, self.header.generation)
     }
 
-    /// Adds a frame, if it is of this segment and generation.
+    /// Adds a frame, if it belongs to this segment and generation.
     fn add(&mut self, header: &FrameHeader, config: &LaneConfig) {
         if key_of(header, config) != self.key() {
             return;
@@ -86,8 +86,8 @@ impl HeadlessSegment {
         }
     }
 
-    /// Fills with zeros what of `bytes`, read from byte `at` of the slot, lies in no frame of the
-    /// segment. An earlier use of the slot may have left it there, or a later one may have written it.
+    /// Zeroes the part of `bytes`, read from byte `at` of the slot, that lies in no frame of the
+    /// segment. It may be the rest of an earlier use of the slot, or a later one.
     pub(crate) fn clear_foreign(&self, bytes: &mut [u8], at: u64) {
         let end = at + bytes.len() as u64;
         let mut own_until = at;
@@ -109,42 +109,42 @@ fn key_of(header: &FrameHeader, config: &LaneConfig) -> (u64, u32) {
     (header.position.segment(config.segment_bytes), header.generation)
 }
 
-/// What the frames say in a slot without a header.
-pub(crate) struct Headless {
-    /// The generation of what was torn when its segment was opened: the next one has to be higher,
-    /// or its frames could be taken for the torn ones. 0 if nothing was.
+/// The information from the frames of a slot without a header.
+pub(crate) struct HeadlessFrames {
+    /// The generation of a segment whose opening was torn: the next generation has to be higher, so
+    /// that its frames differ from the torn ones. 0 if there is none.
     pub(crate) generation: u32,
-    /// Of the older segments that lie in no other slot, the one that this slot held last: slots are used
-    /// for ever higher segments, and begun again by ever higher generations.
+    /// The last older segment of this slot that is in no other slot. Segment numbers and
+    /// generations in a slot only grow.
     pub(crate) last: Option<HeadlessSegment>,
-    /// Everything before this was durable, as they say, and it lies above the newest segment.
+    /// The durable mark of its frames, if it lies above the newest segment.
     pub(crate) proven: Option<Position>,
 }
 
-impl Headless {
-    /// The highest segment above the newest of which the frames prove that its header was durable.
+impl HeadlessFrames {
+    /// The highest segment above the newest whose header was durable, as the frames prove.
     pub(crate) fn lost_segment(&self, config: &LaneConfig) -> Option<u64> {
         self.proven.map(|proven| Position(proven.0 - 1).segment(config.segment_bytes))
     }
 }
 
-/// A slot without a header is spare: new, or torn when its segment was opened. Unless a frame in
-/// it proves that the segment's header was durable once, or it held an older segment: `is_elsewhere` says
-/// whether another slot has the header of one.
-pub(crate) fn look_at_headless(
+/// Inspects a slot without a header. Such a slot is spare: it is new, or the opening of its segment
+/// was torn; unless a frame in it proves that the segment's header was durable, or it held an older
+/// segment. `is_in_other_slot` says whether another slot has the header of a segment.
+pub(crate) fn inspect_headless(
     file: &impl DiskFile,
     path: &Path,
     config: &LaneConfig,
     newest: Option<&SegmentHeader>,
-    is_elsewhere: impl Fn(u64) -> bool,
-) -> Result<Headless, Fault> {
+    is_in_other_slot: impl Fn(u64) -> bool,
+) -> Result<HeadlessFrames, Fault> {
     let next = newest.map_or(0, |header| header.segment + 1);
     let start = Position(next * config.segment_bytes);
-    let mut headless = Headless { generation: 0, last: None, proven: None };
+    let mut headless = HeadlessFrames { generation: 0, last: None, proven: None };
     each_frame(file, path, config, BLOCK_BYTES as u64, |header| {
         if header.position < start {
             let key = key_of(header, config);
-            if !is_elsewhere(key.0) {
+            if !is_in_other_slot(key.0) {
                 let last = headless.last.take().filter(|last| last.key() >= key);
                 let last = last.unwrap_or_else(|| HeadlessSegment::new(path, config, key));
                 headless.last.insert(last).add(header, config);
@@ -159,25 +159,25 @@ pub(crate) fn look_at_headless(
     Ok(headless)
 }
 
-/// What can be read of a slot that cannot be read all through.
-pub(crate) enum Rest {
-    /// No frame that follows the newest segment.
+/// The readable information of a slot that cannot be read completely.
+pub(crate) enum UnreadableSlot {
+    /// It has no frame that follows the newest segment.
     IsOlder {
-        /// Whether all was read behind the header.
+        /// Whether everything behind the header was read.
         is_read: bool,
     },
-    /// Such a frame.
+    /// It has such a frame.
     MayBeNewer,
 }
 
-/// Looks at the frames of such a slot, one block at a time. What lies in front of the newest segment
-/// another start can still use; what lies behind it may be the end of the log.
-pub(crate) fn look_past_unreadable(
+/// Inspects the frames of such a slot, one block at a time. A later start can still use a segment
+/// before the newest one; a segment behind it may be the end of the log.
+pub(crate) fn inspect_unreadable(
     file: &impl DiskFile,
     path: &Path,
     config: &LaneConfig,
     newest: Option<&SegmentHeader>,
-) -> Rest {
+) -> UnreadableSlot {
     let next = newest.map_or(0, |header| header.segment + 1);
     let start = Position(next * config.segment_bytes);
     let (mut is_read, mut is_newer) = (true, false);
@@ -191,11 +191,11 @@ pub(crate) fn look_past_unreadable(
             Err(_) => is_read = false,
         }
     }
-    if is_newer { Rest::MayBeNewer } else { Rest::IsOlder { is_read } }
+    if is_newer { UnreadableSlot::MayBeNewer } else { UnreadableSlot::IsOlder { is_read } }
 }
 
-/// The last segment that is wanted of which the slot holds frames, and their generation.
-pub(crate) fn last_held(
+/// The last wanted segment that has frames in the slot, and their generation.
+pub(crate) fn last_segment_in(
     file: &impl DiskFile,
     path: &Path,
     config: &LaneConfig,
@@ -211,7 +211,7 @@ pub(crate) fn last_held(
     Ok(last)
 }
 
-/// The segments of which frames lie in a slot.
+/// The segments that have frames in a slot.
 pub(crate) fn segments_of(
     file: &impl DiskFile,
     path: &Path,

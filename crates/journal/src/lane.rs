@@ -1,4 +1,4 @@
-//! The lane: writes frames into slots and syncs them. One lane, one writer, one order.
+//! The lane: writes frames into slots and syncs them. A lane has one writer and one order.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -25,7 +25,7 @@ pub struct Lane<D: Disk> {
     segments: BTreeMap<u64, Slot>,
     spare: VecDeque<Slot>,
     current: Option<(u64, PathBuf, D::File)>,
-    /// Everything that this life wrote before this is durable.
+    /// Everything that was written since the start before this position is durable.
     end: Position,
     fenced: bool,
 }
@@ -41,12 +41,11 @@ impl<D: Disk> Lane<D> {
         Self { disk, config, segments, spare, current, end, fenced: false }
     }
 
-    /// Writes `frames`, which follow each other, and syncs them; returns where they end: all of the
-    /// log before that is durable now.
+    /// Writes adjacent `frames` and syncs them. Returns their end: the log before it is durable.
     ///
     /// # Errors
     /// [`Fault::NoSpareSlot`] before anything was written. After any other fault the lane is
-    /// fenced: what it wrote last may be durable or not, and it writes no more.
+    /// fenced: the last write may be durable or not, and the lane writes no more.
     pub fn append(&mut self, frames: &[Frame]) -> Result<Position, Fault> {
         if self.fenced {
             return Err(Fault::Fenced);
@@ -60,8 +59,8 @@ impl<D: Disk> Lane<D> {
         written
     }
 
-    /// How many of `frames`, which follow each other, can be written: those before the first segment
-    /// for which there is no slot.
+    /// The number of adjacent `frames` that can be written, before the first segment without a
+    /// slot.
     #[must_use]
     pub fn fits(&self, frames: &[Frame]) -> usize {
         let mut begins = (0..).zip(frames).filter(|(_, frame)| frame.first_of_segment);
@@ -103,32 +102,32 @@ impl<D: Disk> Lane<D> {
         Ok(())
     }
 
-    /// Takes a slot for a segment to come. Those that were written before are used first.
+    /// Adds a slot for later segments. Slots that were written before are used first.
     pub fn add_spare(&mut self, slot: Slot) {
         let at = if slot.is_unwritten { self.spare.len() } else { self.written_spare_count() };
         self.spare.insert(at, slot);
     }
 
-    /// Nobody needs this segment any more: its slot is spare.
+    /// Turns the slot of a segment that is no longer needed into a spare slot.
     ///
     /// # Panics
     /// If the segment is being written.
     pub fn release(&mut self, segment: u64) {
         assert_ne!(self.current.as_ref().map(|held| held.0), Some(segment), "being written");
-        let slot = self.segments.remove(&segment).filter(|slot| !slot.is_cut);
+        let slot = self.segments.remove(&segment).filter(|slot| !slot.is_truncated);
         if let Some(slot) = slot {
             self.add_spare(Slot { is_unwritten: false, ..slot });
         }
     }
 
-    /// Takes spare slots beyond `keep`: the lane uses them no more.
+    /// Removes and returns the spare slots beyond `keep`.
     pub fn take_surplus(&mut self, keep: usize) -> Vec<Slot> {
         self.spare.split_off(keep.min(self.spare.len())).into()
     }
 
-    /// Leaves alone the spare slots in which frames of one of these segments lie: the lane uses them no
-    /// more. It reads every spare slot.
-    pub fn leave_alone(&mut self, segments: &BTreeSet<u64>) {
+    /// Removes the spare slots that have frames of one of these segments. It reads every spare
+    /// slot.
+    pub fn exclude_spares(&mut self, segments: &BTreeSet<u64>) {
         let Self { disk, config, .. } = self;
         self.spare.retain(|Slot { path, .. }| {
             let file = disk.open_to_read(path).map_err(Fault::io("open", path));
@@ -138,8 +137,8 @@ impl<D: Disk> Lane<D> {
         });
     }
 
-    /// What the lane holds now. A copy of it is what a crash would leave now; it stays good for as
-    /// long as none of its segments is released, and no pack removed.
+    /// A cut of the lane. A copy of it equals the disk after a crash now. It stays valid until one
+    /// of its segments is released or one of its packs is removed.
     #[must_use]
     pub fn cut(&self) -> Cut {
         let segments = self.segments.iter().map(|(&number, slot)| (number, slot.path.clone()));
@@ -147,7 +146,7 @@ impl<D: Disk> Lane<D> {
         Cut::new(self.config.clone(), segments.collect(), current)
     }
 
-    /// Whether this segment lies in a slot.
+    /// Returns whether a slot holds this segment.
     #[must_use]
     pub fn holds(&self, segment: u64) -> bool {
         self.segments.contains_key(&segment)
@@ -158,7 +157,7 @@ impl<D: Disk> Lane<D> {
         self.segments.keys().copied()
     }
 
-    /// How many bytes of the lane's disk are free.
+    /// The number of free bytes on the lane's disk.
     ///
     /// # Errors
     /// [`Fault::Io`].
@@ -167,13 +166,13 @@ impl<D: Disk> Lane<D> {
         self.disk.available_bytes(directory).map_err(Fault::io("measure", directory))
     }
 
-    /// How many slots are ready for segments to come.
+    /// The number of spare slots.
     #[must_use]
     pub fn spare_count(&self) -> usize {
         self.spare.len()
     }
 
-    /// How many of them were written before.
+    /// The number of spare slots that were written before.
     #[must_use]
     pub fn written_spare_count(&self) -> usize {
         self.spare.iter().take_while(|slot| !slot.is_unwritten).count()

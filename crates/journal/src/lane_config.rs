@@ -1,17 +1,16 @@
-//! What a lane is told, once for its whole life.
+//! The settings of a lane, fixed for its life.
 
 use std::path::PathBuf;
 
-/// What a lane is told. The same for its whole life.
+/// The settings of a lane, fixed for its life.
 #[derive(Clone, Debug)]
 pub struct LaneConfig {
-    /// Where its slots lie.
+    /// The folder of its slots.
     pub directory: PathBuf,
     /// Its number.
     pub lane: u32,
-    /// How long a segment is: a multiple of 4096, at least 16 KiB.
+    /// The length of a segment: a multiple of 4096, at least 16 KiB.
     pub segment_bytes: u64,
-    /// A random number drawn when the data directory was made: files of another directory are
-    /// known by it.
+    /// The random number of the data directory, which distinguishes its files from those of others.
     pub incarnation: u64,
 }

@@ -1,25 +1,25 @@
-//! A shard's durable, ordered records. Records are bytes with a kind; what they mean is for others.
+//! A shard's durable, ordered records. A record is bytes with a kind; the engine interprets them.
 //!
-//! In reading order: records are gathered into a [`Frame`] by the [`FrameBuilder`]; the [`Lane`]
-//! writes and syncs frames into segments that lie in slots; [`recover`] reads them back after a
-//! crash and tells a torn tail from rot; the [`Reader`] serves those who lag. A [`PackWriter`] moves
-//! records that live long into [`Pack`]s, so that their slots come free. All of it stands on a
-//! [`Disk`]. A [`Cut`] is what a copy has to hold. FORMAT.md is the page of the bytes.
+//! In reading order: the [`FrameBuilder`] gathers records into a [`Frame`]; the [`Lane`] writes and syncs frames
+//! into segments, which lie in slots; [`recover`] reads them back after a crash and distinguishes a torn tail from
+//! rot; the [`Reader`] serves consumers that lag. A [`PackWriter`] moves long-lived records into [`Pack`]s, so that
+//! their slots come free. All of it uses a [`Disk`]. A [`Cut`] lists the files for a copy. FORMAT.md describes the
+//! bytes.
 
 mod block;
+mod container;
 mod cut;
 mod directory;
 pub mod disk;
 mod fault;
 mod format;
 mod frame;
-mod gather;
+mod frame_buffer;
 mod headless;
-mod home;
 mod lane;
 mod lane_config;
 mod open_files;
-mod paced;
+mod paced_file;
 mod pack;
 mod pack_removal;
 mod pack_writer;
@@ -33,14 +33,14 @@ mod slot_file;
 mod verify;
 mod walk;
 
-pub use cut::{Cut, CutFile, CutFiles, FileName, Missing};
-pub use directory::{DataDirectory, DirectorySettings, SHARDS_MAX, UnmadeDirectory};
+pub use container::Container;
+pub use cut::{Cut, CutFile, CutFiles, FileName, MissingFile};
+pub use directory::{DataDirectory, DirectorySettings, SHARDS_MAX, UnfinishedDirectory};
 pub use disk::{Disk, DiskFile};
 pub use fault::Fault;
 pub use format::{BLOCK_BYTES, FORMAT_VERSION};
 pub use frame::{Frame, FrameBuilder, PushError};
-pub use gather::FRAME_TARGET_BYTES;
-pub use home::Home;
+pub use frame_buffer::FRAME_TARGET_BYTES;
 pub use lane::Lane;
 pub use lane_config::LaneConfig;
 pub use pack::{PACK_BYTES_MAX, Pack, packs};
@@ -48,8 +48,8 @@ pub use pack_removal::{PackRemoval, REMOVAL_STEP_BYTES, remove_pack};
 pub use pack_writer::{PackPushError, PackWriter};
 pub use position::Position;
 pub use reader::Reader;
-pub use recovery::{RecoveredEnd, ReplayFrom, recover};
-pub use scrub::{Scrubbed, scrub};
+pub use recovery::{RecoveredLane, ReplayFrom, recover};
+pub use scrub::{ScrubResult, scrub};
 pub use slot::{Slot, SlotFill, SlotMaker, remove_slot};
-pub use verify::{HeadlessSlot, Verdict, verify};
-pub use walk::{Damage, Walked};
+pub use verify::{HeadlessSlot, VerifyReport, verify};
+pub use walk::{Damage, WalkItem};

@@ -1,35 +1,35 @@
-//! The files a reader has open: those it used last, and no more of them than a limit.
+//! The open files of a reader: the most recently used ones, up to a limit.
 
 use std::{cell::OnceCell, path::PathBuf};
 
-use crate::{disk::Disk, home::Home};
+use crate::{container::Container, disk::Disk};
 
-/// How many files a reader has open at most, each of them perhaps once more past the system's cache: a shard
-/// has three readers, and a process as a rule 1,024 descriptors.
+/// Most open files of a reader; each may also be open a second time for uncached reads. A shard has
+/// three readers, and a process usually 1,024 descriptors.
 const OPEN_FILES_MAX: usize = 32;
 
-/// Open files by what they hold.
+/// Open files by container.
 #[derive(Debug)]
 pub(crate) struct OpenFiles<F> {
-    /// The one used last is the last.
+    /// The most recently used is the last.
     files: Vec<OpenFile<F>>,
 }
 
 #[derive(Debug)]
 pub(crate) struct OpenFile<F> {
-    home: Home,
+    container: Container,
     pub(crate) path: PathBuf,
     pub(crate) file: F,
-    /// The same file past the system's cache, once it was wanted; `None` within if there is no such
-    /// way.
-    past: OnceCell<Option<F>>,
+    /// The same file for uncached reads, once it was needed; `None` inside if the disk does not
+    /// support them.
+    uncached: OnceCell<Option<F>>,
 }
 
 impl<F> OpenFile<F> {
-    /// The same file past the system's cache, if there is such a way.
-    pub(crate) fn past(&self, disk: &impl Disk<File = F>) -> Option<&F> {
-        let opened = || disk.open_to_read_past(&self.path).unwrap_or_default();
-        self.past.get_or_init(opened).as_ref()
+    /// The same file for uncached reads, if the disk supports them.
+    pub(crate) fn uncached(&self, disk: &impl Disk<File = F>) -> Option<&F> {
+        let opened = || disk.open_uncached(&self.path).unwrap_or_default();
+        self.uncached.get_or_init(opened).as_ref()
     }
 }
 
@@ -38,25 +38,25 @@ impl<F> OpenFiles<F> {
         Self { files: Vec::new() }
     }
 
-    pub(crate) fn get(&mut self, home: Home) -> Option<&OpenFile<F>> {
-        let at = self.files.iter().rposition(|open| open.home == home)?;
+    pub(crate) fn get(&mut self, container: Container) -> Option<&OpenFile<F>> {
+        let at = self.files.iter().rposition(|open| open.container == container)?;
         let open = self.files.remove(at);
         self.files.push(open);
         self.files.last()
     }
 
-    /// Keeps a file open; the one that was not used for longest is closed for it.
-    pub(crate) fn keep(&mut self, home: Home, path: PathBuf, file: F) -> &OpenFile<F> {
-        self.close(home);
+    /// Adds an open file; closes the least recently used one if there are too many.
+    pub(crate) fn keep(&mut self, container: Container, path: PathBuf, file: F) -> &OpenFile<F> {
+        self.close(container);
         if self.files.len() == OPEN_FILES_MAX {
             self.files.remove(0);
         }
         let at = self.files.len();
-        self.files.push(OpenFile { home, path, file, past: OnceCell::new() });
+        self.files.push(OpenFile { container, path, file, uncached: OnceCell::new() });
         &self.files[at]
     }
 
-    pub(crate) fn close(&mut self, home: Home) {
-        self.files.retain(|open| open.home != home);
+    pub(crate) fn close(&mut self, container: Container) {
+        self.files.retain(|open| open.container != container);
     }
 }

@@ -1,5 +1,5 @@
-//! Packs: files that are written once, never changed, and removed whole. They hold records that
-//! were moved out of old segments. Which records, and who refers to them, is not known here.
+//! Packs: files that are written once, never changed, and removed whole. They hold records that were moved out of
+//! old segments.
 
 use std::{
     io,
@@ -14,25 +14,25 @@ use crate::{
     position::Position,
 };
 
-/// The longest a pack can be, in bytes.
+/// The maximum length of a pack in bytes.
 pub const PACK_BYTES_MAX: u64 = 256 << 20;
 
-/// A pack as it lies on disk.
+/// A pack on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pack {
-    /// Its number, which positions in it hold.
+    /// Its number, which positions in it contain.
     pub number: u32,
-    /// How long its file is, in bytes.
+    /// The length of its file in bytes.
     pub bytes: u64,
-    /// What its writer was told to write into its header; 0 if that cannot be read.
+    /// The class from its header, which its writer has set; 0 if it cannot be read.
     pub class: u64,
-    /// Whether it has its header and its last frame, which is written when all before it is
+    /// Whether it has its header and its last frame, which is written after everything else is
     /// durable. A pack that is not whole was never referred to, or is damaged, or cannot be read.
     pub is_whole: bool,
 }
 
-/// The packs of a lane, by number. What nobody refers to is rubbish: a crash cut its making or its
-/// removal short.
+/// The packs of a lane, by number. A pack without references is garbage: a crash interrupted its
+/// creation or removal.
 ///
 /// # Errors
 /// [`Fault::NewerFormat`] or [`Fault::Foreign`] if one is not of this lane, else [`Fault::Io`].
@@ -41,14 +41,15 @@ pub fn packs<D: Disk>(disk: &D, config: &LaneConfig) -> Result<Vec<Pack>, Fault>
     let mut packs = Vec::new();
     for name in disk.list(directory).map_err(Fault::io("list", directory))? {
         if let Some(number) = pack_number(&name) {
-            packs.extend(look_at(disk, config, number)?);
+            packs.extend(inspect_pack(disk, config, number)?);
         }
     }
     Ok(packs)
 }
 
-/// The pack of this number; `None` if there is none: where a lane is served, packs are removed.
-pub(crate) fn look_at<D: Disk>(
+/// The pack with this number; `None` if it does not exist, as packs of a served lane may be
+/// removed.
+pub(crate) fn inspect_pack<D: Disk>(
     disk: &D,
     config: &LaneConfig,
     number: u32,
@@ -57,11 +58,11 @@ pub(crate) fn look_at<D: Disk>(
     match disk.open_to_read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Fault::io("open", &path)(error)),
-        Ok(file) => look(&file, &path, config, number).map(Some),
+        Ok(file) => inspect(&file, &path, config, number).map(Some),
     }
 }
 
-fn look(
+fn inspect(
     file: &impl DiskFile,
     path: &Path,
     config: &LaneConfig,
@@ -96,8 +97,8 @@ fn look(
     Ok(pack)
 }
 
-/// Whether a frame says that the pack is whole: everything before it was durable when it was
-/// sealed, and it holds nothing itself.
+/// Returns whether a frame marks the pack as whole: it has no records, and everything before it was
+/// durable when it was sealed.
 pub(crate) fn is_last(frame: &FrameHeader) -> bool {
     frame.durable == frame.position && frame.body_len == 0 && frame.record_count == 0
 }

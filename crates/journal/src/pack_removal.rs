@@ -1,5 +1,4 @@
-//! Removes a pack a piece at a time. To free a long file at once can keep a disk busy for long, and
-//! commits would wait for it.
+//! Removes a pack in steps. Freeing a long file at once can keep a disk busy for long, and commits would wait.
 
 use std::{io, path::PathBuf};
 
@@ -10,21 +9,21 @@ use crate::{
     pack::pack_path,
 };
 
-/// Bytes that one step gives back.
+/// Bytes that one step frees.
 pub const REMOVAL_STEP_BYTES: u64 = 16 << 20;
 
-/// A pack on its way out.
+/// The removal of a pack.
 #[derive(Debug)]
 pub struct PackRemoval<D: Disk> {
     disk: D,
     directory: PathBuf,
     path: PathBuf,
-    /// The file, and how many bytes of it are left; `None` once there is none.
+    /// The file, and its remaining bytes; `None` once it is removed.
     file: Option<(D::File, u64)>,
 }
 
-/// Begins to remove a pack to which nothing durable refers; [`PackRemoval::step`] does it. A pack
-/// that is not there, or is not whole, is as good.
+/// Starts to remove a pack to which nothing durable refers; [`PackRemoval::step`] does the work.
+/// The pack may be incomplete or missing.
 ///
 /// # Errors
 /// [`Fault::Io`].
@@ -46,8 +45,9 @@ pub fn remove_pack<D: Disk>(
 }
 
 impl<D: Disk> PackRemoval<D> {
-    /// Cuts up to [`REMOVAL_STEP_BYTES`] off the file's end, or removes what is left of it; true once
-    /// it is gone for good. What is left after a crash is not whole; begin again with it.
+    /// Cuts up to [`REMOVAL_STEP_BYTES`] off the file's end, or removes the rest of it. Returns
+    /// true once the removal is durable. After a crash the rest is not whole; start its removal
+    /// again.
     ///
     /// # Errors
     /// [`Fault::Io`]; the step can be tried again.

@@ -1,4 +1,4 @@
-//! Makes a pack. It must not know whose records it is given.
+//! Writes a pack. It does not interpret its records.
 
 use std::{io, path::PathBuf};
 
@@ -9,19 +9,19 @@ use crate::{
         BLOCK_BYTES, FORMAT_VERSION, FRAME_HEADER_BYTES, FrameHeader, PackHeader,
         RECORD_HEADER_BYTES, record_bytes,
     },
-    gather::{FRAME_TARGET_BYTES, Gather},
+    frame_buffer::{FRAME_TARGET_BYTES, FrameBuffer},
     lane_config::LaneConfig,
     pack::{PACK_BYTES_MAX, Pack, pack_path},
     position::Position,
 };
 
-/// Bytes of the last frame.
+/// Size of the last frame.
 const LAST_FRAME_BYTES: u64 = BLOCK_BYTES as u64;
 
-/// Why a pack did not take a record.
+/// The reason why a pack did not accept a record.
 #[derive(Debug, thiserror::Error)]
 pub enum PackPushError {
-    /// It would be longer than [`PACK_BYTES_MAX`]. Nothing was taken: finish it and begin another.
+    /// The pack would be longer than [`PACK_BYTES_MAX`]. Finish it and begin another.
     #[error("the pack would be longer than {PACK_BYTES_MAX} bytes")]
     Full,
     /// No pack can hold it.
@@ -29,17 +29,17 @@ pub enum PackPushError {
     TooLarge {
         /// The record's length in bytes.
         length: usize,
-        /// The longest a pack can take.
+        /// The maximum for a pack.
         limit: usize,
     },
-    /// The disk failed, and the pack is rubbish.
+    /// The disk failed. The pack is garbage.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
 
-/// Writes one pack: records go into frames, which are written as they fill. Nothing in it may be
-/// referred to before [`PackWriter::finish`] returned. One that is dropped before, or that a crash
-/// stops, leaves a file that is rubbish.
+/// Writes one pack: records go into frames, which are written as they fill. Nothing may refer to
+/// the pack before [`PackWriter::finish`] has returned. If the writer is dropped before, or a crash
+/// stops it, its file is garbage.
 pub struct PackWriter<D: Disk> {
     disk: D,
     config: LaneConfig,
@@ -47,9 +47,9 @@ pub struct PackWriter<D: Disk> {
     file: D::File,
     header: PackHeader,
     number: u32,
-    gather: Gather,
+    buffer: FrameBuffer,
     chain: u64,
-    /// Where the next write goes.
+    /// The file offset of the next write.
     at: u64,
     is_broken: bool,
 }
@@ -61,13 +61,13 @@ impl<D: Disk> std::fmt::Debug for PackWriter<D> {
 }
 
 impl<D: Disk> PackWriter<D> {
-    /// Begins the pack of this number, which has no file yet. The number must not have been used
-    /// for another pack that something durable may still refer to. `class` is the caller's; it
-    /// comes back in [`Pack::class`].
+    /// Begins the pack with this number, which has no file yet. The number must not have been used
+    /// for a pack to which something durable may still refer. `class` is the caller's, and is
+    /// returned in [`Pack::class`].
     ///
     /// # Errors
-    /// [`Fault::StorageFull`] if there is no room, else [`Fault::Io`]: also if there is such a file,
-    /// or if `number` is above [`Position::PACK_MAX`].
+    /// [`Fault::StorageFull`] if there is no room, else [`Fault::Io`]: also if the file exists, or
+    /// if `number` is above [`Position::PACK_MAX`].
     pub fn create(disk: &D, config: &LaneConfig, number: u32, class: u64) -> Result<Self, Fault> {
         let path = pack_path(config, number);
         if number > Position::PACK_MAX {
@@ -91,7 +91,7 @@ impl<D: Disk> PackWriter<D> {
             chain: header.chain(),
             header,
             number,
-            gather: Gather::new(),
+            buffer: FrameBuffer::new(),
             at: 0,
             is_broken: false,
         };
@@ -105,27 +105,28 @@ impl<D: Disk> PackWriter<D> {
         self.number
     }
 
-    /// How long the pack would be if it were finished now, in bytes.
+    /// The length of the pack in bytes if it were finished now.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        if self.gather.record_count() == 0 {
+        if self.buffer.record_count() == 0 {
             // What gathers is the last frame itself.
-            return self.at + self.gather.used().next_multiple_of(BLOCK_BYTES) as u64;
+            return self.at + self.buffer.used().next_multiple_of(BLOCK_BYTES) as u64;
         }
-        self.length_with(self.gather.used())
+        self.length_with(self.buffer.used())
     }
 
-    /// How long the pack would be if the frame that gathers, and what is in front of it, had
-    /// `used` bytes and were the last with records.
+    /// The length of the pack if the gathering frame, with the part before it, had `used` bytes and
+    /// were the last with records.
     fn length_with(&self, used: usize) -> u64 {
         self.at + used.next_multiple_of(BLOCK_BYTES) as u64 + LAST_FRAME_BYTES
     }
 
-    /// Takes a record whose body is `parts` one after the other, and says where the body will lie.
+    /// Adds a record whose body is the concatenation of `parts`, and returns the position of the
+    /// body.
     ///
     /// # Errors
-    /// [`PackPushError::Full`] or [`PackPushError::TooLarge`], and nothing was taken. After a
-    /// [`PackPushError::Fault`] the pack is rubbish and takes no more.
+    /// [`PackPushError::Full`] or [`PackPushError::TooLarge`] without any effect. After a
+    /// [`PackPushError::Fault`] the pack is garbage and accepts no more records.
     pub fn push(&mut self, kind: u8, parts: &[&[u8]]) -> Result<Position, PackPushError> {
         if self.is_broken {
             return Err(Fault::BrokenPack { path: self.path.clone() }.into());
@@ -139,8 +140,8 @@ impl<D: Disk> PackWriter<D> {
             return Err(PackPushError::TooLarge { length, limit });
         };
         let turns =
-            self.gather.record_count() > 0 && self.gather.frame_len() + needed > FRAME_TARGET_BYTES;
-        let used = self.gather.used();
+            self.buffer.record_count() > 0 && self.buffer.frame_len() + needed > FRAME_TARGET_BYTES;
+        let used = self.buffer.used();
         let used_with = if turns {
             used.next_multiple_of(BLOCK_BYTES) + FRAME_HEADER_BYTES + needed
         } else {
@@ -154,20 +155,19 @@ impl<D: Disk> PackWriter<D> {
             self.begin();
         }
         let start = self.frame_start();
-        Ok(start.plus(self.gather.push(kind, body_len, parts)))
+        Ok(start.plus(self.buffer.push(kind, body_len, parts)))
     }
 
-    /// Writes what is left, makes all of it durable, says so in a last frame, and makes that and
-    /// the file's name durable.
+    /// Writes the rest, syncs it, writes the last frame, and syncs that and the file's name.
     ///
     /// # Errors
-    /// [`Fault::StorageFull`] or [`Fault::Io`]: then the pack is rubbish. [`Fault::BrokenPack`] if it
-    /// was before.
+    /// [`Fault::StorageFull`] or [`Fault::Io`]: then the pack is garbage. [`Fault::BrokenPack`] if
+    /// it was garbage before.
     pub fn finish(mut self) -> Result<Pack, Fault> {
         if self.is_broken {
             return Err(Fault::BrokenPack { path: self.path });
         }
-        if self.gather.record_count() > 0 {
+        if self.buffer.record_count() > 0 {
             self.write_frame(Position::of_pack(self.number, 0))?;
             self.file.sync().map_err(Fault::io("sync", &self.path))?;
             self.begin();
@@ -180,34 +180,34 @@ impl<D: Disk> PackWriter<D> {
         Ok(Pack { number, bytes, class: header.class, is_whole: true })
     }
 
-    /// Begins a frame; the first one has the pack's header in front.
+    /// Begins a frame. The pack's header comes before the first one.
     fn begin(&mut self) {
         if self.at == 0 {
-            self.header.encode(self.gather.begin(BLOCK_BYTES));
+            self.header.encode(self.buffer.begin(BLOCK_BYTES));
         } else {
-            self.gather.begin(0);
+            self.buffer.begin(0);
         }
     }
 
-    /// Where the frame that gathers begins.
+    /// The position of the gathering frame.
     fn frame_start(&self) -> Position {
-        let byte = self.at + self.gather.front() as u64;
+        let byte = self.at + self.buffer.front() as u64;
         Position::of_pack(self.number, u32::try_from(byte).expect("a pack is below 4 GiB"))
     }
 
     fn write_frame(&mut self, durable: Position) -> Result<(), Fault> {
-        self.chain = self.gather.seal(FrameHeader {
+        self.chain = self.buffer.seal(FrameHeader {
             position: self.frame_start(),
             incarnation: self.config.incarnation,
             durable,
             chain: self.chain,
             ..FrameHeader::default()
         });
-        let written = self.file.write_at(self.gather.sealed(), self.at);
+        let written = self.file.write_at(self.buffer.sealed(), self.at);
         self.is_broken = written.is_err();
         written.map_err(Fault::io("write", &self.path))?;
-        self.at += self.gather.sealed().len() as u64;
-        self.gather.clear();
+        self.at += self.buffer.sealed().len() as u64;
+        self.buffer.clear();
         Ok(())
     }
 }

@@ -1,13 +1,13 @@
-//! A place where a record lies: in a lane's endless log, or in a pack.
+//! The position of a record: in a lane's endless log, or in a pack.
 
 use std::fmt;
 
 /// Set in the position of a byte in a pack.
 const PACK_BIT: u64 = 1 << 63;
 
-/// A byte in a lane's log, below 2^63: the segment's number times the length of a segment, and the
-/// byte within the segment; it grows with every frame, and the same place is never used twice. Or a
-/// byte in a pack: [`Position::of_pack`].
+/// A byte in a lane's log, below 2^63: the segment's number times the length of a segment, plus the
+/// byte within the segment. It grows with every frame, and no position is used twice. Or a byte in
+/// a pack: [`Position::of_pack`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u64);
 
@@ -25,7 +25,7 @@ impl Position {
         Self(PACK_BIT | u64::from(pack) << 32 | u64::from(byte))
     }
 
-    /// Which pack it lies in, and at which byte; `None` if it lies in the lane.
+    /// The number of its pack, and the byte there; `None` for a position in the lane.
     #[must_use]
     pub fn pack(self) -> Option<(u32, u32)> {
         // Each half fits 32 bits once the highest bit is off.
@@ -33,19 +33,20 @@ impl Position {
         (self.0 & PACK_BIT != 0).then_some(((rest >> 32) as u32, rest as u32))
     }
 
-    /// Which segment of `segment_bytes` it lies in. Means nothing of a place in a pack.
+    /// The number of its segment, for segments of `segment_bytes`. Meaningless for a position in a
+    /// pack.
     #[must_use]
     pub fn segment(self, segment_bytes: u64) -> u64 {
         self.0 / segment_bytes
     }
 
-    /// The byte within that segment.
+    /// The byte within its segment.
     #[must_use]
     pub fn in_segment(self, segment_bytes: u64) -> u64 {
         self.0 % segment_bytes
     }
 
-    /// The place `bytes` later.
+    /// The position `bytes` later.
     #[must_use]
     pub fn plus(self, bytes: u64) -> Self {
         Self(self.0 + bytes)

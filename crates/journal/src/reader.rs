@@ -1,5 +1,4 @@
-//! Reads back what lies in segments and packs, for consumers that lag. It may live on another
-//! thread than the lane.
+//! Reads segments and packs back, for consumers that lag. It may run on another thread than the lane.
 
 use std::{
     collections::BTreeMap,
@@ -12,11 +11,11 @@ use bytes::Bytes;
 
 use crate::{
     block::Blocks,
+    container::Container,
     disk::{Disk, DiskFile},
     fault::Fault,
     format::{BLOCK_BYTES, SegmentHeader},
     headless::HeadlessSegment,
-    home::Home,
     lane_config::LaneConfig,
     open_files::{OpenFile, OpenFiles},
     pack::pack_path,
@@ -25,32 +24,32 @@ use crate::{
     slot_file::segment_in,
 };
 
-/// Shorter pieces are read through the system's cache.
-const PAST_BYTES_MIN: usize = 256 << 10;
+/// Shorter reads go through the system's cache.
+const UNCACHED_BYTES_MIN: usize = 256 << 10;
 
-/// The slot that holds a segment.
-pub(crate) struct HeldSegment<'a, F> {
+/// The open slot of a segment.
+pub(crate) struct OpenSegment<'a, F> {
     pub(crate) open: &'a OpenFile<F>,
-    /// The segment's header, or what the frames say if it is not whole.
+    /// The segment's header; if it is not whole, the one that its frames imply.
     pub(crate) header: SegmentHeader,
     pub(crate) is_whole: bool,
 }
 
-impl<F: DiskFile> HeldSegment<'_, F> {
-    /// Whether the slot was not given to another segment since.
-    pub(crate) fn is_still_held(&self) -> Result<bool, Fault> {
+impl<F: DiskFile> OpenSegment<'_, F> {
+    /// Returns whether the slot still holds this segment.
+    pub(crate) fn is_current(&self) -> Result<bool, Fault> {
         let header = segment_in(&self.open.file, &self.open.path)?;
         Ok(header == self.is_whole.then_some(self.header))
     }
 }
 
-/// Reads ranges of the log and of packs. Has at most 32 files open, each
-/// perhaps once more past the system's cache.
+/// Reads ranges of the log and of packs. It has at most 32 open files, and each may be open a
+/// second time for uncached reads.
 #[derive(Debug)]
 pub struct Reader<D: Disk> {
     disk: D,
     config: LaneConfig,
-    /// Where each segment lay when the slots were last looked through.
+    /// The slot of each segment at the last search.
     slots: BTreeMap<u64, PathBuf>,
     /// Segments whose header was not whole when the lane was recovered.
     headless: Arc<BTreeMap<u64, HeadlessSegment>>,
@@ -66,9 +65,9 @@ impl<D: Disk> Reader<D> {
         Self { disk, config, slots: BTreeMap::new(), headless, files: OpenFiles::new() }
     }
 
-    /// Another reader of the same lane, for another thread.
+    /// A reader of the same lane, for another thread.
     #[must_use]
-    pub fn another(&self) -> Self {
+    pub fn duplicate(&self) -> Self {
         Self::new(self.disk.clone(), self.config.clone(), self.headless.clone())
     }
 
@@ -80,13 +79,12 @@ impl<D: Disk> Reader<D> {
         &self.disk
     }
 
-    /// The `length` bytes at `position`, all within one segment that is in use or one pack that is
-    /// finished.
+    /// The `length` bytes at `position`, all within one segment in use or one finished pack.
     ///
     /// # Errors
-    /// [`Fault::MissingSegment`] if no slot holds the segment, [`Fault::MissingPack`] if there is no
-    /// such pack, [`Fault::Rot`] if the pack is too short; else [`Fault::Io`]. Of what is being
-    /// removed each of them may be said.
+    /// [`Fault::MissingSegment`] if no slot holds the segment, [`Fault::MissingPack`] if there is
+    /// no such pack, [`Fault::Rot`] if the pack is too short; else [`Fault::Io`]. A container that
+    /// is being removed may cause any of them.
     pub fn read(&mut self, position: Position, length: usize) -> Result<Bytes, Fault> {
         match position.pack() {
             Some((pack, byte)) => self.read_pack(pack, byte, length),
@@ -94,22 +92,27 @@ impl<D: Disk> Reader<D> {
         }
     }
 
-    /// As [`Reader::read`], but what is long is read past the system's cache where that can be:
-    /// it comes straight to where it is wanted, at the disk's pace.
+    /// As [`Reader::read`], but long reads bypass the system's cache if possible: the bytes go
+    /// directly to their destination, at the disk's speed.
     ///
     /// # Errors
     /// Those of [`Reader::read`].
-    pub fn read_past(&mut self, position: Position, length: usize) -> Result<Bytes, Fault> {
-        if length >= PAST_BYTES_MIN
-            && let Some(bytes) = self.try_read_past(position, length)?
+    pub fn read_uncached(&mut self, position: Position, length: usize) -> Result<Bytes, Fault> {
+        if length >= UNCACHED_BYTES_MIN
+            && let Some(bytes) = self.try_read_uncached(position, length)?
         {
             return Ok(bytes);
         }
         self.read(position, length)
     }
 
-    /// `None` where there is no such way, or it fails: the other way says why.
-    fn try_read_past(&mut self, position: Position, length: usize) -> Result<Option<Bytes>, Fault> {
+    /// `None` if the disk does not support it, or if it fails: the cached read then returns the
+    /// error.
+    fn try_read_uncached(
+        &mut self,
+        position: Position,
+        length: usize,
+    ) -> Result<Option<Bytes>, Fault> {
         let (disk, headless) = (self.disk.clone(), self.headless.clone());
         let segment_bytes = self.config.segment_bytes;
         let segment = position.segment(segment_bytes);
@@ -120,14 +123,14 @@ impl<D: Disk> Reader<D> {
                 (held.open, position.in_segment(segment_bytes), Some(held))
             }
         };
-        let Some(file) = open.past(&disk) else { return Ok(None) };
+        let Some(file) = open.uncached(&disk) else { return Ok(None) };
         let before = (at % BLOCK_BYTES as u64) as usize;
         let mut blocks = Blocks::zeroed((before + length).div_ceil(BLOCK_BYTES));
         if file.read_at(blocks.as_mut(), at - before as u64).is_err() {
             return Ok(None);
         }
         if let Some(held) = held {
-            if !held.is_still_held()? {
+            if !held.is_current()? {
                 // The slot was given to another segment while it was read: nobody needs this one.
                 return Ok(None);
             }
@@ -146,7 +149,7 @@ impl<D: Disk> Reader<D> {
         let mut bytes = vec![0; length];
         let at = position.in_segment(segment_bytes);
         held.open.file.read_at(&mut bytes, at).map_err(Fault::io("read", &held.open.path))?;
-        if !held.is_still_held()? {
+        if !held.is_current()? {
             // The slot was given to another segment while it was read: nobody needs this one.
             return Err(self.missing(segment));
         }
@@ -167,90 +170,90 @@ impl<D: Disk> Reader<D> {
             Ok(()) => Ok(bytes.into()),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 let (path, position) = (open.path.clone(), Position::of_pack(pack, byte));
-                Err(Fault::Rot { path, position, what: "the pack is shorter than it was" })
+                Err(Fault::Rot { path, position, problem: "the pack is shorter than it was" })
             }
             Err(error) => Err(missing_or("read", &open.path, pack)(error)),
         }
     }
 
-    /// Closes the file of a pack that is to be removed, so that its room can come back.
+    /// Closes the file of a pack before its removal, so that its room comes free.
     pub fn forget_pack(&mut self, pack: u32) {
-        self.files.close(Home::Pack(pack));
+        self.files.close(Container::Pack(pack));
     }
 
     /// The open file of a pack.
     pub(crate) fn pack(&mut self, pack: u32) -> Result<&OpenFile<D::File>, Fault> {
-        let home = Home::Pack(pack);
-        if self.files.get(home).is_none() {
+        let container = Container::Pack(pack);
+        if self.files.get(container).is_none() {
             let path = pack_path(&self.config, pack);
             let file = self.disk.open_to_read(&path).map_err(missing_or("open", &path, pack))?;
-            return Ok(self.files.keep(home, path, file));
+            return Ok(self.files.keep(container, path, file));
         }
-        Ok(self.files.get(home).expect("looked for above"))
+        Ok(self.files.get(container).expect("looked for above"))
     }
 
     /// The open slot that holds a segment now.
     pub(crate) fn segment(
         &mut self,
         segment: u64,
-    ) -> Result<Option<HeldSegment<'_, D::File>>, Fault> {
+    ) -> Result<Option<OpenSegment<'_, D::File>>, Fault> {
         if let Some(header) = self.open_headless(segment)? {
-            let open = self.files.get(Home::Segment(segment));
-            return Ok(open.map(|open| HeldSegment { open, header, is_whole: false }));
+            let open = self.files.get(Container::Segment(segment));
+            return Ok(open.map(|open| OpenSegment { open, header, is_whole: false }));
         }
         let header = self.open_whole(segment)?;
-        let open = self.files.get(Home::Segment(segment));
+        let open = self.files.get(Container::Segment(segment));
         let held = open.zip(header);
-        Ok(held.map(|(open, header)| HeldSegment { open, header, is_whole: true }))
+        Ok(held.map(|(open, header)| OpenSegment { open, header, is_whole: true }))
     }
 
-    /// Opens the slot of a segment whose header is not whole; returns what the frames say of it. `None` if
-    /// there is no such slot, or it was given to another segment since.
+    /// Opens the slot of a segment whose header is not whole; returns the header that its frames
+    /// imply. `None` if there is no such slot, or it holds another segment by now.
     fn open_headless(&mut self, segment: u64) -> Result<Option<SegmentHeader>, Fault> {
         let headless = self.headless.clone();
         let Some(HeadlessSegment { path, header, .. }) = headless.get(&segment) else {
             return Ok(None);
         };
-        let home = Home::Segment(segment);
-        if self.files.get(home).is_none() {
+        let container = Container::Segment(segment);
+        if self.files.get(container).is_none() {
             let Some(file) = unless_removed(self.disk.open_to_read(path), path)? else {
                 return Ok(None);
             };
-            self.files.keep(home, path.clone(), file);
+            self.files.keep(container, path.clone(), file);
         }
-        let open = self.files.get(home).expect("opened above");
+        let open = self.files.get(container).expect("opened above");
         let is_held = open.path == *path && segment_in(&open.file, path)?.is_none();
         Ok(is_held.then_some(*header))
     }
 
-    /// Opens the slot of a segment whose header is whole, and returns that.
+    /// Opens the slot of a segment whose header is whole, and returns the header.
     fn open_whole(&mut self, segment: u64) -> Result<Option<SegmentHeader>, Fault> {
-        let own = Own::of(&self.config);
-        let home = Home::Segment(segment);
+        let own = LaneIdentity::of(&self.config);
+        let container = Container::Segment(segment);
         // A slot that was removed meanwhile may fail to be read: whether it is there is looked for below.
-        if let Some(open) = self.files.get(home)
+        if let Some(open) = self.files.get(container)
             && let Ok(Some(header)) = own.header(&open.file, &open.path, segment)
         {
             return Ok(Some(header));
         }
-        self.files.close(home);
+        self.files.close(container);
         if let Some(path) = self.slots.get(&segment) {
             let opened = unless_removed(self.disk.open_to_read(path), path)?;
             if let Some(file) = opened
                 && let Some(header) = own.header(&file, path, segment)?
             {
-                self.files.keep(home, path.clone(), file);
+                self.files.keep(container, path.clone(), file);
                 return Ok(Some(header));
             }
         }
         let Some((path, file, header)) = self.find(segment)? else { return Ok(None) };
-        self.files.keep(home, path, file);
+        self.files.keep(container, path, file);
         Ok(Some(header))
     }
 
-    /// Looks through the headers of all slots.
+    /// Searches the headers of all slots.
     fn find(&mut self, wanted: u64) -> Result<Option<(PathBuf, D::File, SegmentHeader)>, Fault> {
-        let own = Own::of(&self.config);
+        let own = LaneIdentity::of(&self.config);
         let directory = &self.config.directory;
         self.slots.clear();
         let (mut found, mut unreadable) = (None, None);
@@ -284,7 +287,7 @@ impl<D: Disk> Reader<D> {
     }
 }
 
-/// An opened slot; `None` if it is gone: spare slots are removed while others look for theirs.
+/// An opened slot; `None` if it was removed, as spare slots may be removed at any time.
 fn unless_removed<F>(opened: io::Result<F>, path: &Path) -> Result<Option<F>, Fault> {
     match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -292,14 +295,14 @@ fn unless_removed<F>(opened: io::Result<F>, path: &Path) -> Result<Option<F>, Fa
     }
 }
 
-/// What the headers of a lane's own segments say.
+/// The numbers in the headers of a lane's own segments.
 #[derive(Clone, Copy)]
-struct Own {
+struct LaneIdentity {
     lane: u32,
     incarnation: u64,
 }
 
-impl Own {
+impl LaneIdentity {
     fn of(config: &LaneConfig) -> Self {
         let LaneConfig { lane, incarnation, .. } = *config;
         Self { lane, incarnation }
@@ -309,7 +312,7 @@ impl Own {
         header.incarnation == self.incarnation && header.lane == self.lane
     }
 
-    /// The header of `segment`, if that is what the slot holds now.
+    /// The header of `segment`, if the slot holds it now.
     fn header(
         self,
         file: &impl DiskFile,

@@ -1,5 +1,5 @@
-//! Reading a lane back after a stop, whatever stopped it. A torn tail is discarded, because nobody
-//! was told that it was there; damage to what was durable is said, because somebody was.
+//! Reads a lane back after any stop. A torn tail is discarded, because it was never confirmed. Damage to durable
+//! data is reported, because that data was confirmed.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -14,51 +14,53 @@ use crate::{
     fault::Fault,
     format::{BLOCK_BYTES, FORMAT_VERSION, SegmentHeader},
     frame::FrameBuilder,
-    headless::{HeadlessSegment, Rest, last_held, look_at_headless, look_past_unreadable},
+    headless::{
+        HeadlessSegment, UnreadableSlot, inspect_headless, inspect_unreadable, last_segment_in,
+    },
     lane::Lane,
     lane_config::LaneConfig,
     position::Position,
     reader::Reader,
-    scan::{Ends, Found, Scan},
+    scan::{Scan, ScanEnd, ScanItem},
     slot::{Slot, SlotMaker, slot_number},
     slot_file::segment_in,
-    walk::{Damage, Walked, give},
+    walk::{Damage, WalkItem, emit},
 };
 
-/// What is needed to go on after recovery, and what was found.
+/// A recovered lane and its parts.
 #[derive(Debug)]
-pub struct RecoveredEnd<D: Disk> {
-    /// Where the log ends.
+pub struct RecoveredLane<D: Disk> {
+    /// The end of the log.
     pub end: Position,
-    /// Where the replay began.
+    /// The start of the replay.
     pub replay_from: Position,
-    /// Where the one before would have begun, if it is still there: to begin there comes to the
-    /// same, as long as no segment since then is missing.
+    /// The start of the replay before, if its segments still exist. A replay from there yields the
+    /// same state, unless a segment since then is missing.
     pub fallback_from: Option<Position>,
-    /// Where the log ended in each segment that was read.
+    /// The end of the log in each segment that was read.
     ends: BTreeMap<u64, Position>,
-    /// Bytes behind the end that were written but never committed.
+    /// Bytes behind the end that were written and never committed.
     pub torn_bytes: u64,
-    /// Gathers what comes next, in a new segment and a new generation.
+    /// Gathers later records, in a new segment and a new generation.
     pub builder: FrameBuilder,
-    /// Writes it.
+    /// Writes frames.
     pub lane: Lane<D>,
-    /// Reads what lies in segments.
+    /// Reads segments and packs.
     pub reader: Reader<D>,
-    /// Makes more slots.
+    /// Creates slots.
     pub slots: SlotMaker<D>,
-    /// Segments whose header is not whole, and the slot of each. What of their frames is whole is read
-    /// all the same.
+    /// The segments whose header is not whole, and their slots. Their whole frames are read all the
+    /// same.
     pub headless: BTreeMap<u64, PathBuf>,
-    /// Slots that could not be read, and why. What a replay needs is in none of them, but older
-    /// segments may be. They are neither read nor written to.
+    /// The slots that could not be read, and the faults. The replay needs none of them, but they
+    /// may hold older segments. They are neither read nor written.
     pub unreadable: Vec<(PathBuf, Fault)>,
 }
 
-impl<D: Disk> RecoveredEnd<D> {
-    /// Has the log end with `segment`, if that was read: what was written in later ones is nothing that
-    /// a later replay needs. The first segment of this life will say so. Returns the later ones: once
-    /// that segment is durable, their slots may be used again.
+impl<D: Disk> RecoveredLane<D> {
+    /// Ends the log with `segment`, if that was read: no replay needs the records of later
+    /// segments. The first segment of this start will say so. Returns the later segments, whose
+    /// slots may be used again once that first segment is durable.
     pub fn ends_with(&mut self, segment: u64) -> Vec<u64> {
         let Some(&end) = self.ends.get(&segment) else { return Vec::new() };
         self.builder.end_at(end);
@@ -67,40 +69,40 @@ impl<D: Disk> RecoveredEnd<D> {
     }
 }
 
-/// Where a replay begins.
+/// The start of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplayFrom {
-    /// Where the newest segment's header says.
+    /// At the position in the newest segment's header.
     #[default]
     Newest,
-    /// With the frame or segment that begins here, which a recovery of the same lane has found.
+    /// At the frame or segment at this position, which a recovery of the same lane has found.
     At(Position),
 }
 
-/// One segment found on disk.
+/// A segment on the disk.
 struct FoundSegment<F> {
-    /// If it is not whole: what the frames behind it say it was.
+    /// If it is not whole: the header that its frames imply.
     header: SegmentHeader,
     is_whole: bool,
     /// The file is shorter than a slot.
-    is_cut: bool,
+    is_truncated: bool,
     path: PathBuf,
     file: F,
 }
 
-/// A slot without a header that is whole.
+/// A slot without a whole header.
 struct HeadlessSlot<F> {
     path: PathBuf,
     file: F,
-    /// What it held last.
+    /// Its last segment.
     last: Option<HeadlessSegment>,
-    /// Whether a segment was begun in it, and neither finished nor promised to anybody.
+    /// Whether a segment was begun in it that was neither finished nor confirmed.
     is_torn: bool,
 }
 
 impl<F> FoundSegment<F> {
-    /// Whether the log goes on in this segment where it ended before `expected`: those between hold
-    /// nothing of it, as the header says.
+    /// Returns whether this segment continues the log that ended before `expected`: its header says
+    /// that the segments between hold nothing of the log.
     fn follows(&self, expected: u64, segment_bytes: u64) -> bool {
         let is_next = self.header.segment == expected;
         let passes_over = self.header.previous_end <= Position(expected * segment_bytes);
@@ -108,9 +110,9 @@ impl<F> FoundSegment<F> {
     }
 }
 
-/// Takes the segments that hold nothing of the log, as a later one says: the log before that ended in
-/// front of them. Their slots are spare.
-fn take_void<F>(
+/// Removes the segments that hold nothing of the log, as the header of a later one says. Their
+/// slots are spare.
+fn remove_skipped<F>(
     segments: &mut BTreeMap<u64, FoundSegment<F>>,
     segment_bytes: u64,
 ) -> VecDeque<Slot> {
@@ -124,10 +126,10 @@ fn take_void<F>(
         }
     }
     let void = void.into_iter().filter_map(|number| segments.remove(&number));
-    void.filter(|found| !found.is_cut).map(|found| slot(found.path, false)).collect()
+    void.filter(|found| !found.is_truncated).map(|found| slot(found.path, false)).collect()
 }
 
-/// Whether each segment of `range` is there, or was passed over.
+/// Returns whether each segment of `range` exists or was skipped.
 fn is_unbroken<F>(
     segments: &BTreeMap<u64, FoundSegment<F>>,
     range: RangeInclusive<u64>,
@@ -143,40 +145,43 @@ fn is_unbroken<F>(
     expected > last
 }
 
-fn slot(path: PathBuf, is_cut: bool) -> Slot {
-    Slot { path, is_cut, is_unwritten: false }
+fn slot(path: PathBuf, is_truncated: bool) -> Slot {
+    Slot { path, is_truncated, is_unwritten: false }
 }
 
-/// The slot as its frames are read, which are many: past the system's cache where that can be, which
-/// costs no copy, and a slot is read once.
-fn open_for_frames<D: Disk>(disk: &D, path: &Path, is_cut: bool) -> Result<D::File, Fault> {
+/// Opens the slot for reading all its frames, uncached if possible: that costs no copy, and a slot
+/// is read once.
+fn open_for_frames<D: Disk>(disk: &D, path: &Path, is_truncated: bool) -> Result<D::File, Fault> {
     // Of one that is cut the end may lie within a block.
-    let past = if is_cut { None } else { disk.open_to_read_past(path).unwrap_or_default() };
+    let uncached = if is_truncated { None } else { disk.open_uncached(path).unwrap_or_default() };
     // Some file systems open it so, and refuse to read.
-    let past = past.filter(|past| past.read_at(Blocks::zeroed(1).as_mut(), 0).is_ok());
-    past.map_or_else(|| disk.open_to_read(path).map_err(Fault::io("open", path)), Ok)
+    let uncached =
+        uncached.filter(|uncached| uncached.read_at(Blocks::zeroed(1).as_mut(), 0).is_ok());
+    uncached.map_or_else(|| disk.open_to_read(path).map_err(Fault::io("open", path)), Ok)
 }
 
-/// Opens a lane and gives every record from where a replay begins on to `each`, in order. Where
-/// frames that were durable are not whole it gives [`Walked::Damage`], and goes on at the next frame
-/// that says that it belongs where it lies. A segment that is not there, or whose header is not
-/// whole, is such a damage too; what frames of it are whole is given. The log never becomes shorter
-/// for it, and the same damage is said at each start, until a replay begins behind it.
+/// Opens a lane and passes all records from the start of the replay to `each`, in order. If durable
+/// frames are not whole, it passes [`WalkItem::Damage`], and continues at the next frame that
+/// belongs at its position. A missing segment, or one whose header is not whole, is damage too; the
+/// whole frames of the latter are passed. Damage never shortens the log, and every start reports it
+/// again, until a replay begins behind it.
 ///
-/// A segment before the replay whose header is not whole is found by its frames, and a [`Reader`] reads them.
+/// A segment before the replay whose header is not whole is found by its frames, and a [`Reader`]
+/// reads them.
 ///
-/// A directory without segments is a new lane. Nothing is written, but what was written is synced.
+/// A directory without segments is a new lane. The function writes nothing, and syncs what was
+/// written before.
 ///
 /// # Errors
-/// [`Fault::Rot`] of headers that are whole and contradict each other or themselves;
-/// [`Fault::NewerFormat`] or [`Fault::Foreign`] if the slots are not of this lane; what `each`
-/// returns; [`Fault::Io`], also of what a replay needs. What it does not need may be unreadable.
+/// [`Fault::Rot`] of whole headers that contradict each other or themselves; [`Fault::NewerFormat`]
+/// or [`Fault::Foreign`] if the slots are not of this lane; the error of `each`; [`Fault::Io`],
+/// also for data that the replay needs. Other data may be unreadable.
 pub fn recover<D: Disk, E: From<Fault>>(
     disk: &D,
     config: LaneConfig,
     from: ReplayFrom,
-    mut each: impl FnMut(Walked) -> Result<(), E>,
-) -> Result<RecoveredEnd<D>, E> {
+    mut each: impl FnMut(WalkItem) -> Result<(), E>,
+) -> Result<RecoveredLane<D>, E> {
     let directory = &config.directory;
     disk.create_directory(directory).map_err(Fault::io("create", directory))?;
     // A slot whose maker was killed before it synced the directory is used like the others.
@@ -191,8 +196,9 @@ pub fn recover<D: Disk, E: From<Fault>>(
         let Some(number) = slot_number(&name) else { continue };
         let path = directory.join(name);
         let file = disk.open_to_read(&path).map_err(Fault::io("open", &path))?;
-        let is_cut = file.length().map_err(Fault::io("measure", &path))? < config.segment_bytes;
-        if is_cut && matches!(segment_in(&file, &path), Ok(None)) {
+        let is_truncated =
+            file.length().map_err(Fault::io("measure", &path))? < config.segment_bytes;
+        if is_truncated && matches!(segment_in(&file, &path), Ok(None)) {
             // A crash came while it was made; the next slot that is made gets its name.
             continue;
         }
@@ -210,16 +216,16 @@ pub fn recover<D: Disk, E: From<Fault>>(
                 check_header(&header, &config, &path)?;
                 if segments.contains_key(&header.segment) {
                     let position = Position(header.segment * config.segment_bytes);
-                    let what = "another slot holds the same segment";
-                    return Err(Fault::Rot { path, position, what }.into());
+                    let problem = "another slot holds the same segment";
+                    return Err(Fault::Rot { path, position, problem }.into());
                 }
-                let found = FoundSegment { header, is_whole: true, is_cut, path, file };
+                let found = FoundSegment { header, is_whole: true, is_truncated, path, file };
                 segments.insert(header.segment, found);
             }
             None => without_header.push((path, file)),
         }
     }
-    let void = take_void(&mut segments, config.segment_bytes);
+    let void = remove_skipped(&mut segments, config.segment_bytes);
     if let Some(newest) = segments.values().next_back() {
         // What a killed process wrote and never synced can be read, and is taken for the log's
         // end: from here on others build on it, so it has to be durable. Older segments were
@@ -235,8 +241,8 @@ pub fn recover<D: Disk, E: From<Fault>>(
     let mut spare = Vec::new();
     for (path, file) in without_header {
         let frames = open_for_frames(disk, &path, false)?;
-        let is_elsewhere = |segment| segments.contains_key(&segment);
-        match look_at_headless(&frames, &path, &config, newest.as_ref(), is_elsewhere) {
+        let is_in_other_slot = |segment| segments.contains_key(&segment);
+        match inspect_headless(&frames, &path, &config, newest.as_ref(), is_in_other_slot) {
             Ok(looked) => {
                 generation = generation.max(looked.generation);
                 highest = highest.max(looked.lost_segment(&config));
@@ -244,25 +250,25 @@ pub fn recover<D: Disk, E: From<Fault>>(
                 let (last, is_torn) = (looked.last, looked.generation > 0);
                 spare.push(HeadlessSlot { path, file, last, is_torn });
             }
-            Err(fault) => match look_past_unreadable(&file, &path, &config, newest.as_ref()) {
-                Rest::IsOlder { .. } => unreadable.push((path, fault)),
-                Rest::MayBeNewer => return Err(fault.into()),
+            Err(fault) => match inspect_unreadable(&file, &path, &config, newest.as_ref()) {
+                UnreadableSlot::IsOlder { .. } => unreadable.push((path, fault)),
+                UnreadableSlot::MayBeNewer => return Err(fault.into()),
             },
         }
     }
     for (path, fault) in no_header {
         let file = disk.open_to_read(&path).map_err(Fault::io("open", &path))?;
-        match look_past_unreadable(&file, &path, &config, newest.as_ref()) {
-            Rest::IsOlder { is_read: true } => unreadable.push((path, fault)),
+        match inspect_unreadable(&file, &path, &config, newest.as_ref()) {
+            UnreadableSlot::IsOlder { is_read: true } => unreadable.push((path, fault)),
             // The newest segment, if its frames cannot be read either.
             _ => return Err(fault.into()),
         }
     }
     let next_segment = highest.map_or(0, |highest| highest + 1);
     if !is_countable(next_segment, &config) {
-        let what = "a header or a frame names the last segment that can be counted";
+        let problem = "a header or a frame names the last segment that can be counted";
         let position = Position(next_segment.saturating_mul(config.segment_bytes));
-        return Err(Fault::Rot { path: directory.clone(), position, what }.into());
+        return Err(Fault::Rot { path: directory.clone(), position, problem }.into());
     }
     let newest_from = newest.map_or(Position(0), |header| header.replay_from);
     let replay_from = match from {
@@ -288,10 +294,10 @@ pub fn recover<D: Disk, E: From<Fault>>(
             let lowest = newest.map_or(first, |newest| first.min(newest.segment + 1));
             headless = salvage(&mut spare, &mut segments, &(lowest..=highest), &config)?;
         }
-        take_older(&mut spare, &mut headless);
+        recover_headless(&mut spare, &mut headless);
         let mut expected = first;
         for (&number, found) in segments.range(first..=highest) {
-            let FoundSegment { header, is_whole, is_cut, path, file: _ } = found;
+            let FoundSegment { header, is_whole, is_truncated, path, file: _ } = found;
             let start = Position(number * config.segment_bytes);
             if number > expected && !found.follows(expected, config.segment_bytes) {
                 each(missing(&config, end, start))?;
@@ -302,41 +308,41 @@ pub fn recover<D: Disk, E: From<Fault>>(
             let next = next.filter(|next| next.follows(expected, config.segment_bytes));
             let said_by_next = headless.get(&expected).map_or(start, |next| next.durable_before);
             let proven = if number == highest { proven } else { said_by_next };
-            let unknown = Ends::Unknown { proven };
-            let next_ends = next.map_or(unknown, |next| Ends::At(next.header.previous_end));
+            let unknown = ScanEnd::Unknown { proven };
+            let next_ends = next.map_or(unknown, |next| ScanEnd::At(next.header.previous_end));
             let begin = replay_from.max(start);
-            let frames = open_for_frames(disk, path, *is_cut)?;
+            let frames = open_for_frames(disk, path, *is_truncated)?;
             let mut scan = Scan::of_segment(&frames, path, &config, header, begin, next_ends);
             if !is_whole {
                 scan = scan.without_header(begin == start);
             }
             loop {
                 match scan.step()? {
-                    Found::End { torn_bytes: torn } => {
+                    ScanItem::End { torn_bytes: torn } => {
                         torn_bytes = torn;
                         break;
                     }
                     // Only the header could say where the log before it ended.
-                    Found::Hole { position, end: hole_end, what }
+                    ScanItem::Hole { position, end: hole_end, problem }
                         if !is_whole && position == start =>
                     {
                         let position = end.min(position);
-                        give(Found::Hole { position, end: hole_end, what }, path, &mut each)?;
+                        emit(ScanItem::Hole { position, end: hole_end, problem }, path, &mut each)?;
                     }
                     found => {
-                        give(found, path, &mut each)?;
+                        emit(found, path, &mut each)?;
                     }
                 }
             }
             end = scan.position();
             ends.insert(number, end);
-            if *is_cut && number == highest {
+            if *is_truncated && number == highest {
                 // What lay behind cannot say any more that it was durable.
                 let (position, path) = (end, path.clone());
                 end = start.plus(config.segment_bytes);
                 let bytes = end.0 - position.0;
-                let damage = Damage { path, position, bytes, what: "the slot is cut off" };
-                each(Walked::Damage(damage))?;
+                let damage = Damage { path, position, bytes, problem: "the slot is cut off" };
+                each(WalkItem::Damage(damage))?;
             }
         }
         if expected <= highest {
@@ -346,12 +352,12 @@ pub fn recover<D: Disk, E: From<Fault>>(
         }
     }
     let Some(generation) = generation.checked_add(1) else {
-        let what = "a header says that the lane was started as often as can be counted";
-        return Err(Fault::Rot { path: directory.clone(), position: end, what }.into());
+        let problem = "a header says that the lane was started as often as can be counted";
+        return Err(Fault::Rot { path: directory.clone(), position: end, problem }.into());
     };
     let mut in_use: BTreeMap<u64, Slot> = segments
         .into_iter()
-        .map(|(number, FoundSegment { path, is_cut, .. })| (number, slot(path, is_cut)))
+        .map(|(number, FoundSegment { path, is_truncated, .. })| (number, slot(path, is_truncated)))
         .collect();
     let paths = headless.iter().map(|(&number, found)| (number, found.path.clone()));
     let paths: BTreeMap<u64, PathBuf> = paths.collect();
@@ -364,7 +370,7 @@ pub fn recover<D: Disk, E: From<Fault>>(
     let spare: VecDeque<Slot> =
         spare.into_iter().map(|held| slot(held.path, false)).chain(void).collect();
     let slots = SlotMaker::new(disk.clone(), directory.clone(), config.segment_bytes, next_slot);
-    Ok(RecoveredEnd {
+    Ok(RecoveredLane {
         end,
         replay_from,
         fallback_from,
@@ -379,7 +385,7 @@ pub fn recover<D: Disk, E: From<Fault>>(
     })
 }
 
-/// Refuses a segment of another format, lane or directory, and one whose numbers cannot be.
+/// Refuses a segment of another format, lane or directory, and one with impossible numbers.
 pub(crate) fn check_header(
     header: &SegmentHeader,
     config: &LaneConfig,
@@ -409,28 +415,28 @@ pub(crate) fn check_header(
         && is_place(header.previous_end)
         && is_place(header.replay_from);
     if !is_possible {
-        let what = "the segment's header is whole, but says what cannot be";
+        let problem = "the segment's header is whole, but its values are impossible";
         let position = Position(header.segment.saturating_mul(config.segment_bytes));
-        return Err(Fault::Rot { path: path.to_owned(), position, what });
+        return Err(Fault::Rot { path: path.to_owned(), position, problem });
     }
     Ok(())
 }
 
-/// Whether there is room for this segment and the next, below the positions in packs.
+/// Returns whether this segment and the next one have positions below those of packs.
 fn is_countable(segment: u64, config: &LaneConfig) -> bool {
     let segments = segment.checked_add(2);
     let next_end = segments.and_then(|segments| segments.checked_mul(config.segment_bytes));
     next_end.is_some_and(|end| Position(end).pack().is_none())
 }
 
-/// What lay from `from` to `to` is in no slot.
-fn missing(config: &LaneConfig, from: Position, to: Position) -> Walked {
-    let (path, what) = (config.directory.clone(), "a segment is missing");
-    Walked::Damage(Damage { path, position: from, bytes: to.0 - from.0, what })
+/// The damage for the range from `from` to `to`, which is in no slot.
+fn missing(config: &LaneConfig, from: Position, to: Position) -> WalkItem {
+    let (path, problem) = (config.directory.clone(), "a segment is missing");
+    WalkItem::Damage(Damage { path, position: from, bytes: to.0 - from.0, problem })
 }
 
-/// Takes the slots without a header that hold frames of those segments of `range` that no other slot holds and
-/// nobody has passed over.
+/// Takes the slots without a header that hold frames of segments of `range` which are in no other
+/// slot and were not skipped.
 fn salvage<F: DiskFile>(
     spare: &mut Vec<HeadlessSlot<F>>,
     segments: &mut BTreeMap<u64, FoundSegment<F>>,
@@ -445,9 +451,10 @@ fn salvage<F: DiskFile>(
             range.contains(&segment)
                 && next.is_none_or(|next| !next.follows(segment, config.segment_bytes))
         };
-        let last = last_held(file, path, config, is_missing)?.filter(|(segment, generation)| {
-            segments.get(segment).is_none_or(|torn| torn.header.generation < *generation)
-        });
+        let last =
+            last_segment_in(file, path, config, is_missing)?.filter(|(segment, generation)| {
+                segments.get(segment).is_none_or(|torn| torn.header.generation < *generation)
+            });
         let Some((segment, generation)) = last else {
             spare.push(slot);
             continue;
@@ -456,7 +463,7 @@ fn salvage<F: DiskFile>(
         let found = HeadlessSegment::read(file, path, config, (segment, generation))?;
         let (header, HeadlessSlot { path, file, .. }) = (found.header, slot);
         taken.insert(segment, found);
-        let found = FoundSegment { header, is_whole: false, is_cut: false, path, file };
+        let found = FoundSegment { header, is_whole: false, is_truncated: false, path, file };
         // What was torn when the segment was first begun is spare.
         spare.extend(segments.insert(segment, found).map(|torn| {
             let FoundSegment { path, file, .. } = torn;
@@ -466,9 +473,12 @@ fn salvage<F: DiskFile>(
     Ok(taken)
 }
 
-/// Takes the slots without a header that held segments before the replay: messages may lie there that are
-/// still wanted. Of two that held one segment the higher generation has written it.
-fn take_older<F>(spare: &mut Vec<HeadlessSlot<F>>, taken: &mut BTreeMap<u64, HeadlessSegment>) {
+/// Takes the slots without a header that held segments before the replay: they may hold messages
+/// that are still wanted. If two held the same segment, the higher generation has written it.
+fn recover_headless<F>(
+    spare: &mut Vec<HeadlessSlot<F>>,
+    taken: &mut BTreeMap<u64, HeadlessSegment>,
+) {
     spare.sort_by_key(|slot| {
         std::cmp::Reverse(slot.last.as_ref().map_or(0, |last| last.header.generation))
     });

@@ -1,5 +1,5 @@
-//! A walk over the frames of one segment or pack: the next frame, the next hole, or the end. What
-//! to do about a hole is for others.
+//! Iterates over the frames of one segment or pack: the next frame, the next hole, or the end. The caller handles
+//! holes.
 
 use std::{path::Path, sync::Arc};
 
@@ -18,41 +18,41 @@ use crate::{
     slot_file::read_padded,
 };
 
-/// Bytes of one read of the disk.
+/// Size of one read of the disk.
 const READ_BYTES: usize = 4 << 20;
 
-/// Where the frames of a file end.
+/// The end of the frames of a file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Ends {
-    /// Here, as the next segment's header says.
+pub(crate) enum ScanEnd {
+    /// At this position, as the next segment's header says.
     At(Position),
-    /// Where the first is that is not next, unless that was durable: as a frame behind it says, or because it
-    /// lies before `proven`.
+    /// At the first frame that does not follow, unless it was durable: according to a later frame,
+    /// or because it lies before `proven`.
     Unknown {
-        /// Everything before this was durable, as other files say.
+        /// All positions before this were durable, according to other files.
         proven: Position,
     },
     /// With the last frame of a pack, at the end of the file.
     WithLastFrame,
 }
 
-/// What lies next.
+/// The next item of a scan.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum ScanItem {
     Frame(WholeFrame),
-    /// What was durable from `position` on is not whole; behind `end` it may be.
+    /// Durable bytes from `position` to `end` are not whole.
     Hole {
         position: Position,
         end: Position,
-        what: &'static str,
+        problem: &'static str,
     },
     End {
-        /// Bytes behind the end that were written but never committed.
+        /// Bytes behind the end that were written and never committed.
         torn_bytes: u64,
     },
 }
 
-/// A frame of which every check has been made.
+/// A frame that has passed all checks.
 #[derive(Debug)]
 pub(crate) struct WholeFrame {
     header: FrameHeader,
@@ -64,7 +64,7 @@ impl WholeFrame {
         self.header.record_count
     }
 
-    /// Bytes it takes on disk.
+    /// Its size on disk.
     pub(crate) fn bytes(&self) -> u64 {
         self.header.frame_bytes() as u64
     }
@@ -79,20 +79,20 @@ impl WholeFrame {
     }
 }
 
-/// Why the frame at a place is not the one that is next there.
-struct NotNext {
-    what: &'static str,
-    /// Where it ends, if it is a frame that was written as it is.
+/// The reason why the frame at a position is not the next one.
+struct FrameMismatch {
+    problem: &'static str,
+    /// Its end, if it is a whole frame.
     end: Option<u64>,
 }
 
-impl NotNext {
-    fn what(what: &'static str) -> Self {
-        Self { what, end: None }
+impl FrameMismatch {
+    fn problem(problem: &'static str) -> Self {
+        Self { problem, end: None }
     }
 }
 
-/// A walk over the frames of one file.
+/// A scan over the frames of one file.
 pub(crate) struct Scan<'a, F> {
     file: &'a F,
     path: &'a Path,
@@ -101,32 +101,32 @@ pub(crate) struct Scan<'a, F> {
     first: Position,
     length: u64,
     generation: u32,
-    ends: Ends,
-    /// The byte of the file where the next frame begins.
+    ends: ScanEnd,
+    /// The byte of the file at which the next frame begins.
     at: u64,
-    /// What the next frame chains to; unknown where a replay begins in the middle of a segment,
-    /// and behind a hole.
+    /// The chain value for the next frame; unknown behind a hole, and if a replay begins in the
+    /// middle of a segment.
     chain: Option<u64>,
-    /// What the frame headers say that lie behind the first hole, once there is one.
+    /// Information from the frame headers behind the first hole, once there is one.
     tail: Option<Tail>,
-    /// Whether the last frame of a pack is behind.
-    is_over: bool,
-    /// What was read ahead, from byte `window_at` of the file.
+    /// Whether the last frame of a pack was passed.
+    is_finished: bool,
+    /// Bytes that were read ahead, from byte `window_at` of the file.
     window: Bytes,
     window_at: u64,
-    /// Its memory, for the next one if nobody holds on to a part of this one.
+    /// The memory of the window; the next window reuses it if no part of it is held.
     blocks: Arc<Blocks>,
 }
 
 impl<'a, F: DiskFile> Scan<'a, F> {
-    /// A walk from `begin` on, where a frame or the segment begins.
+    /// A scan from `begin`, where a frame or the segment begins.
     pub(crate) fn of_segment(
         file: &'a F,
         path: &'a Path,
         config: &'a LaneConfig,
         header: &SegmentHeader,
         begin: Position,
-        ends: Ends,
+        ends: ScanEnd,
     ) -> Self {
         let at = begin.in_segment(config.segment_bytes).max(BLOCK_BYTES as u64);
         Self {
@@ -140,15 +140,15 @@ impl<'a, F: DiskFile> Scan<'a, F> {
             at,
             chain: (at == BLOCK_BYTES as u64).then(|| header.chain()),
             tail: None,
-            is_over: false,
+            is_finished: false,
             window: Bytes::new(),
             window_at: 0,
             blocks: Arc::default(),
         }
     }
 
-    /// The same walk where the segment's header is not whole: it begins with a hole if it `begins` with
-    /// the segment, and not with the first frame.
+    /// The same scan if the segment's header is not whole. It begins with a hole if it `begins`
+    /// with the segment rather than the first frame.
     pub(crate) fn without_header(mut self, begins: bool) -> Self {
         self.chain = None;
         if begins {
@@ -157,7 +157,7 @@ impl<'a, F: DiskFile> Scan<'a, F> {
         self
     }
 
-    /// A walk over a pack of `length` bytes; without a `header` it begins with a hole.
+    /// A scan of a pack with `length` bytes; without a `header` it begins with a hole.
     pub(crate) fn of_pack(
         file: &'a F,
         path: &'a Path,
@@ -173,66 +173,66 @@ impl<'a, F: DiskFile> Scan<'a, F> {
             first: Position::of_pack(number, 0),
             length,
             generation: 0,
-            ends: Ends::WithLastFrame,
+            ends: ScanEnd::WithLastFrame,
             at: header.map_or(0, |_| BLOCK_BYTES as u64),
             chain: header.map(PackHeader::chain),
             tail: None,
-            is_over: false,
+            is_finished: false,
             window: Bytes::new(),
             window_at: 0,
             blocks: Arc::default(),
         }
     }
 
-    /// Where the next frame begins.
+    /// The position of the next frame.
     pub(crate) fn position(&self) -> Position {
         self.first.plus(self.at)
     }
 
-    /// Goes on by a frame or a hole.
-    pub(crate) fn step(&mut self) -> Result<Found, Fault> {
+    /// The next frame or hole.
+    pub(crate) fn step(&mut self) -> Result<ScanItem, Fault> {
         let position = self.position();
         match self.ends {
-            Ends::At(end) if position >= end => return Ok(Found::End { torn_bytes: 0 }),
-            Ends::WithLastFrame if self.at >= self.length => {
-                if std::mem::replace(&mut self.is_over, true) {
-                    return Ok(Found::End { torn_bytes: 0 });
+            ScanEnd::At(end) if position >= end => return Ok(ScanItem::End { torn_bytes: 0 }),
+            ScanEnd::WithLastFrame if self.at >= self.length => {
+                if std::mem::replace(&mut self.is_finished, true) {
+                    return Ok(ScanItem::End { torn_bytes: 0 });
                 }
-                let what = "the pack ends before its last frame";
-                return Ok(Found::Hole { position, end: position, what });
+                let problem = "the pack ends before its last frame";
+                return Ok(ScanItem::Hole { position, end: position, problem });
             }
-            Ends::WithLastFrame if self.is_over => {
+            ScanEnd::WithLastFrame if self.is_finished => {
                 self.at = self.length;
-                let what = "something lies behind the pack's last frame";
-                return Ok(Found::Hole { position, end: self.position(), what });
+                let problem = "something lies behind the pack's last frame";
+                return Ok(ScanItem::Hole { position, end: self.position(), problem });
             }
             _ => {}
         }
-        let not_next = match self.next_frame()? {
-            Ok(frame) => return Ok(Found::Frame(frame)),
-            Err(not_next) => not_next,
+        let mismatch = match self.next_frame()? {
+            Ok(frame) => return Ok(ScanItem::Frame(frame)),
+            Err(mismatch) => mismatch,
         };
         let until = match self.ends {
-            Ends::At(end) => end.0 - self.first.0,
-            Ends::WithLastFrame => self.length,
-            Ends::Unknown { proven } => {
+            ScanEnd::At(end) => end.0 - self.first.0,
+            ScanEnd::WithLastFrame => self.length,
+            ScanEnd::Unknown { proven } => {
                 let tail = self.tail()?;
                 let durable = tail.durable.max(proven).0.saturating_sub(self.first.0);
                 // A segment that is read without its header was begun: the lost header is damage.
                 let header_end = if self.at == 0 { BLOCK_BYTES as u64 } else { 0 };
-                let end = durable.max(not_next.end.unwrap_or(0)).max(header_end);
+                let end = durable.max(mismatch.end.unwrap_or(0)).max(header_end);
                 let end = end.min(self.length).next_multiple_of(BLOCK_BYTES as u64);
                 if end <= self.at {
                     let torn_bytes = tail.end.0.saturating_sub(position.0);
-                    return Ok(Found::End { torn_bytes });
+                    return Ok(ScanItem::End { torn_bytes });
                 }
                 end
             }
         };
         self.at = self.find_whole(self.at + BLOCK_BYTES as u64, until)?.unwrap_or(until);
         self.chain = None;
-        self.is_over = self.at >= self.length;
-        Ok(Found::Hole { position, end: self.position(), what: not_next.what })
+        self.is_finished = self.at >= self.length;
+        Ok(ScanItem::Hole { position, end: self.position(), problem: mismatch.problem })
     }
 
     /// The `length` bytes of the file from byte `at`, if it is that long.
@@ -263,25 +263,25 @@ impl<'a, F: DiskFile> Scan<'a, F> {
         Ok(())
     }
 
-    /// Goes on by the frame that is next, if there is one that is whole.
-    fn next_frame(&mut self) -> Result<Result<WholeFrame, NotNext>, Fault> {
+    /// The next frame, if it is whole.
+    fn next_frame(&mut self) -> Result<Result<WholeFrame, FrameMismatch>, Fault> {
         let (frame, next_chain) = match self.frame_at(self.at)? {
             Ok(found) => found,
-            Err(not_next) => return Ok(Err(not_next)),
+            Err(mismatch) => return Ok(Err(mismatch)),
         };
         if self.chain.is_some_and(|chain| chain != frame.header.chain) {
-            return Ok(Err(NotNext::what("a frame does not follow the one before it")));
+            return Ok(Err(FrameMismatch::problem("a frame does not follow the one before it")));
         }
         self.chain = Some(next_chain);
         self.at += frame.header.frame_bytes() as u64;
-        self.is_over |= matches!(self.ends, Ends::WithLastFrame) && is_last(&frame.header);
+        self.is_finished |= matches!(self.ends, ScanEnd::WithLastFrame) && is_last(&frame.header);
         Ok(Ok(frame))
     }
 
-    /// The frame at byte `at` of the file, with what the one after it chains to, if it is whole and
-    /// belongs there. What it chains to itself is not looked at.
-    fn frame_at(&mut self, at: u64) -> Result<Result<(WholeFrame, u64), NotNext>, Fault> {
-        let not = |what| Ok(Err(NotNext::what(what)));
+    /// The frame at byte `at` of the file, with the chain value for its successor, if it is whole
+    /// and belongs there. Its own chain value is not checked.
+    fn frame_at(&mut self, at: u64) -> Result<Result<(WholeFrame, u64), FrameMismatch>, Fault> {
+        let not = |problem| Ok(Err(FrameMismatch::problem(problem)));
         let is_not_whole = if at == 0 {
             "the header is not whole"
         } else {
@@ -307,22 +307,21 @@ impl<'a, F: DiskFile> Scan<'a, F> {
         let mut count = 0;
         for record in records(&body) {
             if record.is_none() {
-                let what = "a record does not end where its frame does";
+                let problem = "a record does not end where its frame does";
                 let end = Some(at + header.frame_bytes() as u64);
-                return Ok(Err(NotNext { what, end }));
+                return Ok(Err(FrameMismatch { problem, end }));
             }
             count += 1;
         }
         if count != header.record_count {
-            let what = "a frame does not hold as many records as it says";
+            let problem = "a frame does not hold as many records as it says";
             let end = Some(at + header.frame_bytes() as u64);
-            return Ok(Err(NotNext { what, end }));
+            return Ok(Err(FrameMismatch { problem, end }));
         }
         Ok(Ok((WholeFrame { header, body }, next_chain)))
     }
 
-    /// The first byte from `from` on and before `until` where a frame lies that is whole and
-    /// belongs there.
+    /// The first byte from `from` and before `until` with a whole frame that belongs there.
     fn find_whole(&mut self, from: u64, until: u64) -> Result<Option<u64>, Fault> {
         for at in (from..until).step_by(BLOCK_BYTES) {
             if self.frame_at(at)?.is_ok() {
@@ -332,8 +331,8 @@ impl<'a, F: DiskFile> Scan<'a, F> {
         Ok(None)
     }
 
-    /// What the frame headers from here on say. They are read once: those that were passed since then
-    /// say of nothing that lies here that it was durable.
+    /// Information from the frame headers behind this position. They are read once: headers that
+    /// were passed since then do not prove that bytes here were durable.
     fn tail(&mut self) -> Result<Tail, Fault> {
         if let Some(tail) = self.tail {
             return Ok(tail);
@@ -351,7 +350,7 @@ impl<'a, F: DiskFile> Scan<'a, F> {
     }
 }
 
-/// Blocks that a window shows.
+/// The blocks of a window.
 struct SharedBlocks(Arc<Blocks>);
 
 impl AsRef<[u8]> for SharedBlocks {
@@ -360,16 +359,16 @@ impl AsRef<[u8]> for SharedBlocks {
     }
 }
 
-/// What lies behind the end of a segment's frames.
+/// Information from the frame headers behind the end of a segment's frames.
 #[derive(Clone, Copy)]
 struct Tail {
-    /// Everything before this was durable.
+    /// All positions before this were durable.
     durable: Position,
-    /// Where the last of it ends.
+    /// The end of the last of these frames.
     end: Position,
 }
 
-/// Shows each frame header of this lane, from byte `from` of a slot on, that lies where it says.
+/// Passes each frame header of this lane, from byte `from` of a slot on, whose position is correct.
 pub(crate) fn each_frame(
     file: &impl DiskFile,
     path: &Path,
@@ -394,8 +393,8 @@ pub(crate) fn each_frame(
     Ok(())
 }
 
-/// The header of a frame of this lane that begins with `block`, byte `at` of a slot, and lies where it
-/// says.
+/// The header of a frame of this lane that begins with `block`, byte `at` of a slot, if its
+/// position is correct.
 pub(crate) fn frame_header(block: &[u8], at: u64, config: &LaneConfig) -> Option<FrameHeader> {
     let (header, _) = FrameHeader::decode(block)?;
     let is_here = header.incarnation == config.incarnation

@@ -1,46 +1,46 @@
-//! Holds one file that is at rest against its checksums, in short reads, while its lane is served.
-//! How fast is the caller's business, and so is whether the file was still needed.
+//! Compares a file at rest with its checksums, in short reads, while its lane is served. The caller sets the pace,
+//! and checks whether the file was still needed.
 
 use std::{cell::Cell, io};
 
 use crate::{
-    cut::{Cut, CutFile, begin_of},
+    container::Container,
+    cut::{Cut, CutFile, file_start},
     disk::{Disk, DiskFile},
     fault::Fault,
-    headless::{HeadlessSegment, last_held},
-    home::Home,
-    paced::Paced,
+    headless::{HeadlessSegment, last_segment_in},
+    paced_file::PacedFile,
     position::Position,
-    scan::{Ends, Found, Scan},
+    scan::{Scan, ScanEnd, ScanItem},
     slot_file::segment_in,
     walk::{Damage, as_damage, pack_scan},
 };
 
-/// What came of a look at a file.
+/// The result of a scrub.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scrubbed {
-    /// All of it was read; what is damaged.
+pub enum ScrubResult {
+    /// The whole file was read; the damage in it.
     Read(Vec<Damage>),
-    /// It was removed or used again meanwhile.
+    /// The file was removed or used again meanwhile.
     Gone,
-    /// The caller said to stop.
+    /// The caller stopped the scrub.
     Stopped,
 }
 
-/// Reads a `file` of `cut` from the disk, not from the system's cache, and holds it against its
-/// checksums. `pace` is told of each read and how many bytes it had, and says whether to go on. A
-/// segment that was released meanwhile may look damaged: the caller knows whether it was.
+/// Reads a `file` of `cut` from the disk, not from the system's cache, and verifies its checksums.
+/// `pace` gets the size of each read and returns whether to continue. A segment that was released
+/// meanwhile may appear damaged; the caller knows whether it was.
 pub fn scrub<D: Disk>(
     disk: &D,
     cut: &Cut,
     file: &CutFile,
     pace: &mut dyn FnMut(usize) -> bool,
-) -> Scrubbed {
+) -> ScrubResult {
     let stopped = Cell::new(false);
     let damage = match scan(disk, cut, file, &stopped, pace) {
-        _ if stopped.get() => return Scrubbed::Stopped,
+        _ if stopped.get() => return ScrubResult::Stopped,
         Ok(damage) => damage,
-        Err(fault) => vec![as_damage(&fault, &file.path, begin_of(file.home, cut.config()))],
+        Err(fault) => vec![as_damage(&fault, &file.path, file_start(file.container, cut.config()))],
     };
     // A pack is removed from its end, or whole.
     let length = disk.open_to_read(&file.path).and_then(|file| file.length());
@@ -48,7 +48,7 @@ pub fn scrub<D: Disk>(
         Ok(length) => length < file.bytes,
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     };
-    if is_gone && !damage.is_empty() { Scrubbed::Gone } else { Scrubbed::Read(damage) }
+    if is_gone && !damage.is_empty() { ScrubResult::Gone } else { ScrubResult::Read(damage) }
 }
 
 fn scan<D: Disk>(
@@ -61,26 +61,26 @@ fn scan<D: Disk>(
     let (path, config) = (&file.path, cut.config());
     let opened = disk.open_to_read(path).map_err(Fault::io("open", path))?;
     opened.forget_cached().map_err(Fault::io("reread", path))?;
-    let past = disk.open_to_read_past(path).unwrap_or_default();
-    let paced = Paced::new(&opened, past.as_ref(), stopped, pace);
+    let uncached = disk.open_uncached(path).unwrap_or_default();
+    let paced = PacedFile::new(&opened, uncached.as_ref(), stopped, pace);
     let mut damage = Vec::new();
-    let mut scan = match file.home {
-        Home::Pack(number) => pack_scan(&paced, path, config, number)?,
-        Home::Segment(segment) => {
+    let mut scan = match file.container {
+        Container::Pack(number) => pack_scan(&paced, path, config, number)?,
+        Container::Segment(segment) => {
             let start = Position(segment * config.segment_bytes);
-            let known = Ends::At(start.plus(file.bytes));
-            let unknown = Ends::Unknown { proven: start };
+            let known = ScanEnd::At(start.plus(file.bytes));
+            let unknown = ScanEnd::Unknown { proven: start };
             let ends = if file.is_end_known { known } else { unknown };
             let found = segment_in(&paced, path)?;
             if let Some(header) = found.filter(|header| header.segment == segment) {
                 Scan::of_segment(&paced, path, config, &header, start, ends)
             } else {
-                let (bytes, what) = (0, "the header is not whole");
-                damage.push(Damage { path: path.clone(), position: start, bytes, what });
+                let (bytes, problem) = (0, "the header is not whole");
+                damage.push(Damage { path: path.clone(), position: start, bytes, problem });
                 let held = match found {
                     // The slot was given to another segment.
                     Some(_) => Ok(None),
-                    None => last_held(&paced, path, config, |held| held == segment),
+                    None => last_segment_in(&paced, path, config, |held| held == segment),
                 };
                 let held = held.unwrap_or_else(|fault| {
                     damage.push(as_damage(&fault, path, start));
@@ -95,12 +95,12 @@ fn scan<D: Disk>(
     };
     loop {
         match scan.step()? {
-            Found::Frame(_) => {}
-            Found::Hole { position, end, what } => {
+            ScanItem::Frame(_) => {}
+            ScanItem::Hole { position, end, problem } => {
                 let bytes = end.0 - position.0;
-                damage.push(Damage { path: path.clone(), position, bytes, what });
+                damage.push(Damage { path: path.clone(), position, bytes, problem });
             }
-            Found::End { .. } => return Ok(damage),
+            ScanItem::End { .. } => return Ok(damage),
         }
     }
 }

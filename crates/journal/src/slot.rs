@@ -1,5 +1,5 @@
-//! Slots: the files that hold segments. A slot is written full of zeros once, so that later writes
-//! change no metadata, and then used for one segment after the other.
+//! Slots: the files that hold segments. A slot is filled with zeros once, so that later writes change no metadata,
+//! and then used for one segment after another.
 
 use std::path::{Path, PathBuf};
 
@@ -10,28 +10,28 @@ use crate::{
 
 const ZEROS_BYTES: usize = 256 << 10;
 
-/// A slot without a segment that anybody needs.
+/// A slot without a segment that is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     pub(crate) path: PathBuf,
-    /// It was cut off, and is not to be written to.
-    pub(crate) is_cut: bool,
-    /// Its room on the disk was taken, and nothing written there yet: the first writes take longer.
+    /// The file is too short and must not be written.
+    pub(crate) is_truncated: bool,
+    /// Its room is allocated and not written yet, so the first writes take longer.
     pub(crate) is_unwritten: bool,
 }
 
-/// How a slot is made.
+/// How a slot is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotFill {
-    /// Written full of zeros: ready to be written to as quickly as can be.
+    /// Filled with zeros: fast to write.
     Written,
-    /// Its room is taken, at no cost: to be held for when the disk is full. Written like the others
-    /// where the file system cannot do that.
-    Taken,
+    /// Its room is allocated without writing: for slots that are held for a full disk. Filled with
+    /// zeros if the file system cannot allocate.
+    Allocated,
 }
 
-/// Makes slots of one lane. There is one of these per lane; it may work on a thread of its own
-/// while the lane goes on writing.
+/// Creates the slots of one lane. A lane has one of these; it may run on a thread of its own while
+/// the lane writes.
 #[derive(Debug)]
 pub struct SlotMaker<D> {
     disk: D,
@@ -45,17 +45,16 @@ impl<D: Disk> SlotMaker<D> {
         Self { disk, directory, segment_bytes, next }
     }
 
-    /// Makes a slot: creates its file, writes it full and syncs it. Takes as long as writing
-    /// a segment takes.
+    /// Creates a slot: creates its file, fills it and syncs it. Takes as long as writing a segment.
     ///
     /// # Errors
-    /// [`Fault::StorageFull`] if there is no room, else [`Fault::Io`]. What was left of the file is
-    /// used at the next try.
+    /// [`Fault::StorageFull`] if there is no room, else [`Fault::Io`]. The next call reuses the
+    /// unfinished file.
     pub fn make(&mut self) -> Result<Slot, Fault> {
-        self.make_beside(0, SlotFill::Written)
+        self.make_with_free_bytes(0, SlotFill::Written)
     }
 
-    /// How many bytes of the disk are free.
+    /// The number of free bytes on the disk.
     ///
     /// # Errors
     /// [`Fault::Io`].
@@ -64,11 +63,11 @@ impl<D: Disk> SlotMaker<D> {
         available.map_err(Fault::io("measure", &self.directory))
     }
 
-    /// Makes a slot where so many bytes are left free beside it.
+    /// Creates a slot if this many bytes of the disk stay free beside it.
     ///
     /// # Errors
     /// Those of [`SlotMaker::make`].
-    pub fn make_beside(&mut self, left_bytes: u64, fill: SlotFill) -> Result<Slot, Fault> {
+    pub fn make_with_free_bytes(&mut self, left_bytes: u64, fill: SlotFill) -> Result<Slot, Fault> {
         // A slot that is begun and not finished would take the room it needs from others.
         if self.available_bytes()? < self.segment_bytes.saturating_add(left_bytes) {
             return Err(Fault::StorageFull { path: self.directory.clone() });
@@ -82,7 +81,7 @@ impl<D: Disk> SlotMaker<D> {
         }
         // Filled as it will be written later: past the system's cache, which it would only crowd.
         let file = self.disk.open_to_write(&path).map_err(Fault::io("open", &path))?;
-        let is_unwritten = fill == SlotFill::Taken
+        let is_unwritten = fill == SlotFill::Allocated
             && file.allocate(self.segment_bytes).map_err(Fault::io("fill", &path))?;
         if !is_unwritten {
             self.write_full(&file, &path)?;
@@ -90,7 +89,7 @@ impl<D: Disk> SlotMaker<D> {
         file.sync().map_err(Fault::io("sync", &path))?;
         self.disk.sync_directory(&self.directory).map_err(Fault::io("sync", &self.directory))?;
         self.next += 1;
-        Ok(Slot { path, is_cut: false, is_unwritten })
+        Ok(Slot { path, is_truncated: false, is_unwritten })
     }
 
     fn write_full(&self, file: &D::File, path: &Path) -> Result<(), Fault> {
@@ -105,19 +104,19 @@ impl<D: Disk> SlotMaker<D> {
         Ok(())
     }
 
-    /// Removes the file of a slot that the lane uses no more.
+    /// Removes the file of a slot that the lane no longer uses.
     ///
     /// # Errors
-    /// [`Fault::Io`]; what is left of the file is a spare slot at the next start.
+    /// [`Fault::Io`]; the rest of the file is a spare slot at the next start.
     pub fn remove(&self, slot: &Slot) -> Result<(), Fault> {
         remove_slot(&self.disk, &self.directory, slot)
     }
 }
 
-/// Removes the file of a slot that no lane uses any more, from its lane's directory.
+/// Removes the file of a slot that no lane uses, from its lane's directory.
 ///
 /// # Errors
-/// [`Fault::Io`]; what is left of the file is a spare slot at the next start.
+/// [`Fault::Io`]; the rest of the file is a spare slot at the next start.
 pub fn remove_slot<D: Disk>(disk: &D, directory: &Path, slot: &Slot) -> Result<(), Fault> {
     // Whoever still has it open holds nothing of the disk then.
     let file = disk.open_to_write(&slot.path).map_err(Fault::io("open", &slot.path))?;

@@ -1,5 +1,4 @@
-//! Reads of the file of a slot, which may be shorter than a slot. What lies in it besides a header is not
-//! known here.
+//! Reads from the file of a slot, which may be shorter than a slot.
 
 use std::{io, path::Path};
 
@@ -9,7 +8,7 @@ use crate::{
     format::{BLOCK_BYTES, SegmentHeader},
 };
 
-/// The header of the segment that a slot holds; `None` if there is none that is whole.
+/// The header of the segment in a slot; `None` if it is not whole.
 pub(crate) fn segment_in(
     file: &impl DiskFile,
     path: &Path,
@@ -19,7 +18,7 @@ pub(crate) fn segment_in(
     Ok(SegmentHeader::decode(&block))
 }
 
-/// Fills `bytes` from `offset`; where the file ends before, with zeros.
+/// Fills `bytes` from `offset`; with zeros behind the end of the file.
 pub(crate) fn read_padded(
     file: &impl DiskFile,
     path: &Path,

@@ -1,4 +1,4 @@
-//! Every record of a segment or a pack, in order, in long reads, with every checksum looked at.
+//! Iterates over all records of a segment or a pack, in order, in long reads, and verifies every checksum.
 
 use std::{
     cell::Cell,
@@ -8,122 +8,123 @@ use std::{
 use bytes::Bytes;
 
 use crate::{
+    container::Container,
     disk::{Disk, DiskFile},
     fault::Fault,
     format::{BLOCK_BYTES, PackHeader},
-    home::Home,
     lane_config::LaneConfig,
-    paced::Paced,
+    paced_file::PacedFile,
     pack::check_header,
     position::Position,
     reader::Reader,
-    scan::{Ends, Found, Scan},
+    scan::{Scan, ScanEnd, ScanItem},
 };
 
-/// What was durable and is not whole any more.
+/// Durable bytes that are no longer whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The slot or the pack.
     pub path: PathBuf,
-    /// Where it begins.
+    /// The start of the damage.
     pub position: Position,
-    /// How many bytes are not to be read there; 0 if it is the rest of a file that is missing.
+    /// The number of bytes that cannot be read; 0 for the missing rest of a file.
     pub bytes: u64,
-    /// What is wrong there.
-    pub what: &'static str,
+    /// The problem.
+    pub problem: &'static str,
 }
 
 impl Damage {
-    /// The first position that may be read again.
+    /// The first position behind the damage.
     #[must_use]
     pub fn end(&self) -> Position {
         self.position.plus(self.bytes)
     }
 
-    /// The same as a fault.
+    /// Converts it to a fault.
     #[must_use]
     pub fn into_fault(self) -> Fault {
-        Fault::Rot { path: self.path, position: self.position, what: self.what }
+        Fault::Rot { path: self.path, position: self.position, problem: self.problem }
     }
 }
 
-/// A fault that keeps a file from being looked at.
+/// The damage for a fault that prevents reading a file.
 pub(crate) fn as_damage(fault: &Fault, path: &Path, begin: Position) -> Damage {
-    let (position, what) = match fault {
-        Fault::Rot { position, what, .. } => (*position, *what),
+    let (position, problem) = match fault {
+        Fault::Rot { position, problem, .. } => (*position, *problem),
         Fault::NewerFormat { .. } => (begin, "the file has a newer format"),
         Fault::Foreign { .. } => (begin, "the file does not belong here"),
         Fault::MissingSegment { .. } | Fault::MissingPack { .. } => (begin, "the file is gone"),
         _ => (begin, "the file cannot be read"),
     };
-    Damage { path: path.to_owned(), position, bytes: 0, what }
+    Damage { path: path.to_owned(), position, bytes: 0, problem }
 }
 
-/// What a walk comes by.
+/// An item of a walk over records.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Walked {
+pub enum WalkItem {
     /// A record.
     Record {
-        /// What the pusher said it is.
+        /// The kind that the writer has set.
         kind: u8,
         /// Where its body lies.
         position: Position,
-        /// The body. It holds on to the whole read it is part of, some MiB: copy what is kept.
+        /// The body. It shares the memory of the whole read, some MiB: copy the part that you keep.
         body: Bytes,
     },
-    /// Frames that are not whole, and were.
+    /// Durable frames that are not whole.
     Damage(Damage),
 }
 
 impl<D: Disk> Reader<D> {
-    /// Gives every record of a sealed segment in use, or of a finished pack, to `each`, in order, and
-    /// says where something is damaged. A body holds on to the whole read it is part of, some MiB:
-    /// copy what is kept. Where a segment ends is known from the next one; if that is not in use any
-    /// more, damage to its last frames may be taken for its end.
+    /// Passes every record of a sealed segment in use, or of a finished pack, to `each`, in order,
+    /// and reports damage. A body shares the memory of the whole read, some MiB: copy the part that
+    /// you keep. The next segment says where a segment ends; if that is no longer in use, damage to
+    /// the last frames may look like the end.
     ///
-    /// It reads a quarter of a MiB at a time, past the system's cache where that can be, and tells `pace` how much each was, which may take its
-    /// time.
+    /// It reads a quarter of a MiB at a time, uncached if possible, and passes the size of each
+    /// read to `pace`, which may pause.
     ///
     /// # Errors
     /// [`Fault::MissingSegment`] or [`Fault::MissingPack`]; [`Fault::Foreign`] or
-    /// [`Fault::NewerFormat`] of a pack; [`Fault::Io`], also if `pace` says no; what `each` returns.
+    /// [`Fault::NewerFormat`] of a pack; [`Fault::Io`], also if `pace` returns false; the error of
+    /// `each`.
     pub fn walk<E: From<Fault>>(
         &mut self,
-        home: Home,
+        container: Container,
         pace: &mut dyn FnMut(usize) -> bool,
-        mut each: impl FnMut(Walked) -> Result<(), E>,
+        mut each: impl FnMut(WalkItem) -> Result<(), E>,
     ) -> Result<(), E> {
         let stopped = Cell::new(false);
         let (config, disk) = (self.config().clone(), self.disk().clone());
-        match home {
-            Home::Pack(number) => {
+        match container {
+            Container::Pack(number) => {
                 let open = self.pack(number)?;
                 let (path, file) = (&open.path, &open.file);
-                let paced = Paced::new(file, open.past(&disk), &stopped, pace);
+                let paced = PacedFile::new(file, open.uncached(&disk), &stopped, pace);
                 let mut scan = pack_scan(&paced, path, &config, number)?;
-                while give(scan.step()?, path, &mut each)? {}
+                while emit(scan.step()?, path, &mut each)? {}
             }
-            Home::Segment(segment) => {
+            Container::Segment(segment) => {
                 let next = self.segment(segment + 1)?.filter(|next| next.is_whole);
                 let begin = Position(segment * config.segment_bytes);
-                let unknown = Ends::Unknown { proven: begin };
-                let ends = next.map_or(unknown, |next| Ends::At(next.header.previous_end));
+                let unknown = ScanEnd::Unknown { proven: begin };
+                let ends = next.map_or(unknown, |next| ScanEnd::At(next.header.previous_end));
                 let missing = self.missing(segment);
                 let Some(held) = self.segment(segment)? else { return Err(missing.into()) };
                 let (path, file) = (&held.open.path, &held.open.file);
-                let paced = Paced::new(file, held.open.past(&disk), &stopped, pace);
+                let paced = PacedFile::new(file, held.open.uncached(&disk), &stopped, pace);
                 let mut scan = Scan::of_segment(&paced, path, &config, &held.header, begin, ends);
                 if !held.is_whole {
                     scan = scan.without_header(false);
                 }
                 loop {
                     let found = scan.step()?;
-                    let is_hole = matches!(found, Found::Hole { .. });
-                    if is_hole && !held.is_still_held()? {
+                    let is_hole = matches!(found, ScanItem::Hole { .. });
+                    if is_hole && !held.is_current()? {
                         // The slot was given to another segment meanwhile.
                         return Err(missing.into());
                     }
-                    if !give(found, path, &mut each)? {
+                    if !emit(found, path, &mut each)? {
                         break;
                     }
                 }
@@ -133,28 +134,28 @@ impl<D: Disk> Reader<D> {
     }
 }
 
-/// Gives what a scan found to `each`; false at the end.
-pub(crate) fn give<E>(
-    found: Found,
+/// Passes the items of a scan to `each`; returns false at the end.
+pub(crate) fn emit<E>(
+    found: ScanItem,
     path: &Path,
-    each: &mut impl FnMut(Walked) -> Result<(), E>,
+    each: &mut impl FnMut(WalkItem) -> Result<(), E>,
 ) -> Result<bool, E> {
     match found {
-        Found::Frame(frame) => {
+        ScanItem::Frame(frame) => {
             for (kind, position, body) in frame.records() {
-                each(Walked::Record { kind, position, body })?;
+                each(WalkItem::Record { kind, position, body })?;
             }
         }
-        Found::Hole { position, end, what } => {
+        ScanItem::Hole { position, end, problem } => {
             let bytes = end.0 - position.0;
-            each(Walked::Damage(Damage { path: path.to_owned(), position, bytes, what }))?;
+            each(WalkItem::Damage(Damage { path: path.to_owned(), position, bytes, problem }))?;
         }
-        Found::End { .. } => return Ok(false),
+        ScanItem::End { .. } => return Ok(false),
     }
     Ok(true)
 }
 
-/// A walk over the pack of this number in `file`.
+/// A scan of the pack with this number in `file`.
 pub(crate) fn pack_scan<'a, F: DiskFile>(
     file: &'a F,
     path: &'a Path,

@@ -1,5 +1,5 @@
-//! What a filter costs a message: `cargo run --release -p sennit-model --example filter_cost`. The figures
-//! are those of docs/reference/filters.md. It measures, and is no part of the broker.
+//! Measures the cost of a filter for a message: `cargo run --release -p sennit-model --example filter_cost`. The
+//! results are in docs/reference/filters.md.
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 #![expect(clippy::disallowed_methods, reason = "it measures time, above the waterline")]
 

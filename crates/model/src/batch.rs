@@ -1,5 +1,5 @@
-//! The batch: messages back to back in the layout of message.rs. It is the one value that passes
-//! from a publisher's socket through the journal to a consumer's socket without being taken apart.
+//! The batch: messages back to back in the layout of message.rs. A batch passes from a publisher's socket through
+//! the journal to a consumer's socket, and is never taken apart.
 
 use bytes::{BufMut, Bytes};
 use crc_fast::{CrcAlgorithm, checksum};
@@ -13,13 +13,13 @@ use crate::{
     message::{FIXED_BYTES, FLAG_DELAY, FLAG_TIME_TO_LIVE, Message, MessageView},
 };
 
-/// Why bytes are no batch, or a message does not go into one.
+/// The reason why bytes are not a batch, or why a message does not fit into one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
-    /// A batch without a message.
+    /// The batch has no message.
     #[error("a batch holds at least one message")]
     Empty,
-    /// Too many messages.
+    /// The batch has too many messages.
     #[error("a batch holds at most {BATCH_MESSAGES_MAX} messages, this one has more")]
     TooMany,
     /// Too many bytes.
@@ -49,10 +49,10 @@ pub enum BatchError {
         /// The key's length in bytes.
         length: usize,
     },
-    /// Headers are wrong.
+    /// A header is invalid.
     #[error(transparent)]
     Header(#[from] HeaderError),
-    /// The bytes end inside a message, or a message's parts are longer than it.
+    /// The bytes end inside a message, or the parts of a message are longer than the message.
     #[error("message {index} of the batch goes beyond its end")]
     Truncated {
         /// Which message of the batch, from 0.
@@ -64,7 +64,7 @@ pub enum BatchError {
         /// Which message of the batch, from 0.
         index: usize,
     },
-    /// A flag that this version does not know.
+    /// A flag is unknown to this version.
     #[error("message {index} of the batch has unknown flags {flags:#06x}")]
     Flags {
         /// Which message of the batch, from 0.
@@ -72,7 +72,7 @@ pub enum BatchError {
         /// The flags as given.
         flags: u16,
     },
-    /// A delay or time to live beyond the limit.
+    /// A delay or time to live exceeds the limit.
     #[error("message {index} of the batch asks for more than a hundred years")]
     Duration {
         /// Which message of the batch, from 0.
@@ -80,8 +80,8 @@ pub enum BatchError {
     },
 }
 
-/// A checked batch: one or more whole messages, each of which matches its checksum.
-/// Cloning shares the bytes.
+/// A checked batch: one or more whole messages, each of which matches its checksum. Cloning shares
+/// the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     bytes: Bytes,
@@ -91,40 +91,39 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Checks `bytes` as a publisher sent them: sizes, limits, flags and checksums. Costs one
-    /// walk over the bytes (~20 ns a message and ~20 ns a KiB).
+    /// Checks `bytes` of a publisher: sizes, limits, flags and checksums. Costs one pass over the
+    /// bytes (~20 ns a message and ~20 ns a KiB).
     ///
     /// # Errors
-    /// A [`BatchError`] that names the first message that is wrong.
+    /// A [`BatchError`] that names the first invalid message.
     pub fn check(bytes: Bytes) -> Result<Self, BatchError> {
         Self::walk(bytes, true, 0, BATCH_BYTES_MAX)
     }
 
-    /// Checks `bytes` as the broker delivered them: like [`Batch::check`], but each message may
-    /// carry headers that the broker added.
+    /// Checks `bytes` that the broker delivered: like [`Batch::check`], but each message may carry
+    /// headers that the broker added.
     ///
     /// # Errors
-    /// A [`BatchError`] that names the first message that is wrong.
+    /// A [`BatchError`] that names the first invalid message.
     pub fn check_delivered(bytes: Bytes) -> Result<Self, BatchError> {
         let bytes_max = BATCH_BYTES_MAX + BROKER_HEADERS_BYTES_MAX;
         Self::walk(bytes, true, BROKER_HEADERS_BYTES_MAX, bytes_max)
     }
 
-    /// Takes `bytes` that were checked before and have been under the journal's checksum since.
-    /// Everything but the messages' own checksums is checked again. It may be as long as what is
-    /// appended to a stream.
+    /// Checks `bytes` from the journal, whose checksum covers them: like [`Batch::check_kept`], but
+    /// without the checksums of the messages.
     ///
     /// # Errors
-    /// A [`BatchError`] that names the first message that is wrong.
+    /// A [`BatchError`] that names the first invalid message.
     pub fn from_journal(bytes: Bytes) -> Result<Self, BatchError> {
         Self::walk(bytes, false, BROKER_HEADERS_BYTES_MAX, APPEND_BYTES_MAX)
     }
 
-    /// Checks `bytes` that were kept and read back: like [`Batch::check_delivered`], but it may be as long
-    /// as what is appended to a stream.
+    /// Checks `bytes` that were stored and read back: like [`Batch::check_delivered`], but the
+    /// batch may be as long as an append to a stream.
     ///
     /// # Errors
-    /// A [`BatchError`] that names the first message that is wrong.
+    /// A [`BatchError`] that names the first invalid message.
     pub fn check_kept(bytes: Bytes) -> Result<Self, BatchError> {
         Self::walk(bytes, true, BROKER_HEADERS_BYTES_MAX, APPEND_BYTES_MAX)
     }
@@ -158,31 +157,31 @@ impl Batch {
         Ok(Self { bytes, count, timed, keyed })
     }
 
-    /// The bytes, to be stored or sent as they are.
+    /// The encoded bytes.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// How many messages, at least 1.
+    /// The number of messages, at least 1.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Whether any message has a delay or a time to live.
+    /// Returns whether any message has a delay or a time to live.
     #[must_use]
     pub fn is_timed(&self) -> bool {
         self.timed
     }
 
-    /// Whether every message has a key.
+    /// Returns whether every message has a key.
     #[must_use]
     pub fn is_keyed(&self) -> bool {
         self.keyed
     }
 
-    /// A walk over the messages.
+    /// Iterates over the messages.
     #[must_use]
     pub fn messages(&self) -> Messages<'_> {
         Messages::of_checked(&self.bytes)
@@ -239,7 +238,7 @@ fn message_checksum(bytes: &[u8]) -> u32 {
     checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// Walks the messages of a checked batch, or of a part of one that begins and ends between
+/// Iterates over the messages of a checked batch, or of a part of one that begins and ends between
 /// messages.
 #[derive(Clone, Debug)]
 pub struct Messages<'a> {
@@ -247,16 +246,16 @@ pub struct Messages<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// `bytes` must be whole messages out of a checked [`Batch`].
+    /// Iterates over `bytes`, which must be whole messages of a checked [`Batch`].
     ///
     /// # Panics
-    /// The walk panics where `bytes` are not what they must be.
+    /// The iteration panics if they are not.
     #[must_use]
     pub fn of_checked(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// Skips `count` messages and returns how many bytes they take.
+    /// Skips `count` messages and returns their size in bytes.
     pub fn skip_bytes(&mut self, count: u32) -> usize {
         let before = self.rest.len();
         for _ in 0..count {
@@ -267,7 +266,7 @@ impl<'a> Messages<'a> {
         before - self.rest.len()
     }
 
-    /// Whether each of them matches its checksum. Costs ~20 ns a message and ~20 ns a KiB.
+    /// Returns whether each message matches its checksum. Costs ~20 ns a message and ~20 ns a KiB.
     #[must_use]
     pub fn are_intact(self) -> bool {
         self.map(|message| message.encoded()).all(|encoded| {
@@ -294,11 +293,11 @@ pub struct BatchBuilder {
     bytes: Vec<u8>,
     count: u32,
     timed: bool,
-    /// Whether some message has no key.
+    /// Whether any message has no key.
     keyless: bool,
-    /// How much longer headers and messages may be than a publisher's.
+    /// Bytes by which headers and messages may exceed a publisher's limits.
     extra: usize,
-    /// How long the batch may be.
+    /// The limit for the batch in bytes.
     bytes_max: usize,
 }
 
@@ -329,40 +328,40 @@ impl BatchBuilder {
         Self { extra, bytes_max: BATCH_BYTES_MAX + extra, ..Self::default() }
     }
 
-    /// A builder of what is appended to a stream at once: up to [`APPEND_BYTES_MAX`]. It has room for
-    /// `bytes`, encoded, from the beginning.
+    /// A builder for one append to a stream: up to [`APPEND_BYTES_MAX`]. Allocates room for `bytes`
+    /// encoded bytes.
     #[must_use]
     pub fn for_append(bytes: usize) -> Self {
         let room = Vec::with_capacity(bytes.min(APPEND_BYTES_MAX));
         Self { bytes: room, bytes_max: APPEND_BYTES_MAX, ..Self::default() }
     }
 
-    /// How many messages it holds.
+    /// The number of messages.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// How many bytes they take.
+    /// The size of the messages in bytes.
     #[must_use]
     pub fn byte_count(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether it holds no message.
+    /// Returns whether the builder has no message.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether a message of `encoded_len` bytes still fits.
+    /// Returns whether a message of `encoded_len` bytes fits.
     #[must_use]
     pub fn has_room_for(&self, encoded_len: usize) -> bool {
         self.bytes.len() + encoded_len <= self.bytes_max - self.extra
             && (self.count as usize) < BATCH_MESSAGES_MAX
     }
 
-    /// The length of `message`, encoded.
+    /// The encoded size of `message` in bytes.
     #[must_use]
     pub fn encoded_len(message: &Message) -> usize {
         let headers: usize = message.headers.iter().map(|h| 4 + h.name.len() + h.value.len()).sum();
@@ -374,8 +373,7 @@ impl BatchBuilder {
     /// Adds a message.
     ///
     /// # Errors
-    /// A [`BatchError`] that says which limit the message or the batch would exceed; the builder
-    /// is then unchanged.
+    /// A [`BatchError`] that names the exceeded limit. The builder is then unchanged.
     pub fn push(&mut self, message: &Message) -> Result<(), BatchError> {
         let start = self.bytes.len();
         let pushed = self.try_push(message, start);
@@ -435,7 +433,7 @@ impl BatchBuilder {
         Ok(())
     }
 
-    /// Takes the messages out as a batch; `None` without any. The builder is empty afterwards.
+    /// Returns the messages as a batch; `None` without messages. The builder is empty afterwards.
     pub fn take(&mut self) -> Option<Batch> {
         if self.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! What a topic and a group are told when they are created: parsed and checked once, trusted after.
+//! The settings of topics and groups. They are checked when they are parsed, and trusted afterwards.
 
 use std::time::Duration;
 
@@ -11,43 +11,44 @@ use crate::{
     offset::Offset,
 };
 
-/// Why a configuration was refused: which field, what it said, what is allowed.
+/// The reason why a setting was refused: the field, its value and the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {value}, allowed is {allowed}")]
 pub struct ConfigError {
     /// The field's name as users write it.
     pub field: &'static str,
-    /// Its value as given.
+    /// The refused value.
     pub value: String,
-    /// What would be right.
+    /// The allowed values.
     pub allowed: String,
 }
 
 /// The two common settings of a topic, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopicKind {
-    /// Kept until settled, with a group named `default`.
+    /// Messages are kept until settled; the topic has a group named `default`.
     Queue,
-    /// Kept by age, bytes or for ever, and read by offset; groups are made by hand.
+    /// Messages are kept by age, bytes or for ever, and read by offset. Groups are created
+    /// explicitly.
     Stream,
 }
 
-/// The rule that frees old messages. Of age, bytes and count, the one that frees most counts.
+/// The rules that free old messages. Of age, bytes and count, the rule that frees most applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Retention {
-    /// A message is freed once every group has settled it. Never freed while there is no group.
+    /// A message is freed once every group has settled it. Without a group no message is freed.
     pub until_settled: bool,
     /// Messages older than this are freed, settled or not.
     pub age: Option<Duration>,
     /// The oldest messages beyond this many bytes per partition are freed, settled or not.
     pub bytes: Option<u64>,
-    /// Messages so many offsets before a partition's end are freed, settled or not: batch by batch,
-    /// so that a few more may be kept.
+    /// Only this many messages before a partition's end are kept, settled or not. Batches are freed
+    /// whole, so a few more may be kept.
     pub count: Option<u64>,
-    /// Of each key only the latest message is kept for good; what it supersedes is compacted away in
-    /// the background. Messages without a key are refused then. The latest message of a key may say
-    /// that there is nothing (a tombstone: its payload is empty); it goes this long after what
-    /// it ended, so that who has read that learns of it, and at most as long again later.
+    /// Only the latest message of each key is kept for good; compaction frees older ones in the
+    /// background. Messages without a key are refused. A message with an empty payload is a
+    /// tombstone: it ends its key. Compaction frees a tombstone this long after the messages that
+    /// it ended, and at most as long again later, so that readers of those messages see it.
     pub latest_per_key: Option<Duration>,
 }
 
@@ -57,26 +58,26 @@ impl Retention {
     /// Keep everything.
     pub const FOREVER: Self =
         Self { until_settled: false, age: None, bytes: None, count: None, latest_per_key: None };
-    /// Keep the latest message of each key, and tombstones as long as they are kept by default.
+    /// Keep the latest message of each key, and tombstones for the default time.
     pub const LATEST_PER_KEY: Self =
         Self { latest_per_key: Some(TOMBSTONE_AGE_DEFAULT), ..Self::FOREVER };
 }
 
-/// What a topic is told.
+/// The settings of a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TopicConfig {
-    /// How many partitions, 1 to [`PARTITIONS_MAX`]; fixed at creation.
+    /// The number of partitions, 1 to [`PARTITIONS_MAX`]; fixed at creation.
     pub partitions: u32,
-    /// What is kept.
+    /// The rules that free old messages.
     pub retention: Retention,
-    /// Time to live of messages that name none.
+    /// The time to live of messages that have none of their own.
     pub time_to_live: Option<Duration>,
-    /// When messages are delivered and confirmed; fixed at creation.
+    /// The durability of messages; fixed at creation.
     pub durability: Durability,
 }
 
 impl TopicConfig {
-    /// The settings that the short names stand for.
+    /// The settings that a short name stands for.
     #[must_use]
     pub fn of_kind(kind: TopicKind) -> Self {
         let retention = match kind {
@@ -86,14 +87,14 @@ impl TopicConfig {
         Self { partitions: 1, retention, time_to_live: None, durability: Durability::Durable }
     }
 
-    /// The short name these settings go by.
+    /// The short name for these settings.
     #[must_use]
     pub fn kind(&self) -> TopicKind {
         if self.retention.until_settled { TopicKind::Queue } else { TopicKind::Stream }
     }
 
-    /// The bytes of a partition beyond which its oldest messages are freed; `None` for no such limit.
-    /// What is kept in memory alone has one in any case.
+    /// The limit for a partition in bytes, beyond which the oldest messages are freed; `None` for
+    /// no limit. Topics that are kept in memory alone always have one.
     #[must_use]
     pub fn bytes_max(&self) -> Option<u64> {
         let of_memory = (self.durability == Durability::Memory).then_some(MEMORY_TOPIC_BYTES);
@@ -144,7 +145,7 @@ impl TopicConfig {
         fields.find(|(_, own, others)| own != others)
     }
 
-    /// Each field and its value, as one reads them.
+    /// Each field and its value as text.
     fn fields(&self) -> [(&'static str, String); 8] {
         fn or_none(value: Option<impl std::fmt::Debug>) -> String {
             value.map_or("none".into(), |value| format!("{value:?}"))
@@ -166,24 +167,25 @@ impl TopicConfig {
     }
 }
 
-/// Where a new group begins in each partition.
+/// The position in each partition at which a new group begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StartAt {
-    /// At the oldest message kept.
+    /// At the oldest message that is kept.
     #[default]
     Earliest,
-    /// After the newest.
+    /// Behind the newest message.
     Latest,
-    /// At this offset, or the oldest kept if that is later.
+    /// At this offset, or at the oldest message that is kept if that is later.
     Offset(Offset),
 }
 
-/// What a group is told.
+/// The settings of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GroupConfig {
-    /// How long a consumer may hold a message before it returns to the others.
+    /// The time for which a consumer may hold a message before it returns to the group.
     pub lease: Duration,
-    /// After this many failed attempts a message goes to the dead-letter topic; at least 1.
+    /// The number of failed attempts after which a message goes to the dead-letter topic; at least
+    /// 1.
     pub attempts_max: u32,
 }
 

@@ -1,10 +1,9 @@
-//! When a message may be delivered and confirmed, and what of it outlives a crash. It knows no
-//! journal.
+//! Durability: when messages are delivered and confirmed, and which of them survive a crash. It knows no journal.
 
 use std::{fmt, str::FromStr};
 
-/// When a message may be delivered and confirmed; of a topic the setting, of a message what it has
-/// reached.
+/// When a message is delivered and confirmed: the setting of a topic, or the state that a message
+/// has reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Durability {
@@ -19,31 +18,31 @@ pub enum Durability {
     Memory = 4,
 }
 
-/// A text that names no durability.
+/// A text that is not the name of a durability.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no durability: durable, speculative, ephemeral or memory")]
 pub struct DurabilityError {
-    /// What was given.
+    /// The text.
     pub text: String,
 }
 
 impl Durability {
-    /// All of them, by number.
+    /// All durabilities, by number.
     pub const ALL: [Self; 4] = [Self::Durable, Self::Speculative, Self::Ephemeral, Self::Memory];
 
-    /// Its number, 1 to 4, on the wire and in the journal.
+    /// The number on the wire and in the journal, 1 to 4.
     #[must_use]
     pub fn number(self) -> u8 {
         self as u8
     }
 
-    /// The durability of this number; `None` if it is no one's.
+    /// The durability with this number.
     #[must_use]
     pub fn of_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|durability| durability.number() == number)
     }
 
-    /// Its name, as users write it.
+    /// The name as users write it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

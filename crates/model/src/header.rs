@@ -1,4 +1,4 @@
-//! A message's headers: name and typed value, any name any number of times, order kept.
+//! The headers of a message: names and typed values. A name may occur more than once, and the order is kept.
 //!
 //! Encoded, each header is `kind u8 | name_len u8 | value_len u16 LE | name | value`.
 
@@ -6,15 +6,15 @@ use bytes::{BufMut, Bytes};
 
 use crate::limits::{BROKER_HEADERS_BYTES_MAX, HEADERS_BYTES_MAX};
 
-/// What a header's value is. The bytes are the same; the kind tells other protocols how to show
-/// them.
+/// The type of a header's value. All types have the same encoding; the type tells other protocols
+/// how to show the value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum HeaderKind {
     /// UTF-8 text.
     #[default]
     Text = 0,
-    /// Bytes without further meaning.
+    /// Bytes.
     Binary = 1,
     /// A number in decimal text, of any size.
     Number = 2,
@@ -22,25 +22,25 @@ pub enum HeaderKind {
     Boolean = 3,
 }
 
-/// One header.
+/// A header of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// 1 to 255 bytes of UTF-8.
     pub name: String,
-    /// What `value` is.
+    /// The type of `value`.
     pub kind: HeaderKind,
     /// At most 65,535 bytes.
     pub value: Bytes,
 }
 
 impl Header {
-    /// A header whose value is text.
+    /// A header with a text value.
     pub fn text(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self { name: name.into(), kind: HeaderKind::Text, value: Bytes::from(value.into()) }
     }
 }
 
-/// Why headers were refused.
+/// The reason why headers were refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     /// A name is empty or too long.
@@ -79,12 +79,12 @@ pub enum HeaderError {
     },
 }
 
-/// Appends `headers`, encoded, to `out`. They may take [`BROKER_HEADERS_BYTES_MAX`] more than a
-/// publisher's may.
+/// Appends encoded `headers` to `out`. They may be [`BROKER_HEADERS_BYTES_MAX`] longer than those
+/// of a publisher.
 ///
 /// # Errors
-/// [`HeaderError::NameLength`] or [`HeaderError::TooLong`]; `out` is then left with what was
-/// written so far, and the caller throws it away.
+/// [`HeaderError::NameLength`] or [`HeaderError::TooLong`]. `out` then holds a part of the headers,
+/// and the caller discards it.
 pub fn encode_headers(headers: &[Header], out: &mut Vec<u8>) -> Result<(), HeaderError> {
     let start = out.len();
     for header in headers {
@@ -107,7 +107,7 @@ pub fn encode_headers(headers: &[Header], out: &mut Vec<u8>) -> Result<(), Heade
     Ok(())
 }
 
-/// Walks encoded headers, yielding `(name, kind, value)`. Ends after the first error.
+/// Iterates over encoded headers, as `(name, kind, value)`. Ends after the first error.
 #[derive(Clone, Debug)]
 pub struct Headers<'a> {
     bytes: &'a [u8],
@@ -115,7 +115,7 @@ pub struct Headers<'a> {
 }
 
 impl<'a> Headers<'a> {
-    /// A walk over `bytes`.
+    /// Iterates over the headers in `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, position: 0 }

@@ -1,18 +1,17 @@
-//! Numbers that identify things inside one broker.
+//! The numbers that identify topics, groups, partitions and producers of one broker.
 
 use std::fmt;
 
-/// A topic's number. Given out in order by the catalogue and never used again after deletion.
+/// A topic's number. The catalogue gives numbers out in order, and reuses none after deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicId(pub u32);
 
-/// A group's number. Given out in order by the catalogue and never used again after deletion.
+/// A group's number. The catalogue gives numbers out in order, and reuses none after deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u32);
 
 impl GroupId {
-    /// No group: the catalogue never comes to this number. Readers have it where consumers have
-    /// their group's.
+    /// No group. The catalogue never reaches this number. Readers use it in place of a group.
     pub const NONE: Self = Self(u32::MAX);
 }
 
@@ -21,8 +20,8 @@ impl GroupId {
 pub struct PartitionIndex(pub u32);
 
 impl PartitionIndex {
-    /// The partition that messages of `key` go to: the same key, the same partition, for as long as
-    /// the topic keeps its number of `partitions`. XXH3-64 of the key, modulo that number.
+    /// The partition of a key: XXH3-64 of the key, modulo the number of `partitions`. A key keeps
+    /// its partition as long as the topic keeps that number.
     #[must_use]
     pub fn of_key(key: &[u8], partitions: u32) -> Self {
         let hash = xxhash_rust::xxh3::xxh3_64(key) % u64::from(partitions.max(1));
@@ -36,7 +35,7 @@ impl PartitionIndex {
 pub struct PartitionId {
     /// The topic.
     pub topic: TopicId,
-    /// Which of its partitions.
+    /// The index of the partition.
     pub index: PartitionIndex,
 }
 
@@ -46,28 +45,28 @@ impl fmt::Display for PartitionId {
     }
 }
 
-/// A random number drawn once when a topic is created, kept for its life: two topics of the same
-/// name at different times are different topics, and this says so.
+/// A random number that a topic gets at creation and keeps. It distinguishes successive topics of
+/// the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 
-/// How many times a shard has started. Part of a delivery's identity: attempt counts that were
-/// never written down start again after a crash, and the generation keeps the old ones apart.
+/// The number of starts of a shard. It is part of a delivery's identity: attempts live in memory
+/// and count from 1 again after a start, and the generation distinguishes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub u32);
 
-/// Who publishes; drawn at random by the publisher. 0 means nobody: such a publish is not
-/// idempotent.
+/// The number of a producer, which the publisher draws at random. 0 is no producer: such a publish
+/// is not idempotent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProducerId(pub u64);
 
-/// What makes a publish idempotent: who, with which fence, and the number of its first message in
+/// Makes a publish idempotent: the producer, its epoch, and the sequence of its first message in
 /// this partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProducerStamp {
-    /// Who publishes.
+    /// The producer.
     pub id: ProducerId,
-    /// The fence: a higher epoch shuts out the lower ones.
+    /// The fence: a higher epoch shuts out lower ones.
     pub epoch: u32,
     /// The sequence of the first message of the batch; the others follow without gaps. From 0 in
     /// each partition and epoch.

@@ -1,9 +1,8 @@
-//! The glossary as types: what every other room says when it speaks of names, places, times,
-//! limits and messages.
+//! The terms of the glossary as types: names, offsets, times, limits and messages.
 //!
-//! This crate knows no socket, no file and no queue. The one byte layout it owns is the
-//! [`Batch`]: the form in which messages travel unchanged from the publisher's socket through the
-//! journal to the consumer (docs/decisions/0002-one-batch-layout.md).
+//! This crate knows no socket, no file and no queue. It owns one byte layout, the [`Batch`]: messages keep this
+//! form on their way from the publisher's socket through the journal to the consumer
+//! (docs/decisions/0002-one-batch-layout.md).
 
 mod batch;
 mod config;

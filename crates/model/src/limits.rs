@@ -1,4 +1,4 @@
-//! Every limit a user can run into, with its reason. A refusal that a limit causes names it.
+//! All limits that a user can reach, with their reasons. A refusal names its limit.
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ pub const BATCH_MESSAGES_MAX: usize = 16_384;
 /// record, or, of more than [`BATCH_MESSAGES_MAX`] messages, several in one frame.
 pub const APPEND_BYTES_MAX: usize = 18 << 20;
 
-/// Most appends that are done together. All of them, encoded, are at most [`APPEND_BYTES_MAX`]: they
-/// lie in one frame of the journal.
+/// Most appends in one atomic request. All of them together are at most [`APPEND_BYTES_MAX`],
+/// because they share one frame of the journal.
 pub const ATOMIC_APPENDS_MAX: usize = 64;
 
 /// Longest content type of a stream, in bytes.
@@ -42,16 +42,17 @@ pub const STREAM_PRODUCER_BYTES_MAX: usize = 256;
 /// Longest sequence that an append to a stream may carry, in bytes.
 pub const STREAM_SEQUENCE_BYTES_MAX: usize = 256;
 
-/// Most producers that a stream remembers; the one that was silent longest is forgotten first.
+/// Most producers that a stream remembers. The producer that was silent for longest is forgotten
+/// first.
 pub const STREAM_PRODUCERS_MAX: usize = 1024;
 
 /// Most forks of one stream.
 pub const STREAM_FORKS_MAX: usize = 4096;
 
-/// Largest number that a producer of a stream may give, as JavaScript counts exactly.
+/// Largest number of a stream's producer: the largest integer that JavaScript represents exactly.
 pub const STREAM_NUMBER_MAX: u64 = (1 << 53) - 1;
 
-/// Most reads of the streams of one shard that wait for what comes: some 25 MiB of them.
+/// Most waiting reads of the streams of one shard: some 25 MiB.
 pub const STREAM_READS_WAITING_MAX: usize = 262_144;
 
 /// Largest body of a frame on the wire, in bytes: a full batch and its header.
@@ -60,28 +61,28 @@ pub const FRAME_BYTES_MAX: usize = BATCH_BYTES_MAX + 4096;
 /// Largest body of a frame before the greeting was accepted, in bytes.
 pub const GREETING_BYTES_MAX: usize = 16 << 10;
 
-/// A message without key, headers and payload, in bytes: none is shorter.
+/// Size of a message without key, headers and payload, in bytes.
 pub const MESSAGE_BYTES_MIN: usize = 16;
 
-/// Most ranges of lost messages that a partition tells of; the newest count.
+/// Most ranges of lost messages that a partition remembers; it forgets the oldest first.
 pub const LOST_RANGES_MAX: usize = 64;
 
-/// How many offsets a partition that is not durable reserves ahead: a crash leaves a hole of as many
-/// at most, and a batch more.
+/// Offsets that a partition which is not durable reserves ahead. A crash skips at most as many, and
+/// those of one batch.
 pub const RESERVED_OFFSETS: u64 = 65_536;
 
-/// Bytes per partition that a topic kept in memory alone keeps, unless its retention says otherwise.
+/// Bytes that a partition of a memory topic keeps, unless its retention says otherwise.
 pub const MEMORY_TOPIC_BYTES: u64 = 16 << 20;
 
-/// Bytes that all topics kept in memory alone keep in one shard. Beyond it a publish frees the oldest
-/// messages of its own partition, and is refused if that is not enough.
+/// Bytes that all memory topics of one shard keep together. Beyond it a publish frees the oldest
+/// messages of its own partition, and is refused if that does not suffice.
 pub const MEMORY_SHARD_BYTES: u64 = 256 << 20;
 
-/// How long records that nobody waits for, acks and ephemeral messages above all, wait for others to
-/// share a sync with: what a crash may cost of them.
+/// Time for which records without a waiter, mostly acks and ephemeral messages, wait for others to
+/// share a sync with. A crash loses at most this much of them.
 pub const LAZY_SPAN: Duration = Duration::from_millis(10);
 
-/// Bytes of such records that are worth a sync of their own.
+/// Bytes of such records that cause a sync of their own.
 pub const LAZY_BYTES: u64 = 1 << 20;
 
 /// Most partitions of a topic.
@@ -96,11 +97,13 @@ pub const CURSORS_PER_TOPIC_MAX: usize = 1024;
 /// Most topics of a broker.
 pub const TOPICS_MAX: usize = 1_000_000;
 
-/// Most producers a partition remembers; the one that was silent longest is forgotten first.
+/// Most producers that a partition remembers. The producer that was silent for longest is forgotten
+/// first.
 pub const PRODUCERS_PER_PARTITION_MAX: usize = 4096;
 
-/// Batches per producer and partition whose offsets are remembered, so that a resent batch is
-/// answered with its first offset. Also the most batches a client may have unconfirmed there.
+/// Batches per producer and partition whose offsets are remembered, so that the broker answers a
+/// resent batch with its first offset. It is also the maximum of a client's unconfirmed batches
+/// there.
 pub const PRODUCER_BATCHES_REMEMBERED: usize = 64;
 
 /// Most runs of messages that one settle frame may name.
@@ -109,11 +112,11 @@ pub const SETTLE_RUNS_MAX: usize = 8192;
 /// Longest reason given with a dead letter, in bytes.
 pub const REASON_BYTES_MAX: usize = 1024;
 
-/// Most runs of parked messages that the description of a group shows, with their reasons.
+/// Most runs of parked messages in the description of a group, with their reasons.
 pub const PARKED_SHOWN_MAX: usize = 64;
 
-/// Most groups of a shard that a metric names because they hold messages which other groups are through
-/// with.
+/// Most groups of a shard that a metric names because they hold messages which other groups have
+/// settled.
 pub const HOLDING_GROUPS_MAX: usize = 16;
 
 /// Most messages a subscription may hold unsettled.
@@ -122,61 +125,60 @@ pub const CREDIT_MESSAGES_MAX: u32 = 1_000_000;
 /// Most bytes a subscription may hold unsettled.
 pub const CREDIT_BYTES_MAX: u64 = 256 << 20;
 
-/// How far a reader that will not wait may fall behind the newest message, in bytes, once it has come
-/// to it: twice the largest window that clients open by themselves.
+/// Bytes by which a reader with `skip` or `disconnect` may fall behind the newest message once it
+/// has reached it: twice the largest default window of a client.
 pub const READER_BEHIND_BYTES_MAX: u64 = 16 << 20;
 
-/// Bytes of messages that may wait until the socket of a connection takes them, whatever its windows are.
-/// Beyond that its subscriptions pause, until half of it is gone.
+/// Bytes of deliveries that may wait for the socket of a connection, whatever its windows are.
+/// Beyond that its subscriptions pause until half of them are sent.
 pub const DELIVERIES_WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of replies and confirms that may wait until the socket of a connection takes them. Beyond that it is
-/// not read.
+/// Bytes of replies and confirms that may wait for the socket of a connection. Beyond that the
+/// broker stops reading from it.
 pub const REPLIES_WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes that may wait for the sockets of all connections of a core together: deliveries, each counted as if it
-/// were the connection's own, replies and confirms. Beyond that a connection's subscriptions pause, and it
-/// is not read, as soon as more waits for it than its share: this limit divided by the connections, and no
-/// more than one write takes.
+/// Bytes that may wait for the sockets of all connections of a core: deliveries, replies and
+/// confirms; shared deliveries count for each connection. Beyond that the core pauses the
+/// subscriptions of a connection and stops reading from it as soon as more waits for it than its
+/// share: this limit divided by the number of connections, and at most the size of one write.
 pub const WAITING_CORE_BYTES_MAX: usize = 1 << 30;
 
-/// Beyond so many bytes no connection of the core is given a delivery, whatever waits for it: shares do not
-/// help where each message is as long as many shares.
+/// Bytes beyond which no connection of the core gets a delivery at all. Shares do not help if each
+/// message is as long as many shares.
 pub const WAITING_CORE_BYTES_LAST: usize = 2 * WAITING_CORE_BYTES_MAX;
 
-/// Most subscriptions of one connection: whoever reads many topics by pattern has one for each.
+/// Most subscriptions of one connection. A pattern reader has one for each topic.
 pub const SUBSCRIPTIONS_PER_CONNECTION_MAX: usize = 65_536;
 
-/// Most partitions that all subscriptions of one connection take part in: each costs some memory in its
-/// shard.
+/// Most partitions of all subscriptions of one connection. Each costs some memory in its shard.
 pub const SUBSCRIBED_PARTITIONS_MAX: u64 = 1 << 20;
 
 /// Longest filter, as text in bytes.
 pub const FILTER_BYTES_MAX: usize = 4096;
 
-/// Most tests in a filter: each walks a message's headers.
+/// Most tests in a filter. Each of them iterates over a message's headers.
 pub const FILTER_TESTS_MAX: usize = 64;
 
-/// Most parentheses and `not` within each other in a filter.
+/// Deepest nesting of parentheses and `not` in a filter.
 pub const FILTER_DEPTH_MAX: usize = 32;
 
-/// Longest glob pattern in a filter, in bytes: what a byte of a value may cost grows with it.
+/// Longest glob pattern in a filter, in bytes. The cost for each byte of a value grows with it.
 pub const FILTER_GLOB_BYTES_MAX: usize = 256;
 
-/// Most topics that a pattern may mean for one who watches: each is read with a subscription of its own.
+/// Most topics that may match the pattern of a watch. Each is read with a subscription of its own.
 pub const WATCH_TOPICS_MAX: usize = SUBSCRIPTIONS_PER_CONNECTION_MAX;
 
 /// Most watches of one connection.
 pub const WATCHES_PER_CONNECTION_MAX: usize = 16;
 
-/// Shortest time that a tombstone is kept: a reader that is right behind still learns of it.
+/// Shortest time for which a tombstone is kept, so that a reader close to the end still sees it.
 pub const TOMBSTONE_AGE_MIN: Duration = Duration::from_secs(1);
 
-/// How long after what it ended a tombstone goes at the earliest, unless the topic says otherwise.
+/// Default for the shortest time between the messages that a tombstone ended and its removal.
 pub const TOMBSTONE_AGE_DEFAULT: Duration = Duration::from_secs(24 * 3600);
 
-/// Keys that a pass of compaction has in its table at once, in one shard: 50 MiB of memory while the
-/// pass lasts. More keys take several passes.
+/// Keys in the table of a compaction pass, in one shard: 50 MiB of memory during the pass. More
+/// keys take several passes.
 pub const COMPACTION_KEYS_MAX: usize = 1_800_000;
 
 /// Longest delay, time to live, lease or retention age: a hundred years of milliseconds fit every field.
@@ -185,11 +187,11 @@ pub const DURATION_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// Shortest lease. A shorter one would expire on the way to the consumer.
 pub const LEASE_MIN: Duration = Duration::from_millis(100);
 
-/// Longest lease: after this a message returns whatever its consumer says.
+/// Longest lease. After this time a message returns to its group in any case.
 pub const LEASE_MAX: Duration = Duration::from_secs(12 * 3600);
 
-/// Lease of a group that names none.
+/// Default lease of a group.
 pub const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 
-/// Attempts after which a group that names no number gives a message to the dead-letter topic.
+/// Default for the number of failed attempts after which a message goes to the dead-letter topic.
 pub const ATTEMPTS_MAX_DEFAULT: u32 = 20;

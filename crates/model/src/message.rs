@@ -25,29 +25,29 @@ pub(crate) const FIXED_BYTES: usize = crate::limits::MESSAGE_BYTES_MIN;
 pub(crate) const FLAG_DELAY: u16 = 1;
 pub(crate) const FLAG_TIME_TO_LIVE: u16 = 2;
 
-/// A message as its publisher makes it.
+/// A message that a publisher makes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// Routes the message to a partition, and names it for others; may be empty.
+    /// Determines the partition and names the message; may be empty.
     pub key: Bytes,
     /// Headers, in order; names may repeat.
     pub headers: Vec<Header>,
-    /// What the message carries.
+    /// The payload.
     pub payload: Bytes,
-    /// Wait before the message is ready, in whole milliseconds.
+    /// Time before the message is ready, in whole milliseconds.
     pub delay: Option<Duration>,
-    /// Age after which the message expires if nobody has leased it, in whole milliseconds.
+    /// Age after which the message expires if it was never leased, in whole milliseconds.
     pub time_to_live: Option<Duration>,
 }
 
 impl Message {
-    /// A message with a payload and nothing else.
+    /// A message with only a payload.
     pub fn new(payload: impl Into<Bytes>) -> Self {
         Self { payload: payload.into(), ..Self::default() }
     }
 }
 
-/// A message as it lies in a checked [`crate::Batch`].
+/// A message in a checked [`crate::Batch`].
 #[derive(Clone, Copy, Debug)]
 pub struct MessageView<'a> {
     bytes: &'a [u8],
@@ -106,33 +106,33 @@ impl<'a> MessageView<'a> {
         &self.bytes[self.headers_at()..self.payload_at()]
     }
 
-    /// A walk over the headers. The broker does not check them on the way in, so each may be an
-    /// error here.
+    /// Iterates over the headers. Each item may be an error, because the broker does not check the
+    /// headers of publishers.
     #[must_use]
     pub fn headers(&self) -> Headers<'a> {
         Headers::new(self.encoded_headers())
     }
 
-    /// What the message carries.
+    /// The payload.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[self.payload_at()..]
     }
 
-    /// Whether the message says of its key that there is nothing any more: it has a key and an empty
-    /// payload. It means so where a topic keeps the latest message of each key.
+    /// Returns whether the message is a tombstone: it has a key and an empty payload. This matters
+    /// in topics that keep the latest message of each key.
     #[must_use]
     pub fn is_tombstone(&self) -> bool {
         self.payload_at() == self.bytes.len() && self.u16_at(10) != 0
     }
 
-    /// Wait before the message is ready, counted from when it was appended.
+    /// Time before the message is ready, from its append.
     #[must_use]
     pub fn delay(&self) -> Option<Duration> {
         (self.flags() & FLAG_DELAY != 0).then(|| self.duration_at(FIXED_BYTES))
     }
 
-    /// Age after which the message expires, counted from when it was appended.
+    /// Age after which the message expires, from its append.
     #[must_use]
     pub fn time_to_live(&self) -> Option<Duration> {
         let delay = self.flags() & FLAG_DELAY != 0;

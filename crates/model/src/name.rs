@@ -1,4 +1,4 @@
-//! Names that users give: checked once at the rim, then trusted.
+//! The names of topics, groups and cursors. They are checked when they are parsed, and trusted afterwards.
 
 use std::{
     borrow::Borrow,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::limits::NAME_BYTES_MAX;
 
-/// Why a name was refused.
+/// The reason why a name was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// The name is empty.
@@ -30,10 +30,10 @@ pub enum NameError {
         name: String,
         /// The character.
         character: char,
-        /// Where it stands, in bytes.
+        /// Its position in bytes.
         position: usize,
     },
-    /// A dot stands first, last or beside another.
+    /// A dot is first, last or next to another dot.
     #[error("{name:?}: dots separate parts of a name, and no part may be empty")]
     EmptyPart {
         /// The name as given.
@@ -41,35 +41,36 @@ pub enum NameError {
     },
 }
 
-/// Of each byte what it may do in a name of one kind.
-type Allowed = [u8; 256];
+/// For each byte, the rule for its use in a name.
+type AllowedBytes = [u8; 256];
 
-/// It may not stand there.
+/// Not allowed.
 const NEVER: u8 = 0;
-/// It may, if its neighbours are right.
-const BESIDE_SOME: u8 = 1;
-/// It may, wherever.
+/// Allowed, depending on the bytes next to it.
+const CONDITIONAL: u8 = 1;
+/// Allowed everywhere.
 const ALWAYS: u8 = 2;
 
 const LETTERS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-";
 
-/// What may stand in any name: ASCII, and so characters.
-static IN_ANY_NAME: Allowed = with(with([NEVER; 256], LETTERS, ALWAYS), b".", BESIDE_SOME);
+/// The bytes of all names. They are ASCII, so each byte is a character.
+static NAME_BYTES: AllowedBytes = with(with([NEVER; 256], LETTERS, ALWAYS), b".", CONDITIONAL);
 
-/// Those of a path too, so that every stream over HTTP has a topic's name.
-static IN_TOPIC_NAME: Allowed = with(with(IN_ANY_NAME, b"/~", ALWAYS), b"%", BESIDE_SOME);
+/// The bytes of topic names, which include those of a path, so that the name of every stream over
+/// HTTP is a topic's name.
+static TOPIC_NAME_BYTES: AllowedBytes = with(with(NAME_BYTES, b"/~", ALWAYS), b"%", CONDITIONAL);
 
-/// The same, but of these bytes.
-const fn with(mut allowed: Allowed, bytes: &[u8], what: u8) -> Allowed {
+/// The same table with another rule for these bytes.
+const fn with(mut allowed: AllowedBytes, bytes: &[u8], rule: u8) -> AllowedBytes {
     let mut at = 0;
     while at < bytes.len() {
-        allowed[bytes[at] as usize] = what;
+        allowed[bytes[at] as usize] = rule;
         at += 1;
     }
     allowed
 }
 
-fn check(name: &str, allowed: &Allowed) -> Result<(), NameError> {
+fn check(name: &str, allowed: &AllowedBytes) -> Result<(), NameError> {
     if name.is_empty() {
         return Err(NameError::Empty);
     }
@@ -141,23 +142,23 @@ macro_rules! name {
 name! {
     /// A topic's name: 1 to [`NAME_BYTES_MAX`] of `a-z A-Z 0-9 _ - . / ~`, or `%` and two digits of
     /// `0-9 A-F`, where dots separate parts that are not empty (`orders.eu.created`). Cheap to clone.
-    TopicName, IN_TOPIC_NAME
+    TopicName, TOPIC_NAME_BYTES
 }
 
 name! {
     /// A group's name: 1 to [`NAME_BYTES_MAX`] of `a-z A-Z 0-9 _ - .` in parts as a topic's. Cheap to
     /// clone.
-    GroupName, IN_ANY_NAME
+    GroupName, NAME_BYTES
 }
 
 name! {
     /// A cursor's name, of the same form as a group's. Cheap to clone.
-    CursorName, IN_ANY_NAME
+    CursorName, NAME_BYTES
 }
 
 impl TopicName {
-    /// The name of the topic that takes this one's dead letters; a number is for when that is taken.
-    /// Where it would be too long, a hash of all that is before the suffix stands for the end of that.
+    /// The name of the dead-letter topic of this topic; a number avoids a name that is taken. If
+    /// the name would be too long, a hash of everything before the suffix replaces its end.
     #[must_use]
     pub fn dead_letter_topic(&self, number: Option<u32>) -> Self {
         let numbered = number.map_or_else(String::new, |number| format!("-{number}"));
@@ -176,21 +177,21 @@ impl TopicName {
         Self(stem.into())
     }
 
-    /// Whether this topic takes the dead letters of another.
+    /// Returns whether this topic is a dead-letter topic.
     #[must_use]
     pub fn is_dead_letter_topic(&self) -> bool {
         self.0.ends_with(DEAD_LETTER_SUFFIX)
     }
 }
 
-/// What the name of a topic that takes dead letters ends with, after the name of their topic.
+/// The suffix of a dead-letter topic's name, behind the name of its topic.
 pub const DEAD_LETTER_SUFFIX: &str = ".dead-letter";
 
-/// As much of a name is kept where it is cut: a dash and 16 digits have to fit before the suffix.
+/// The bytes of a shortened name that are kept: a dash and 16 digits have to fit before the suffix.
 const CUT_NAME_BYTES: usize = NAME_BYTES_MAX - DEAD_LETTER_SUFFIX.len() - 17;
 
-/// A topic's name and that of its dead letters begin with the same, up to so many bytes: less is cut
-/// off than a part of an escape and a dot.
+/// The bytes that a topic's name and the name of its dead-letter topic share at their start, at
+/// least. Shortening removes less than a part of an escape and a dot in addition.
 pub const DEAD_LETTER_SHARED_BYTES: usize = CUT_NAME_BYTES - 3;
 
 impl GroupName {

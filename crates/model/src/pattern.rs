@@ -1,4 +1,4 @@
-//! Patterns over topic names: checked once at the rim, then trusted.
+//! Patterns of topic names. They are checked when they are parsed, and trusted afterwards.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -7,10 +7,10 @@ use crate::{
     name::{NameError, TopicName},
 };
 
-/// Why a text is no pattern.
+/// The reason why a text is not a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// A part beside the wildcards is no part of a name.
+    /// A part that is not a wildcard is not a part of a name.
     #[error(transparent)]
     Name(#[from] NameError),
     /// A wildcard stands beside something else in its part.
@@ -31,10 +31,10 @@ pub enum PatternError {
     },
 }
 
-/// Which topics are meant: parts separated by dots, each a part of a name, `*` for any one, or, as the
-/// last, `>` for one or more. `orders.*` is `orders.eu`; `orders.>` is that and `orders.eu.created`.
-/// Topics that take dead letters are meant only where the last part says so
-/// (`orders.*.dead-letter`). Cheap to clone.
+/// A pattern of topic names: parts separated by dots. A part is a part of a name, or `*` for any
+/// one part; the last part may be `>` for one or more parts. `orders.*` matches `orders.eu`;
+/// `orders.>` matches that and `orders.eu.created`. Dead-letter topics match only if the last part
+/// of the pattern says so (`orders.*.dead-letter`). Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TopicPattern(Arc<str>);
 
@@ -45,19 +45,19 @@ impl TopicPattern {
         &self.0
     }
 
-    /// Whether `text` is meant as a pattern rather than as a name.
+    /// Returns whether `text` has a wildcard and so is a pattern, not a name.
     #[must_use]
-    pub fn is_meant_by(text: &str) -> bool {
+    pub fn is_pattern(text: &str) -> bool {
         text.contains(['*', '>'])
     }
 
-    /// What the names of all topics that are meant begin with.
+    /// The prefix of the names of all matching topics.
     #[must_use]
     pub fn prefix(&self) -> &str {
         self.0.find(['*', '>']).map_or(&*self.0, |end| &self.0[..end])
     }
 
-    /// Whether this topic is meant.
+    /// Returns whether this topic matches.
     #[must_use]
     pub fn matches(&self, topic: &TopicName) -> bool {
         let mut parts = topic.as_str().split('.');
@@ -91,7 +91,7 @@ impl FromStr for TopicPattern {
                 "*" => {}
                 ">" if text.split('.').count() == index + 1 => {}
                 ">" => return Err(PatternError::NotLast { pattern: text.into() }),
-                part if Self::is_meant_by(part) => {
+                part if Self::is_pattern(part) => {
                     let (pattern, part) = (text.into(), part.into());
                     return Err(PatternError::PartOfPart { pattern, part });
                 }
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn no_topic_has_a_name_that_is_a_pattern() {
         for text in ["orders.*", "orders.>", "*", ">"] {
-            assert!(TopicPattern::is_meant_by(text) && text.parse::<TopicName>().is_err());
+            assert!(TopicPattern::is_pattern(text) && text.parse::<TopicName>().is_err());
         }
     }
 

@@ -1,19 +1,20 @@
-//! Where a reader begins in each partition. It does not know what a partition keeps.
+//! The position at which a reader begins in each partition.
 
 use crate::{offset::Offset, time::Timestamp};
 
-/// Where a reader begins in each partition.
+/// The position at which a reader begins in each partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadFrom {
-    /// At the oldest message kept.
+    /// At the oldest message that is kept.
     #[default]
     Earliest,
-    /// After the newest: it gets what is published from now on.
+    /// Behind the newest message: the reader gets what is published from now on.
     Latest,
-    /// At this offset. Of what is not kept any more it is told; beyond the end it begins at the end.
+    /// At this offset. If older messages are no longer kept, the reader gets a gap. An offset
+    /// beyond the end counts as the end.
     Offset(Offset),
-    /// So many offsets before the end, or at the oldest kept if that is later.
-    Back(u64),
-    /// At the first batch that was appended at this time or later, by the broker's clock.
+    /// This many offsets before the end, or at the oldest message that is kept if that is later.
+    Last(u64),
+    /// At the first batch that was appended at or after this time, by the broker's clock.
     Time(Timestamp),
 }

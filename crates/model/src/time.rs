@@ -1,5 +1,5 @@
-//! Wall-clock time as the journal stores it. Nothing below the waterline reads a clock: the
-//! current [`Timestamp`] is an argument.
+//! The wall-clock time in the journal. Below the waterline nothing reads a clock: the current [`Timestamp`] is an
+//! argument.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ impl Timestamp {
         Self(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// How long after `earlier` this is; zero if it is not later.
+    /// The time since `earlier`; zero if that is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))

@@ -1,14 +1,14 @@
-//! What becomes of a reader that does not keep up. It does not know how that is noticed.
+//! The behaviour of a reader that falls behind.
 
-/// What becomes of a reader that had come to the newest message and falls behind by more than
+/// The behaviour of a reader that had reached the newest message and falls behind by more than
 /// [`READER_BEHIND_BYTES_MAX`](crate::limits::READER_BEHIND_BYTES_MAX).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenSlow {
-    /// It gets everything that is kept, as late as it comes.
+    /// The reader receives all messages that are kept, however late.
     #[default]
     Wait,
-    /// It goes on behind the newest message, and is told what it was spared.
+    /// The reader continues behind the newest message, and receives a gap for those before it.
     Skip,
-    /// It ends, and is told why.
+    /// The reader ends with an error.
     Disconnect,
 }

@@ -1,5 +1,4 @@
-//! Settings as the schema spells them, to and from settings as the model trusts them: parsed and
-//! checked here, at the rim, and nowhere after.
+//! Converts settings between the schema and the model, and checks them. Nothing checks them later.
 
 use std::time::Duration;
 
@@ -14,8 +13,8 @@ use sennit_model::{
 
 use crate::control::{self, read_from, start_at::At};
 
-/// The largest frame body of a connection, in bytes, where the client `wanted` that much: 0 stands
-/// for the most there is, and less than the greeting's limit is not granted.
+/// The largest frame body of a connection in bytes, for a client that asked for `wanted`: 0 asks
+/// for the maximum, and the result is at least the greeting's limit.
 #[must_use]
 pub fn negotiated_frame_bytes_max(wanted: u32) -> usize {
     match wanted as usize {
@@ -24,7 +23,7 @@ pub fn negotiated_frame_bytes_max(wanted: u32) -> usize {
     }
 }
 
-/// The short name of a topic's settings, as descriptions carry it.
+/// The short name of a topic's settings, for descriptions.
 #[must_use]
 pub fn topic_kind(config: &TopicConfig) -> control::TopicKind {
     match config.kind() {
@@ -34,7 +33,7 @@ pub fn topic_kind(config: &TopicConfig) -> control::TopicKind {
 }
 
 impl control::Limits {
-    /// The limits of this version, with the largest frame body that was negotiated, in bytes.
+    /// The limits of this version, with the negotiated maximum of a frame body in bytes.
     #[must_use]
     pub fn new(frame_bytes_max: usize) -> Self {
         let field = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
@@ -50,22 +49,22 @@ impl control::Limits {
 impl TryFrom<&control::TopicConfig> for TopicConfig {
     type Error = ConfigError;
 
-    fn try_from(given: &control::TopicConfig) -> Result<Self, ConfigError> {
+    fn try_from(message: &control::TopicConfig) -> Result<Self, ConfigError> {
         let retention =
-            given.retention.as_ref().map_or(Retention::UNTIL_SETTLED, |given| Retention {
-                until_settled: given.until_settled,
-                age: given.age_ms.map(Duration::from_millis),
-                bytes: given.bytes,
-                count: given.count,
-                latest_per_key: given.latest_per_key.then(|| {
-                    given.tombstone_age_ms.map_or(TOMBSTONE_AGE_DEFAULT, Duration::from_millis)
+            message.retention.as_ref().map_or(Retention::UNTIL_SETTLED, |message| Retention {
+                until_settled: message.until_settled,
+                age: message.age_ms.map(Duration::from_millis),
+                bytes: message.bytes,
+                count: message.count,
+                latest_per_key: message.latest_per_key.then(|| {
+                    message.tombstone_age_ms.map_or(TOMBSTONE_AGE_DEFAULT, Duration::from_millis)
                 }),
             });
         let config = Self {
-            partitions: given.partitions.unwrap_or(1),
+            partitions: message.partitions.unwrap_or(1),
             retention,
-            time_to_live: given.time_to_live_ms.map(Duration::from_millis),
-            durability: durability(given.durability)?,
+            time_to_live: message.time_to_live_ms.map(Duration::from_millis),
+            durability: durability(message.durability)?,
         };
         config.check()?;
         Ok(config)
@@ -93,11 +92,11 @@ impl From<&TopicConfig> for control::TopicConfig {
 impl TryFrom<&control::GroupConfig> for GroupConfig {
     type Error = ConfigError;
 
-    fn try_from(given: &control::GroupConfig) -> Result<Self, ConfigError> {
+    fn try_from(message: &control::GroupConfig) -> Result<Self, ConfigError> {
         let default = Self::default();
         let config = Self {
-            lease: given.lease_ms.map_or(default.lease, Duration::from_millis),
-            attempts_max: given.attempts_max.unwrap_or(default.attempts_max),
+            lease: message.lease_ms.map_or(default.lease, Duration::from_millis),
+            attempts_max: message.attempts_max.unwrap_or(default.attempts_max),
         };
         config.check()?;
         Ok(config)
@@ -111,8 +110,8 @@ impl From<&GroupConfig> for control::GroupConfig {
 }
 
 impl From<&control::StartAt> for StartAt {
-    fn from(given: &control::StartAt) -> Self {
-        match given.at {
+    fn from(message: &control::StartAt) -> Self {
+        match message.at {
             None | Some(At::Earliest(_)) => Self::Earliest,
             Some(At::Latest(_)) => Self::Latest,
             Some(At::Offset(offset)) => Self::Offset(Offset(offset)),
@@ -132,7 +131,7 @@ impl From<StartAt> for control::StartAt {
 }
 
 impl control::CreateTopic {
-    /// Its settings, checked; those of a queue where it names none.
+    /// The checked settings; by default those of a queue.
     ///
     /// # Errors
     /// The first field that is out of bounds.
@@ -142,7 +141,7 @@ impl control::CreateTopic {
 }
 
 impl control::AlterTopic {
-    /// Its settings, checked; those of a queue where it names none.
+    /// The checked settings; by default those of a queue.
     ///
     /// # Errors
     /// The first field that is out of bounds.
@@ -152,7 +151,7 @@ impl control::AlterTopic {
 }
 
 impl control::CreateGroup {
-    /// Its settings, checked; the defaults where it names none.
+    /// The checked settings; by default those of a group without any.
     ///
     /// # Errors
     /// The first field that is out of bounds.
@@ -160,47 +159,31 @@ impl control::CreateGroup {
         GroupConfig::try_from(&self.config.unwrap_or_default())
     }
 
-    /// Where the group begins; at the earliest where it does not say.
+    /// The position at which the group begins; by default the earliest.
     #[must_use]
     pub fn start_at(&self) -> StartAt {
         self.start.as_ref().map(StartAt::from).unwrap_or_default()
     }
 }
 
-impl control::AlterGroup {
-    /// The settings of the group with those that it names replaced, checked.
-    ///
-    /// # Errors
-    /// The first field that is out of bounds.
-    pub fn over(&self, held: GroupConfig) -> Result<GroupConfig, ConfigError> {
-        let given = self.config.unwrap_or_default();
-        let config = GroupConfig {
-            lease: given.lease_ms.map_or(held.lease, Duration::from_millis),
-            attempts_max: given.attempts_max.unwrap_or(held.attempts_max),
-        };
-        config.check()?;
-        Ok(config)
-    }
-}
-
 impl control::Read {
-    /// Where the reader begins, in partitions of which it says nothing else; at the earliest where
-    /// it does not say.
+    /// The position at which the reader begins in partitions without a position of their own; by
+    /// default the earliest.
     #[must_use]
     pub fn read_from(&self) -> ReadFrom {
         match self.from.and_then(|from| from.at) {
             None | Some(read_from::At::Earliest(_)) => ReadFrom::Earliest,
             Some(read_from::At::Latest(_)) => ReadFrom::Latest,
             Some(read_from::At::Offset(offset)) => ReadFrom::Offset(Offset(offset)),
-            Some(read_from::At::Back(count)) => ReadFrom::Back(count),
+            Some(read_from::At::Back(count)) => ReadFrom::Last(count),
             Some(read_from::At::TimeMs(ms)) => ReadFrom::Time(Timestamp(ms)),
         }
     }
 }
 
 impl control::Read {
-    /// What becomes of the reader if it falls behind; it waits where it says what this version does
-    /// not know.
+    /// The behaviour of the reader when it falls behind. It waits if this version does not know the
+    /// value.
     #[must_use]
     pub fn when_it_is_slow(&self) -> WhenSlow {
         match self.when_slow() {
@@ -227,14 +210,14 @@ impl From<ReadFrom> for control::ReadFrom {
             ReadFrom::Earliest => read_from::At::Earliest(true),
             ReadFrom::Latest => read_from::At::Latest(true),
             ReadFrom::Offset(offset) => read_from::At::Offset(offset.0),
-            ReadFrom::Back(count) => read_from::At::Back(count),
+            ReadFrom::Last(count) => read_from::At::Back(count),
             ReadFrom::Time(time) => read_from::At::TimeMs(time.0),
         };
         Self { at: Some(at) }
     }
 }
 
-/// The durability of this number; durable where none is named.
+/// The durability with this number; `durable` by default.
 fn durability(number: i32) -> Result<Durability, ConfigError> {
     let named = u8::try_from(number.max(1)).ok().and_then(Durability::of_number);
     named.ok_or_else(|| ConfigError {

@@ -1,4 +1,4 @@
-//! The confirm frame: what a producer's batches in one partition have become.
+//! The confirm frame: the outcome of a producer's batches in one partition.
 
 use bytes::{Buf, BufMut, Bytes};
 use sennit_model::{Durability, Offset, PartitionId, PartitionIndex, ProducerId, TopicId};
@@ -15,21 +15,21 @@ const KIND: Kind = Kind::Confirm;
 const FORGOTTEN: u64 = u64::MAX;
 const FLAG_DUPLICATE: u32 = 1;
 
-/// What stands before the runs.
+/// The part of the frame before the runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConfirmHead {
-    /// Where to.
+    /// The partition.
     pub partition: PartitionId,
-    /// Who published.
+    /// The producer.
     pub producer: ProducerId,
     /// All sequences before this one are answered.
     pub up_to_sequence: u64,
-    /// What the confirm promises.
+    /// The durability that the confirm promises.
     pub durability: Durability,
 }
 
 impl ConfirmHead {
-    /// Its encoded length, in bytes.
+    /// The encoded length in bytes.
     pub const BYTES: usize = 32;
 
     /// Appends the whole frame to `out`, which must have room or grow.
@@ -54,14 +54,15 @@ impl ConfirmHead {
     }
 }
 
-/// Messages that were published back to back and lie back to back.
+/// Messages that are adjacent in the producer's order and in the partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConfirmRun {
-    /// The sequence of the first.
+    /// The sequence of the first message.
     pub first_sequence: u64,
-    /// Its offset; `None` for a duplicate so old that its offset is forgotten.
+    /// The offset of the first message; `None` for a duplicate whose offset the broker no longer
+    /// remembers.
     pub first_offset: Option<Offset>,
-    /// How many.
+    /// The number of messages.
     pub count: u32,
     /// Whether they had been appended before.
     pub duplicate: bool,
@@ -96,13 +97,13 @@ impl Run for ConfirmRun {
     }
 }
 
-/// What a producer's batches in one partition have become. Cumulative: all sequences before
-/// `head.up_to_sequence` are answered, by this frame's runs or an earlier frame's.
+/// The outcome of a producer's batches in one partition. Confirms are cumulative: this frame and
+/// earlier ones answer all sequences before `head.up_to_sequence`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confirm {
-    /// For whom, and up to where.
+    /// The partition, the producer and the answered sequences.
     pub head: ConfirmHead,
-    /// What is new.
+    /// The newly confirmed messages.
     pub runs: Runs<ConfirmRun>,
 }
 

@@ -1,5 +1,4 @@
-//! The control bodies, generated from `schema/control.proto`. They carry what the peer said;
-//! nothing in them is checked but that it is protobuf.
+//! The control bodies, generated from `schema/control.proto`. Decoding checks only that a body is protobuf.
 
 use bytes::{BufMut, Bytes};
 use prost::Message;

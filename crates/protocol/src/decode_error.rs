@@ -1,24 +1,24 @@
-//! Why bytes are no frame: what was wrong where, and what would be right.
+//! Decode errors: the frame, the field and the allowed values.
 
 use sennit_model::BatchError;
 
 use crate::{error_code::ErrorCode, kind::Kind};
 
-/// Why bytes are no frame.
+/// The reason why bytes are not a frame.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DecodeError {
-    /// The connection does not begin as this protocol does.
+    /// The connection does not begin with the preface of this protocol.
     #[error("the connection begins with {given:02x?}, not with the preface of this protocol")]
     Preface {
-        /// The bytes given, as far as they had come.
+        /// The received bytes.
         given: Vec<u8>,
     },
     /// The peer speaks another major version.
     #[error("the peer speaks version {given} of the protocol, this is version {known}")]
     Version {
-        /// The version given.
+        /// The peer's version.
         given: u8,
-        /// The version spoken here.
+        /// The version of this program.
         known: u8,
     },
     /// A body is longer than the limit in force. Nothing was allocated for it.
@@ -39,31 +39,31 @@ pub enum DecodeError {
         /// Their value.
         value: u16,
     },
-    /// The kind is none that this version knows. The body's length is known, so the connection
-    /// can go on.
+    /// The kind is unknown to this version. The length of the body is known, so the connection can
+    /// continue.
     #[error("frame kind {kind} is unknown to this version")]
     UnknownKind {
         /// The kind as given.
         kind: u8,
     },
-    /// The frame has flags that this version does not know.
+    /// A flag is unknown to this version.
     #[error("the {kind} frame has flags {flags:#04x}; they are 0 in this version")]
     Flags {
-        /// What the frame is.
+        /// The kind of the frame.
         kind: Kind,
         /// The flags given.
         flags: u8,
     },
-    /// The frame is one that only the other side sends.
+    /// Only the other side may send this frame.
     #[error("{kind} is a frame that only the other side sends")]
     Direction {
-        /// What the frame is.
+        /// The kind of the frame.
         kind: Kind,
     },
-    /// The body has not the length its fields need.
+    /// The length of the body does not match its fields.
     #[error("the body of the {kind} frame has {given} bytes, its fields need {needed}")]
     Length {
-        /// What the frame is.
+        /// The kind of the frame.
         kind: Kind,
         /// The length needed, in bytes.
         needed: u64,
@@ -73,48 +73,49 @@ pub enum DecodeError {
     /// A field is out of bounds.
     #[error("{field} of the {kind} frame is {value}, allowed is {allowed}")]
     Field {
-        /// What the frame is.
+        /// The kind of the frame.
         kind: Kind,
         /// The field's name, as the page spells it.
         field: &'static str,
         /// Its value as given.
         value: u64,
-        /// What would be right.
+        /// The allowed values.
         allowed: &'static str,
     },
     /// A text is not UTF-8.
     #[error("{field} of the {kind} frame is not UTF-8")]
     NotText {
-        /// What the frame is.
+        /// The kind of the frame.
         kind: Kind,
         /// The field's name.
         field: &'static str,
     },
-    /// A control body is not what the schema says.
+    /// The body does not match the schema.
     #[error("the body of the {kind} frame does not follow the schema: {source}")]
     Control {
-        /// What the frame is.
+        /// The kind of the frame.
         kind: Kind,
         /// Where protobuf stopped.
         source: prost::DecodeError,
     },
-    /// The messages are no batch.
+    /// The messages are not a batch.
     #[error(transparent)]
     Batch(#[from] BatchError),
-    /// The frame's count is not that of its messages.
+    /// The number of messages differs from the frame's head.
     #[error("the {kind} frame announces {announced} messages and holds {held}")]
     Count {
-        /// What the frame is.
+        /// The kind of the frame.
         kind: Kind,
         /// The count in the frame's head.
         announced: u32,
-        /// How many messages there are.
+        /// The number of messages in the frame.
         held: u32,
     },
 }
 
 impl DecodeError {
-    /// The code a server answers with; [`ErrorCode::closes_connection`] says whether it may go on.
+    /// The error code of the server's reply; [`ErrorCode::closes_connection`] says whether the
+    /// connection ends.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -133,7 +134,7 @@ impl DecodeError {
         }
     }
 
-    /// Errs unless a body of `given` bytes has at least the `needed` ones.
+    /// Returns an error if a body of `given` bytes is shorter than `needed`.
     pub(crate) fn require(kind: Kind, given: usize, needed: usize) -> Result<(), Self> {
         if given < needed {
             return Err(Self::Length { kind, needed: needed as u64, given });
@@ -141,7 +142,7 @@ impl DecodeError {
         Ok(())
     }
 
-    /// Errs unless padding or a reserved field is 0.
+    /// Returns an error if padding or a reserved field is not 0.
     pub(crate) fn require_zero(kind: Kind, field: &'static str, value: u64) -> Result<(), Self> {
         if value != 0 {
             return Err(Self::Field { kind, field, value, allowed: "0" });
@@ -149,7 +150,7 @@ impl DecodeError {
         Ok(())
     }
 
-    /// Errs unless `count` numbers from `first` on fit 64 bits.
+    /// Returns an error if `count` numbers from `first` exceed 64 bits.
     pub(crate) fn require_range(
         kind: Kind,
         field: &'static str,

@@ -1,4 +1,4 @@
-//! The deliver frame: messages of one partition for one subscription, as they are stored.
+//! The deliver frame: stored messages of one partition, for one subscription.
 
 use bytes::{Buf, BufMut, Bytes};
 use sennit_model::{Batch, Durability, Generation, Offset, PartitionIndex, Timestamp};
@@ -7,29 +7,29 @@ use crate::{decode_error::DecodeError, durability, frame_header::FrameHeader, ki
 
 const KIND: Kind = Kind::Deliver;
 
-/// What stands before the messages.
+/// The part of the frame before the messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeliverHead {
-    /// For which subscription of the connection.
+    /// The subscription of the connection.
     pub subscription: u32,
-    /// Of which partition of its topic.
+    /// The partition of its topic.
     pub partition: PartitionIndex,
     /// The first message's offset; the others follow.
     pub first: Offset,
-    /// When they were appended.
+    /// The time of their append.
     pub appended_at: Timestamp,
-    /// Which attempt this is for each of them, from 1.
+    /// The number of this attempt, from 1, for each message.
     pub attempt: u32,
     /// The generation of the shard that delivers.
     pub generation: Generation,
-    /// How many.
+    /// The number of messages.
     pub count: u32,
-    /// What had been promised when they were delivered.
+    /// The durability that the messages had when they were delivered.
     pub durability: Durability,
 }
 
 impl DeliverHead {
-    /// Its encoded length, in bytes.
+    /// The encoded length in bytes.
     pub const BYTES: usize = 40;
 
     /// Appends the frame's header and this head to `out`, which must have room or grow (56 bytes).
@@ -52,7 +52,7 @@ impl DeliverHead {
 /// Messages for a subscription.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deliver {
-    /// Whose, which, and which attempt.
+    /// The subscription, the messages' offsets and their attempt.
     pub head: DeliverHead,
     /// The messages, in the layout of [`Batch`], not yet checked.
     pub messages: Bytes,
@@ -65,7 +65,7 @@ impl Deliver {
         out.put_slice(&self.messages);
     }
 
-    /// Reads the body. The messages share its memory and are not looked at.
+    /// Reads the body. The messages share its memory and are not checked.
     ///
     /// # Errors
     /// [`DecodeError::Length`], or [`DecodeError::Field`] for the first field that is out of
@@ -87,8 +87,8 @@ impl Deliver {
         Ok(Self { head, messages: body })
     }
 
-    /// Checks the messages: limits, with room for headers that the broker added, checksums, and
-    /// that they are as many as announced. Costs one walk over the bytes.
+    /// Checks the messages: limits, with room for headers that the broker added, checksums and
+    /// number. Costs one pass over the bytes.
     ///
     /// # Errors
     /// [`DecodeError::Batch`] or [`DecodeError::Count`].

@@ -1,4 +1,4 @@
-//! Durability as hot frames carry it: one byte.
+//! The one-byte encoding of a durability in the frames of the data path.
 
 use sennit_model::Durability;
 

@@ -1,12 +1,12 @@
-//! The error codes: one table of number, name, consequence and meaning. A number is never given to
-//! another meaning. docs/reference/protocol.md repeats the table, and a test compares them.
+//! The error codes: one table of number, name, consequences and meaning. A number never changes its meaning.
+//! docs/reference/protocol.md repeats the table, and a test compares them.
 
 use std::fmt;
 
 macro_rules! error_codes {
     ($($code:ident = $number:literal, $name:literal, $retryable:ident, $closes:ident,
         $meaning:literal, $hint:literal;)*) => {
-        /// Why a frame was refused or a connection ended.
+        /// The reason why a request was refused or a connection ended.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
         pub enum ErrorCode {
@@ -14,40 +14,40 @@ macro_rules! error_codes {
         }
 
         impl ErrorCode {
-            /// Every code, by number.
+            /// All codes, by number.
             pub const ALL: &'static [Self] = &[$(Self::$code,)*];
 
-            /// The code of that number; `None` where this version knows none.
+            /// The code with this number; `None` if this version does not know it.
             #[must_use]
             pub fn of_number(number: u32) -> Option<Self> {
                 match number { $($number => Some(Self::$code),)* _ => None }
             }
 
-            /// Its name, as logs and command lines show it.
+            /// The name in logs and on the command line.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$code => $name,)* }
             }
 
-            /// What was wrong, in a line.
+            /// Says in one line what was wrong.
             #[must_use]
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$code => $meaning,)* }
             }
 
-            /// What would be right, in a line.
+            /// Says in one line what a correct request looks like.
             #[must_use]
             pub fn hint(self) -> &'static str {
                 match self { $(Self::$code => $hint,)* }
             }
 
-            /// Whether the same request may succeed later.
+            /// Returns whether the same request may succeed later.
             #[must_use]
             pub fn is_retryable(self) -> bool {
                 match self { $(Self::$code => retry!($retryable),)* }
             }
 
-            /// Whether the server closes the connection after it has said so.
+            /// Returns whether the server closes the connection after the error.
             #[must_use]
             pub fn closes_connection(self) -> bool {
                 match self { $(Self::$code => close!($closes),)* }
@@ -86,7 +86,7 @@ error_codes! {
         "A frame's body exceeds the limit in force",
         "keep to frame_bytes_max of HelloOk, and to 16384 bytes before it";
     BadFrame = 4, "bad-frame", final, close,
-        "A frame's bytes are not what its kind says",
+        "A frame's bytes do not match its kind",
         "encode the frame as the protocol page says";
     UnknownKind = 5, "unknown-kind", final, stay,
         "A frame's kind is none that the server knows",
@@ -99,7 +99,7 @@ error_codes! {
         "send a token that allows it";
     ShuttingDown = 8, "shutting-down", retry, close,
         "The server is about to leave",
-        "connect again, here or elsewhere, and send what was not answered";
+        "connect again, here or elsewhere, and send unanswered requests again";
     Internal = 9, "internal", final, stay,
         "The server met a fault of its own",
         "see the server's log; report it";
@@ -156,10 +156,10 @@ error_codes! {
         "consume, delete or add space; acks, deletes and reads go on";
     OutcomeUnknown = 35, "outcome-unknown", retry, stay,
         "The journal failed before it said whether the request was committed",
-        "send it again with the same sequence: what was committed is answered as a duplicate";
+        "send it again with the same sequence: a committed message is answered as a duplicate";
     OffsetMismatch = 36, "offset-mismatch", final, stay,
         "The partition's next offset is another than the one that was expected; nothing was appended",
-        "read what was published since, decide anew, and expect next_offset";
+        "read the messages published since, decide anew, and expect next_offset";
     StreamClosed = 37, "stream-closed", final, stay,
         "The topic is a stream that was closed: nothing is appended to it any more",
         "publish to another topic";
@@ -168,7 +168,7 @@ error_codes! {
         "give every message a key, or publish elsewhere";
     StaleSettle = 40, "stale-settle", final, stay,
         "The messages were delivered again since, or never delivered",
-        "do nothing: whoever holds them now settles them";
+        "do nothing: the present holder settles them";
     UnknownSubscription = 41, "unknown-subscription", final, stay,
         "The connection has no subscription of that number",
         "subscribe first";
@@ -177,7 +177,7 @@ error_codes! {
         "choose another number, or unsubscribe first";
     NotLeased = 43, "not-leased", final, stay,
         "The messages were read, not leased: there is nothing to settle",
-        "settle what a group's subscription was given";
+        "settle messages that a group's subscription has received";
     CursorHeld = 44, "cursor-held", final, stay,
         "Another reader has the cursor",
         "wait until it has ended, or take over";

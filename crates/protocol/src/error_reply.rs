@@ -1,12 +1,12 @@
-//! Error bodies: made from a code, so that what the table says of it is said the same everywhere.
+//! Makes error bodies from codes, so that each code has the same hint and consequences everywhere.
 
 use sennit_model::{ConfigError, NameError};
 
 use crate::{control, decode_error::DecodeError, error_code::ErrorCode};
 
 impl control::Error {
-    /// An error of `code` with the table's hint and consequences; `message` says what was wrong.
-    /// The fields of context are left to the caller.
+    /// An error with the hint and the consequences of `code`; `message` says what was wrong. The
+    /// caller sets the fields of context.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
@@ -19,7 +19,7 @@ impl control::Error {
         }
     }
 
-    /// Its code; `None` when a newer server sent one that this version does not know.
+    /// The code; `None` if a newer server sent one that this version does not know.
     #[must_use]
     pub fn error_code(&self) -> Option<ErrorCode> {
         ErrorCode::of_number(self.code)

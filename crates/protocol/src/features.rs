@@ -1,25 +1,27 @@
-//! What a connection may carry beyond the first frames of this version: asked for in Hello, granted
-//! in HelloOk. It knows the names, not who has what.
+//! The features of a connection beyond the first version of the protocol: the client asks for them in Hello, the
+//! server grants them in HelloOk.
 
 /// A set of features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
-    /// `gaps`: the server tells of messages that it passes over, with [`crate::Gap`].
+    /// `gaps`: the server reports messages that a subscription does not receive, with
+    /// [`crate::Gap`].
     pub gaps: bool,
     /// `readers`: the client reads topics by offset, with Read and [`crate::Taken`].
     pub readers: bool,
-    /// `cursors`: the client sets named cursors, and reads under their names.
+    /// `cursors`: the client sets named cursors and reads with them.
     pub cursors: bool,
-    /// `filters`: the client says which messages its readers want.
+    /// `filters`: the client's readers use filters.
     pub filters: bool,
     /// `watches`: the client watches for topics by pattern, with Watch.
     pub watches: bool,
-    /// `started`: the client says which deliveries it works on, with [`crate::Verdict::Started`].
+    /// `started`: the client reports the deliveries that it works on, with
+    /// [`crate::Verdict::Started`].
     pub started: bool,
 }
 
 impl Features {
-    /// All that this version knows.
+    /// All features of this version.
     pub const ALL: Self = Self {
         gaps: true,
         readers: true,
@@ -29,7 +31,7 @@ impl Features {
         started: true,
     };
 
-    /// Those of these names that this version knows; the others are nothing to it.
+    /// The features with these names. Unknown names are ignored.
     #[must_use]
     pub fn of_names(names: &[String]) -> Self {
         let has = |wanted: &str| names.iter().any(|name| name == wanted);
@@ -43,7 +45,7 @@ impl Features {
         }
     }
 
-    /// Their names, as Hello and HelloOk carry them.
+    /// The names, for Hello and HelloOk.
     #[must_use]
     pub fn names(self) -> Vec<String> {
         let held = [

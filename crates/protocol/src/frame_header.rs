@@ -18,11 +18,11 @@ use crate::{decode_error::DecodeError, kind::Kind};
 pub struct FrameHeader {
     /// Length of the body in bytes.
     pub size: u32,
-    /// What the body is: the number of a [`Kind`], or one that this version does not know.
+    /// The number of a [`Kind`]; this version may not know it.
     pub kind: u8,
     /// 0 in this version.
     pub flags: u8,
-    /// The number the asker gave; replies repeat it; 0 for none.
+    /// The number of the request, which replies repeat; 0 for none.
     pub request: u64,
 }
 
@@ -49,7 +49,7 @@ impl FrameHeader {
         out.put_u64_le(self.request);
     }
 
-    /// Reads a header. Its size is not judged here: [`crate::FrameReader`] does that.
+    /// Reads a header. [`crate::FrameReader`] checks the size.
     ///
     /// # Errors
     /// [`DecodeError::Reserved`] when the reserved bytes are not 0.
@@ -67,7 +67,7 @@ impl FrameHeader {
         })
     }
 
-    /// What the body is, where this version knows it and its flags.
+    /// The kind, if this version knows it and the flags.
     ///
     /// # Errors
     /// [`DecodeError::UnknownKind`] or [`DecodeError::Flags`].

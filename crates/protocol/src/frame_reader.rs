@@ -1,63 +1,63 @@
-//! Cuts a stream of bytes into frames. It judges their size, and knows nothing of what they hold.
+//! Splits a stream of bytes into frames and checks their size. It knows nothing of their bodies.
 
 use bytes::{Buf, Bytes, BytesMut};
 use sennit_model::limits::GREETING_BYTES_MAX;
 
 use crate::{decode_error::DecodeError, frame_header::FrameHeader};
 
-/// Room made for a body whose bytes have not come: memory follows what was sent, in this frame or in one
-/// before, not what was announced.
+/// Room that is reserved for a body whose bytes have not come. Memory grows with the bytes that
+/// were sent, in this frame or an earlier one, and not with the announced size.
 const RESERVE_BYTES: usize = 64 << 10;
 
-/// Cuts a stream of bytes into frames, and refuses a frame beyond the limit in force before
-/// anything is allocated for it.
+/// Splits a stream of bytes into frames. It refuses a frame beyond the limit before it allocates
+/// memory for it.
 #[derive(Clone, Debug)]
 pub struct FrameReader {
     limit: usize,
-    makes_room: bool,
+    reserves: bool,
     header: Option<FrameHeader>,
-    /// The longest body that has come whole.
+    /// The length of the longest body so far.
     longest: usize,
 }
 
 impl FrameReader {
-    /// A reader for a connection that has not been greeted: bodies have at most
-    /// [`GREETING_BYTES_MAX`] bytes.
+    /// A reader for a connection without a greeting: bodies have at most [`GREETING_BYTES_MAX`]
+    /// bytes.
     #[must_use]
     pub fn before_greeting() -> Self {
-        Self { limit: GREETING_BYTES_MAX, makes_room: true, header: None, longest: 0 }
+        Self { limit: GREETING_BYTES_MAX, reserves: true, header: None, longest: 0 }
     }
 
-    /// The limit in force, in bytes of body.
+    /// The limit for a body in bytes.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// From the next frame on, bodies have at most `limit` bytes.
+    /// Sets the limit for bodies in bytes, from the next frame on.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// From now on no room is made: whoever reads trusts the peer with the whole of a frame, and knows
-    /// from [`FrameReader::missing`] what it needs.
-    pub fn make_no_room(&mut self) {
-        self.makes_room = false;
+    /// Stops reserving room: the caller trusts the peer with a whole frame, and gets the size from
+    /// [`FrameReader::missing`].
+    pub fn disable_reserve(&mut self) {
+        self.reserves = false;
     }
 
-    /// How many bytes of a frame are missing whose header has come; 0 where none has begun.
+    /// The number of missing bytes of a frame whose header has come; 0 otherwise.
     #[must_use]
     pub fn missing(&self, input: &BytesMut) -> usize {
         self.header.map_or(0, |header| (header.size as usize).saturating_sub(input.len()))
     }
 
-    /// Takes the next whole frame off `input`; `None` while it has not come whole. `input` then has
-    /// room for more of it, and for the header behind it, unless no room is to be made, so that a read can
-    /// be made right into it. The body shares `input`'s memory.
+    /// Removes the next frame from `input`; `None` while it is incomplete. `input` then has
+    /// reserved room for the rest of the frame and the next header, unless reserving is disabled,
+    /// so that a read can go directly into it. The body shares `input`'s memory.
     ///
     /// # Errors
-    /// [`DecodeError::FrameTooLarge`] or [`DecodeError::Reserved`]. The stream cannot be read on
-    /// after either.
+    /// [`DecodeError::FrameTooLarge`] or [`DecodeError::Reserved`]. The stream cannot be read
+    /// further after either.
     pub fn next_frame(
         &mut self,
         input: &mut BytesMut,
@@ -66,7 +66,7 @@ impl FrameReader {
         let size = header.size as usize;
         if input.len() < size {
             let missing = size - input.len();
-            if self.makes_room {
+            if self.reserves {
                 let has_come = input.len().max(self.longest.saturating_sub(input.len()));
                 let trusted = RESERVE_BYTES.max(has_come + FrameHeader::BYTES);
                 input.reserve(trusted.min(missing + FrameHeader::BYTES));

@@ -1,5 +1,4 @@
-//! The gap frame: messages of one partition that a subscription does not get, and why. It does not
-//! know who found that out.
+//! The gap frame: messages of one partition that a subscription does not receive, and the reason.
 
 use bytes::{Buf, BufMut, Bytes};
 use sennit_model::{Offset, OffsetRange, PartitionIndex};
@@ -8,33 +7,34 @@ use crate::{decode_error::DecodeError, frame_header::FrameHeader, kind::Kind};
 
 const KIND: Kind = Kind::Gap;
 
-/// Why messages are passed over.
+/// The reason why a subscription does not receive messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum GapReason {
-    /// They are there and cannot be read.
+    /// The messages exist and cannot be read.
     Damaged,
-    /// A part of the journal is gone that may have held them; some of the offsets may never have
-    /// been messages of this partition.
+    /// The journal has lost a part that may have held them. Some of the offsets may never have been
+    /// messages of this partition.
     Lost,
-    /// They are kept no more: the topic's retention has freed them, or every group has settled them.
+    /// The messages were freed by the topic's retention, or every group has settled them.
     Retention,
-    /// They were delivered before they were durable, and are not there any more. The range may begin
-    /// before what the subscription gets next.
+    /// The messages were delivered before they were durable, and were lost. The range may begin
+    /// before the subscription's next offset.
     RolledBack,
-    /// The reader's filter has passed over them. A reader moves its position, and tells nobody.
+    /// The reader's filter has skipped them. A reader moves its position and does not report them
+    /// to the program.
     Filtered,
-    /// The reader has fallen behind, and wants to go on with the newest.
+    /// The reader has fallen behind and continues with the newest message.
     Skipped,
-    /// They are kept no more, and nothing is lost with them: the topic keeps the latest message of each
-    /// key, and these were superseded, or tombstones. A reader moves its position, and tells nobody.
+    /// The messages were superseded by later ones of their keys, or were tombstones, and compaction
+    /// has freed them. A reader moves its position and does not report them to the program.
     Compacted,
-    /// A newer server's reason, by its number, which is none of the above. It is a gap all the same.
+    /// The number of a reason that only a newer server knows.
     Unknown(u8),
 }
 
 impl GapReason {
-    /// The reason of this number. 0 is none.
+    /// The reason with this number; `None` for 0.
     #[must_use]
     pub fn of_number(number: u8) -> Option<Self> {
         match number {
@@ -50,7 +50,7 @@ impl GapReason {
         }
     }
 
-    /// Its number on the wire.
+    /// The number on the wire.
     #[must_use]
     pub fn number(self) -> u8 {
         match self {
@@ -65,7 +65,7 @@ impl GapReason {
         }
     }
 
-    /// Its name, as the page spells it; `unknown` for one that this version does not know.
+    /// The name on the page; `unknown` for a reason that this version does not know.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -81,16 +81,16 @@ impl GapReason {
     }
 }
 
-/// Messages that a subscription does not get. It costs no credit and is not settled.
+/// Messages that a subscription does not receive. A gap costs no credit and is not settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// For which subscription of the connection.
+    /// The subscription of the connection.
     pub subscription: u32,
-    /// Of which partition of its topic.
+    /// The partition of its topic.
     pub partition: PartitionIndex,
-    /// Which offsets; at least one.
+    /// The offsets; at least one.
     pub offsets: OffsetRange,
-    /// Why.
+    /// The reason.
     pub reason: GapReason,
 }
 

@@ -1,10 +1,10 @@
-//! The kinds of frames: one table of number, name and who sends it. It does not know their bodies.
+//! The kinds of frames: one table of number, name and sender.
 
 use std::fmt;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $client:literal, $server:literal;)*) => {
-        /// What a frame is.
+        /// The kind of a frame.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum Kind {
@@ -12,22 +12,22 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// Every kind, by number.
+            /// All kinds, by number.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// Its name, as the page spells it.
+            /// The name on the page.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }
             }
 
-            /// Whether a client sends it.
+            /// Returns whether clients send it.
             #[must_use]
             pub fn is_request(self) -> bool {
                 match self { $(Self::$name => $client,)* }
             }
 
-            /// Whether a server sends it.
+            /// Returns whether servers send it.
             #[must_use]
             pub fn is_reply(self) -> bool {
                 match self { $(Self::$name => $server,)* }
@@ -35,7 +35,7 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// The kind of this number, if there is one.
+            /// The kind with this number, if there is one.
             #[must_use]
             pub fn of_number(number: u8) -> Option<Self> {
                 match number {
@@ -49,83 +49,83 @@ macro_rules! kinds {
 
 // name = number, sent by a client, sent by a server
 kinds! {
-    /// The first frame: who the client is and what it wants.
+    /// The first frame: introduces the client and asks for features.
     Hello = 1, true, false;
-    /// The greeting is accepted: who the server is and what is in force.
+    /// Accepts the greeting: introduces the server and grants features and limits.
     HelloOk = 2, false, true;
-    /// A frame was refused, or the connection ends.
+    /// Refuses a request, or ends the connection.
     Error = 3, false, true;
-    /// Are you there? Either side may ask.
+    /// Asks the other side for a Pong. Either side may send it.
     Ping = 4, true, true;
-    /// Yes; repeats the number of the ping.
+    /// Answers a Ping and repeats its number.
     Pong = 5, true, true;
-    /// The server is about to leave.
+    /// The server is about to close the connection.
     GoAway = 6, false, true;
-    /// The client leaves on purpose: its deliveries return at once.
+    /// The client closes the connection: its deliveries return at once.
     Goodbye = 7, true, false;
-    /// Create a topic, or find it.
+    /// Creates a topic if it does not exist.
     CreateTopic = 16, true, false;
-    /// Give a topic other settings.
+    /// Replaces the settings of a topic.
     AlterTopic = 17, true, false;
-    /// Forget a topic.
+    /// Deletes a topic.
     DeleteTopic = 18, true, false;
-    /// How is a topic?
+    /// Asks for the description of a topic.
     DescribeTopic = 19, true, false;
-    /// Which topics are there?
+    /// Asks for a page of topics.
     ListTopics = 20, true, false;
-    /// Create a group, or find it.
+    /// Creates a group if it does not exist.
     CreateGroup = 21, true, false;
-    /// Forget a group.
+    /// Deletes a group.
     DeleteGroup = 22, true, false;
-    /// Which groups has a topic?
+    /// Asks for the groups of a topic.
     ListGroups = 23, true, false;
-    /// How is a group?
+    /// Asks for the description of a group.
     DescribeGroup = 24, true, false;
-    /// Have a named cursor be at an offset.
+    /// Sets a named cursor.
     SetCursor = 25, true, false;
-    /// Forget a named cursor.
+    /// Deletes a named cursor.
     DeleteCursor = 26, true, false;
-    /// Which cursors has a topic?
+    /// Asks for the cursors of a topic.
     ListCursors = 27, true, false;
-    /// Free the oldest messages of a topic.
+    /// Frees the oldest messages of a topic.
     TrimTopic = 28, true, false;
-    /// Give a group other settings.
+    /// Changes the settings of a group.
     AlterGroup = 29, true, false;
-    /// Make parked messages of a group ready again.
+    /// Makes parked messages of a group ready again.
     RetryParked = 30, true, false;
     /// A change is committed.
     Done = 32, false, true;
-    /// How a topic is.
+    /// Describes a topic.
     TopicDescription = 33, false, true;
     /// A page of topics.
     TopicList = 34, false, true;
-    /// How a group is.
+    /// Describes a group.
     GroupDescription = 35, false, true;
     /// The groups of a topic.
     GroupList = 36, false, true;
     /// The cursors of a topic.
     CursorList = 37, false, true;
-    /// What must be known to publish to a topic?
+    /// Asks for the numbers that publishing to a topic needs.
     OpenTopic = 48, true, false;
-    /// What must be known to publish to a topic.
+    /// The numbers that publishing to a topic needs.
     TopicOpened = 49, false, true;
-    /// Take part in a group.
+    /// Joins a group.
     Subscribe = 50, true, false;
     /// A subscription has begun.
     Subscribed = 51, false, true;
     /// End a subscription.
     Unsubscribe = 52, true, false;
-    /// A subscription has ended without being asked to.
+    /// The server has ended a subscription.
     SubscriptionEnded = 53, false, true;
-    /// Read a topic by offset, without a group.
+    /// Reads a topic by offset, without a group.
     Read = 54, true, false;
-    /// Which topics does a pattern mean, now and from now on?
+    /// Asks for the topics that match a pattern, now and from now on.
     Watch = 55, true, false;
-    /// Topics that there are.
+    /// A page of the matching topics.
     Watching = 56, false, true;
-    /// A topic is there, and may be read.
+    /// A matching topic can be read.
     TopicAppeared = 57, false, true;
-    /// A topic was deleted.
+    /// A matching topic was deleted.
     TopicGone = 58, false, true;
     /// Append a batch.
     Publish = 64, true, false;
@@ -133,19 +133,19 @@ kinds! {
     Confirm = 65, false, true;
     /// Messages for a subscription.
     Deliver = 66, false, true;
-    /// What a consumer says of its deliveries.
+    /// A consumer's verdict on deliveries.
     Settle = 67, true, false;
     /// A settlement is committed, or parts of it were stale.
     Settled = 68, false, true;
     /// Replace a subscription's window.
     SetCredit = 69, true, false;
-    /// Messages that a subscription does not get.
+    /// Messages that a subscription does not receive.
     Gap = 70, false, true;
     /// Messages that a reader has taken.
     Taken = 71, true, false;
-    /// Append a batch at this offset or not at all.
+    /// Appends a batch if it gets this offset.
     PublishAt = 72, true, false;
-    /// The batch is committed there.
+    /// The conditional batch is committed.
     PublishedAt = 73, false, true;
 }
 

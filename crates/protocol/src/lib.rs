@@ -1,11 +1,11 @@
-//! The native protocol: bytes to typed frames and back. Both ends and every test stand on it.
+//! The native protocol: converts bytes to typed frames and back. Both ends and all tests use it.
 //!
-//! bytes -> [`Preface`] once, then [`FrameReader`] -> [`FrameHeader`] and body -> [`Request`] at
-//! the server, [`Reply`] at the client. Control bodies are protobuf ([`control`]); the frames of the
-//! data path are fixed binary and decoded without copying ([`Publish`], [`Confirm`], [`Deliver`],
-//! [`Settle`], [`Settled`], [`SetCredit`], [`Gap`], [`Taken`]). docs/reference/protocol.md is the page.
+//! bytes -> [`Preface`] once, then [`FrameReader`] -> [`FrameHeader`] and body -> [`Request`] at the server,
+//! [`Reply`] at the client. Control bodies are protobuf ([`control`]). The frames of the data path have a fixed
+//! binary form and are decoded without copying ([`Publish`], [`Confirm`], [`Deliver`], [`Settle`], [`Settled`],
+//! [`SetCredit`], [`Gap`], [`Taken`]). The page is docs/reference/protocol.md.
 //!
-//! This crate knows no socket, no queue and no file: what a frame means is for others to say.
+//! This crate knows no socket, no queue and no file, and does not interpret frames.
 
 mod config;
 mod confirm;
@@ -47,14 +47,14 @@ pub use publish_at::{PublishAt, PublishedAt};
 pub use reply::Reply;
 pub use request::{CONTROL_REQUEST_BYTES_MAX, Request};
 pub use runs::{Run, Runs};
-/// As frames carry it in one byte.
+/// The durability that frames carry in one byte.
 pub use sennit_model::Durability;
 pub use set_credit::SetCredit;
 pub use settle::{Settle, SettleHead, SettleRun, Verdict};
 pub use settled::Settled;
 pub use taken::Taken;
 
-/// The port a server listens on unless it is told otherwise.
+/// The default port of a server.
 pub const DEFAULT_PORT: u16 = 4438;
 
 #[cfg(test)]

@@ -12,10 +12,10 @@ impl Preface {
     /// The major version of the protocol.
     pub const VERSION: u8 = 1;
 
-    /// What a client sends first.
+    /// The first bytes of a client.
     pub const BYTES: [u8; 8] = *b"SENNIT\x00\x01";
 
-    /// Takes the preface off `input`; `None` while it has not come whole. A wrong byte is found as
+    /// Removes the preface from `input`; `None` while it is incomplete. A wrong byte is refused as
     /// soon as it comes.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The publish frame: where a batch goes and who publishes it, then the batch as it is stored.
+//! The publish frame: the partition and the producer, then the batch as it is stored.
 
 use bytes::{Buf, BufMut, Bytes};
 use sennit_model::{Batch, PartitionId, PartitionIndex, ProducerId, ProducerStamp, TopicId};
@@ -7,19 +7,19 @@ use crate::{decode_error::DecodeError, frame_header::FrameHeader, kind::Kind};
 
 const KIND: Kind = Kind::Publish;
 
-/// What stands before the batch.
+/// The part of the frame before the batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PublishHead {
-    /// Where to.
+    /// The partition.
     pub partition: PartitionId,
-    /// Who publishes, and the sequence of the first message.
+    /// The producer, and the sequence of the first message.
     pub producer: ProducerStamp,
-    /// How many messages the batch holds.
+    /// The number of messages in the batch.
     pub count: u32,
 }
 
 impl PublishHead {
-    /// Its encoded length, in bytes.
+    /// The encoded length in bytes.
     pub const BYTES: usize = 32;
 
     /// Appends the frame's header and this head to `out`, which must have room or grow (48 bytes).
@@ -29,7 +29,7 @@ impl PublishHead {
         self.encode_body(out);
     }
 
-    /// Appends the head alone.
+    /// Appends only the head.
     pub(crate) fn encode_body(&self, out: &mut impl BufMut) {
         out.put_u32_le(self.partition.topic.0);
         out.put_u32_le(self.partition.index.0);
@@ -40,17 +40,17 @@ impl PublishHead {
     }
 }
 
-/// A batch to be appended.
+/// A request to append a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Publish {
-    /// Where to, and who publishes.
+    /// The partition and the producer.
     pub head: PublishHead,
     /// The messages, in the layout of [`Batch`], not yet checked.
     pub batch: Bytes,
 }
 
 impl Publish {
-    /// The frame that publishes a checked batch.
+    /// The frame for a checked batch.
     #[must_use]
     pub fn new(partition: PartitionId, producer: ProducerStamp, batch: &Batch) -> Self {
         let head = PublishHead { partition, producer, count: batch.count() };
@@ -63,7 +63,7 @@ impl Publish {
         out.put_slice(&self.batch);
     }
 
-    /// Reads the body. The batch shares its memory and is not looked at.
+    /// Reads the body. The batch shares its memory and is not checked.
     ///
     /// # Errors
     /// [`DecodeError::Length`], or [`DecodeError::Field`] where sequences would overflow.
@@ -83,11 +83,10 @@ impl Publish {
         Ok(Self { head: PublishHead { partition, producer, count }, batch: body })
     }
 
-    /// Checks the messages: limits, checksums, and that they are as many as announced. Costs one
-    /// walk over the bytes.
+    /// Checks the messages: limits, checksums and number. Costs one pass over the bytes.
     ///
     /// # Errors
-    /// [`DecodeError::Batch`] or [`DecodeError::Count`], both answered as
+    /// [`DecodeError::Batch`] or [`DecodeError::Count`]; the server answers both as
     /// [`crate::ErrorCode::BatchInvalid`].
     pub fn check_batch(&self) -> Result<Batch, DecodeError> {
         let batch = Batch::check(self.batch.clone())?;

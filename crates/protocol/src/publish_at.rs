@@ -1,5 +1,4 @@
-//! The conditional publish and its answer: a batch that is appended at one offset or not at all. It
-//! does not know who else publishes.
+//! The conditional publish and its answer: a batch that is appended at one offset or not at all.
 
 use bytes::{Buf, BufMut, Bytes};
 use sennit_model::Offset;
@@ -11,17 +10,17 @@ use crate::{
     publish::{Publish, PublishHead},
 };
 
-/// A batch to be appended if the partition's next offset is `expected`, and refused otherwise.
+/// A batch that is appended if the partition's next offset is `expected`, and refused otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PublishAt {
-    /// The offset that its first message is to get.
+    /// The offset of its first message.
     pub expected: Offset,
-    /// The batch, where to, and who publishes it.
+    /// The batch, its partition and its producer.
     pub publish: Publish,
 }
 
 impl PublishAt {
-    /// The encoded length of what stands before the batch, in bytes.
+    /// The encoded length of the part before the batch, in bytes.
     pub const HEAD_BYTES: usize = size_of::<u64>() + PublishHead::BYTES;
 
     /// Appends the frame to `out`, which must have room or grow.
@@ -34,7 +33,7 @@ impl PublishAt {
         out.put_slice(batch);
     }
 
-    /// Reads the body. The batch shares its memory and is not looked at.
+    /// Reads the body. The batch shares its memory and is not checked.
     ///
     /// # Errors
     /// As [`Publish::decode`].
@@ -45,12 +44,12 @@ impl PublishAt {
     }
 }
 
-/// The batch is committed.
+/// The answer: the batch is committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PublishedAt {
     /// The offset of its first message.
     pub first: Offset,
-    /// How many messages it holds.
+    /// The number of messages.
     pub count: u32,
 }
 

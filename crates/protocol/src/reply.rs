@@ -1,4 +1,4 @@
-//! Everything a server sends, typed, whether it was asked or not.
+//! All frames that a server sends, typed, whether they answer a request or not.
 
 use bytes::{BufMut, Bytes};
 
@@ -7,7 +7,7 @@ use crate::{
     frame_header::FrameHeader, gap::Gap, kind::Kind, publish_at::PublishedAt, settled::Settled,
 };
 
-/// What a server sends.
+/// A frame that a server sends.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "each variant is the Kind of its name, documented there")]
 pub enum Reply {
@@ -36,7 +36,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// What the frame is.
+    /// The kind of the frame.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -65,8 +65,8 @@ impl Reply {
         }
     }
 
-    /// Appends the frame, header and body, to `out`, which must have room or grow. The limit in
-    /// force is the caller's to keep.
+    /// Appends the frame, header and body, to `out`, which must have room or grow. The caller
+    /// observes the limit for frames.
     pub fn encode(&self, request: u64, out: &mut impl BufMut) {
         let kind = self.kind();
         match self {
@@ -94,11 +94,11 @@ impl Reply {
         }
     }
 
-    /// Reads a frame that a server has sent. Hot bodies share `body`'s memory.
+    /// Reads a server's frame. Bodies of the data path share `body`'s memory.
     ///
     /// # Errors
-    /// A [`DecodeError`] that says what was wrong where. After [`DecodeError::UnknownKind`] the
-    /// connection can go on: a client skips frames it does not know.
+    /// A [`DecodeError`]. After [`DecodeError::UnknownKind`] the connection can continue: a client
+    /// skips frames that it does not know.
     pub fn decode(header: &FrameHeader, body: Bytes) -> Result<Self, DecodeError> {
         let kind = header.known_kind()?;
         Ok(match kind {

@@ -1,4 +1,4 @@
-//! Everything a client sends, typed. What it asks for is for the server to judge.
+//! All frames that a client sends, typed. The server decides whether a request is allowed.
 
 use bytes::{BufMut, Bytes};
 
@@ -7,11 +7,11 @@ use crate::{
     publish_at::PublishAt, set_credit::SetCredit, settle::Settle, taken::Taken,
 };
 
-/// Longest control body that a client may send, in bytes. Decoded, a body of protobuf can take a
-/// dozen times its length; none that makes sense comes near this.
+/// Longest control body of a client, in bytes. A decoded body can take a dozen times its length in
+/// memory; no useful one comes near this limit.
 pub const CONTROL_REQUEST_BYTES_MAX: usize = 64 << 10;
 
-/// What a client sends.
+/// A frame that a client sends.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "each variant is the Kind of its name, documented there")]
 pub enum Request {
@@ -47,7 +47,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// What the frame is.
+    /// The kind of the frame.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -83,8 +83,8 @@ impl Request {
         }
     }
 
-    /// Appends the frame, header and body, to `out`, which must have room or grow. The limit in
-    /// force is the caller's to keep.
+    /// Appends the frame, header and body, to `out`, which must have room or grow. The caller
+    /// observes the limit for frames.
     pub fn encode(&self, request: u64, out: &mut impl BufMut) {
         let kind = self.kind();
         match self {
@@ -120,11 +120,10 @@ impl Request {
         }
     }
 
-    /// Reads a frame that a client has sent. Hot bodies share `body`'s memory.
+    /// Reads a client's frame. Bodies of the data path share `body`'s memory.
     ///
     /// # Errors
-    /// A [`DecodeError`] that says what was wrong where; after [`DecodeError::UnknownKind`] the
-    /// connection can go on.
+    /// A [`DecodeError`]. After [`DecodeError::UnknownKind`] the connection can continue.
     pub fn decode(header: &FrameHeader, body: Bytes) -> Result<Self, DecodeError> {
         let kind = header.known_kind()?;
         let hot = matches!(

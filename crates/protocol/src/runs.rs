@@ -1,5 +1,4 @@
-//! Runs: the fixed-size entries at the end of a confirm, settle or settled frame, read where they
-//! lie.
+//! Runs: the fixed-size entries at the end of a confirm, settle or settled frame. They are decoded in place.
 
 use std::{fmt, marker::PhantomData};
 
@@ -33,7 +32,7 @@ pub struct Runs<T> {
 }
 
 impl<T: Run> Runs<T> {
-    /// Takes `count` runs off the front of `body` and checks them, without copying.
+    /// Removes `count` runs from the front of `body` and checks them, without copying.
     pub(crate) fn take(kind: Kind, count: u32, body: &mut Bytes) -> Result<Self, DecodeError> {
         let needed = u64::from(count) * T::BYTES as u64;
         let Some(length) = usize::try_from(needed).ok().filter(|&n| n <= body.len()) else {
@@ -46,19 +45,19 @@ impl<T: Run> Runs<T> {
         Ok(runs)
     }
 
-    /// How many.
+    /// The number of runs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len() / T::BYTES
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no runs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// A walk over them.
+    /// Iterates over the runs.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = T> {
         self.bytes.chunks_exact(T::BYTES).map(T::decode)
     }

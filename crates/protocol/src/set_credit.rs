@@ -6,10 +6,10 @@ use crate::{decode_error::DecodeError, frame_header::FrameHeader, kind::Kind};
 
 const KIND: Kind = Kind::SetCredit;
 
-/// Replaces a subscription's window: how much it may hold unsettled.
+/// Replaces a subscription's window: the amount that it may hold unsettled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetCredit {
-    /// Which subscription of the connection.
+    /// The subscription of the connection.
     pub subscription: u32,
     /// Messages; 0 pauses the subscription.
     pub messages: u32,

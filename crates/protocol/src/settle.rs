@@ -1,4 +1,4 @@
-//! The settle frame: what a consumer says of its deliveries, many at once.
+//! The settle frame: a consumer's verdict on many deliveries.
 
 use std::time::Duration;
 
@@ -18,30 +18,30 @@ use crate::{
 const KIND: Kind = Kind::Settle;
 const FLAG_CONFIRM: u8 = 1;
 
-/// What a consumer says of its deliveries.
+/// A consumer's verdict on its deliveries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
-    /// Done.
+    /// The message is processed.
     #[default]
     Ack,
-    /// Failed; ready again now.
+    /// The attempt failed; the message is ready again at once.
     Retry,
-    /// Failed; ready again after this long, in whole milliseconds.
+    /// The attempt failed; the message is ready again after this time, in whole milliseconds.
     RetryAfter(Duration),
-    /// Failed for good: to the dead-letter topic.
+    /// The message failed for good and goes to the dead-letter topic.
     DeadLetter {
-        /// Why; beyond [`REASON_BYTES_MAX`] bytes it is cut after the last whole character.
+        /// The reason; beyond [`REASON_BYTES_MAX`] bytes it is cut after the last whole character.
         reason: String,
     },
-    /// Still at work: the lease now ends this long from now, in whole milliseconds.
+    /// The consumer needs more time: the lease ends this long from now, in whole milliseconds.
     Extend(Duration),
-    /// At work: should the lease end without another word, the attempt counts as failed. Only where
-    /// the feature `started` was granted.
+    /// The consumer has started to work: if the lease ends without another verdict, the attempt
+    /// counts as failed. Needs the feature `started`.
     Started,
 }
 
 impl Verdict {
-    /// Its number, duration and reason on the wire.
+    /// The number, duration and reason on the wire.
     fn fields(&self) -> (u8, u64, &str) {
         let ms = |duration: &Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         match self {
@@ -87,21 +87,22 @@ impl Verdict {
     }
 }
 
-/// What is said, without the runs it is said of.
+/// The verdict, without the runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettleHead {
-    /// The topic they are of.
+    /// The topic of the messages.
     pub topic: TopicId,
-    /// The group they were delivered to.
+    /// The group that received them.
     pub group: GroupId,
-    /// What is said of them.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Whether to answer once the settlement is committed. Without it only stale runs are answered.
+    /// Whether the server answers once the settlement is committed. Otherwise it answers only stale
+    /// runs.
     pub confirm: bool,
 }
 
 impl SettleHead {
-    /// Its encoded length without the reason, in bytes.
+    /// The encoded length without the reason, in bytes.
     pub const BYTES: usize = 24;
 
     /// Appends the whole frame to `out`, which must have room or grow. `runs` are 1 to
@@ -129,16 +130,16 @@ impl SettleHead {
     }
 }
 
-/// Deliveries of one partition that share an attempt: `count` offsets from `first`.
+/// Deliveries of one partition with the same attempt: `count` offsets from `first`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SettleRun {
-    /// The partition they are of.
+    /// The partition.
     pub partition: PartitionIndex,
     /// The first offset.
     pub first: Offset,
-    /// How many, at least 1.
+    /// The number of messages, at least 1.
     pub count: u32,
-    /// Their attempt, from 1.
+    /// The attempt, from 1.
     pub attempt: u32,
     /// The generation of the shard that delivered them.
     pub generation: Generation,
@@ -176,12 +177,12 @@ impl Run for SettleRun {
     }
 }
 
-/// What a consumer says of its deliveries.
+/// A consumer's verdict on its deliveries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settle {
-    /// What is said.
+    /// The verdict.
     pub head: SettleHead,
-    /// Of which deliveries.
+    /// The deliveries.
     pub runs: Runs<SettleRun>,
 }
 

@@ -1,4 +1,4 @@
-//! The settled frame: what became of a settle.
+//! The settled frame: the outcome of a settlement.
 
 use bytes::{Buf, BufMut, Bytes};
 
@@ -15,15 +15,15 @@ const KIND: Kind = Kind::Settled;
 /// A settlement is committed, or parts of it were stale.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// How many messages it applied to.
+    /// The number of messages that were settled.
     pub applied: u64,
-    /// The runs it did not apply to: delivered again since, or never delivered. What was settled
-    /// already counts neither here nor there.
+    /// The stale runs: the messages were delivered again, or never delivered. Messages that were
+    /// settled before count neither here nor there.
     pub stale: Runs<SettleRun>,
 }
 
 impl Settled {
-    /// Length of what stands before the runs, in bytes.
+    /// Length of the part before the runs, in bytes.
     pub const HEAD_BYTES: usize = 16;
 
     /// Appends the frame to `out`, which must have room or grow.

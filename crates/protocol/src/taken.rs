@@ -1,4 +1,4 @@
-//! The taken frame: a reader makes room in its window. It does not know what was taken.
+//! The taken frame: a reader makes room in its window.
 
 use bytes::{Buf, BufMut, Bytes};
 use sennit_model::PartitionIndex;
@@ -7,16 +7,16 @@ use crate::{decode_error::DecodeError, frame_header::FrameHeader, kind::Kind};
 
 const KIND: Kind = Kind::Taken;
 
-/// Messages of one partition that a reader has taken: its window has room for as many more.
+/// Messages of one partition that a reader has taken; its window has room for as many more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Which subscription of the connection.
+    /// The subscription of the connection.
     pub subscription: u32,
-    /// Of which partition of its topic.
+    /// The partition of its topic.
     pub partition: PartitionIndex,
-    /// How many messages.
+    /// The number of messages.
     pub messages: u32,
-    /// Their bytes, encoded, as they were delivered.
+    /// Their encoded size in bytes, as delivered.
     pub bytes: u64,
 }
 

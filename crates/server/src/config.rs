@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use sennit_journal::disk::Access;
+use sennit_journal::{SHARDS_MAX, disk::Access};
 
 use crate::{
     doors::streams::{PublicUrl, StreamStorage, StreamStorageRule},
@@ -34,9 +34,12 @@ pub struct Config {
     /// Pages of browsers that may use HTTP streams, besides those of this machine where the port is
     /// asked for as such.
     pub http_origins: Vec<HttpOrigin>,
-    /// How many shards a new data directory gets; by default one for each core of the machine. An
-    /// existing directory keeps its own number.
+    /// How many shards a new data directory gets; by default one for each of [`Config::cores`], or of the
+    /// machine's cores. An existing directory keeps its own number.
     pub shards: Option<u32>,
+    /// How many cores, each with a thread, run the shards and serve the connections, 1 to 1024; by default one
+    /// for each shard. Shards go round them: a core may run several, or none and serve connections only.
+    pub cores: Option<u32>,
     /// How long a segment of a new data directory is, in bytes: a multiple of 4096, 20 MiB at least. By
     /// default 64 MiB, and less on a small disk.
     pub segment_bytes: Option<u64>,
@@ -89,6 +92,7 @@ impl Default for Config {
             http_hosts: Vec::new(),
             http_origins: Vec::new(),
             shards: None,
+            cores: None,
             segment_bytes: None,
             cache_bytes: 32 << 20,
             journal_segments: 8,
@@ -109,6 +113,9 @@ impl Default for Config {
     }
 }
 
+/// Most cores: as many as shards, at most, may be.
+const CORES_MAX: u32 = SHARDS_MAX;
+
 /// Shortest segment: twice the longest batch, so that every record finds a place.
 const SEGMENT_BYTES_MIN: u64 = 20 << 20;
 
@@ -120,6 +127,11 @@ impl Config {
             hosts: AllowedHosts::new(bound, self.http_hosts.clone()),
             origins: AllowedOrigins::new(&self.http_origins, own),
         }
+    }
+
+    /// How many cores a broker with so many shards has.
+    pub(crate) fn cores(&self, shards: u32) -> u32 {
+        self.cores.unwrap_or(shards)
     }
 
     /// Checks what can be checked before anything is opened.
@@ -136,6 +148,11 @@ impl Config {
             if count == 0 {
                 return Err(ServeError::Zero { setting });
             }
+        }
+        if let Some(given) = self.cores
+            && !(1..=CORES_MAX).contains(&given)
+        {
+            return Err(ServeError::Cores { given, most: CORES_MAX });
         }
         let rules = &self.streams_storage_rules;
         for (at, rule) in rules.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Starting and stopping: the directory is locked, every shard is recovered on the thread that
-//! will own it, then the doors open. Stopping goes the other way round.
+//! Starting and stopping: the directory is locked, every shard is recovered on the core that
+//! will run it, then the doors open. Stopping goes the other way round.
 
 use std::{
     net::SocketAddr,
@@ -37,10 +37,11 @@ use crate::{
         error::ServeError,
         file_descriptors::FileDescriptors,
         inbox::Message,
+        index::{CoreIndex, IndexVec, ShardIndex},
         listener::{Listener, listen},
-        metrics::CoreMetrics,
         move_permit::MovePermit,
         own_topic::OwnTopic,
+        placement::Placement,
         publish_gauge::PublishGauge,
         shard_files::ShardFiles,
     },
@@ -62,6 +63,8 @@ pub struct Addresses {
     pub http: SocketAddr,
     /// How many shards there are.
     pub shards: u32,
+    /// How many cores run them.
+    pub cores: u32,
 }
 
 /// Runs a broker until `stop` is done, or a journal fails. `ready` is called once it serves.
@@ -109,26 +112,29 @@ impl Broker<'_> {
         let Self { config, native, http, directory, ended } = self;
         let settings = *directory.settings();
         let shards = settings.shards as usize;
+        let placement = Placement::round_robin(settings.shards, config.cores(settings.shards));
         let addresses = Addresses {
             listen: native.local_addr().map_err(ServeError::system("ask for an address"))?,
             http: http.local_addr().map_err(ServeError::system("ask for an address"))?,
             shards: settings.shards,
+            cores: placement.cores() as u32,
         };
         let descriptors = FileDescriptors::raise(shards);
         let native = Listener::new(native, descriptors)?;
         let http = Listener::new(http, descriptors)?;
 
         let (inboxes, receivers): (Vec<_>, Vec<_>) =
-            (0..shards).map(|_| async_mpsc::unbounded_channel()).unzip();
-        let metrics: Vec<Arc<CoreMetrics>> = (0..shards).map(|_| Arc::default()).collect();
+            (0..placement.cores()).map(|_| async_mpsc::unbounded_channel()).unzip();
         // What was taken before the disk was known to be full has to find room in the segment that was
         // begun then, and in the slots that are held for it.
         let ingest_bytes = config.ingest_bytes.min(settings.segment_bytes / 2);
-        let reserve = Arc::new(DiskReserve::new(inboxes.clone(), settings.segment_bytes));
+        let reserve = Arc::new(DiskReserve::new(shards, inboxes.clone(), settings.segment_bytes));
         let cores = Arc::new(Cores {
-            inboxes,
-            gauges: (0..shards).map(|_| PublishGauge::new(ingest_bytes)).collect(),
-            metrics: metrics.clone(),
+            inboxes: inboxes.into_iter().collect(),
+            gauges: IndexVec::of(shards, |_| PublishGauge::new(ingest_bytes)),
+            metrics: IndexVec::of(placement.cores(), |_| Arc::default()),
+            shard_metrics: IndexVec::of(shards, |_| Arc::default()),
+            placement,
             session_grace: config.session_grace,
             move_permit: Arc::new(MovePermit::new(config.give_back)),
             reserve,
@@ -138,11 +144,16 @@ impl Broker<'_> {
         let shard_files = Arc::new(ShardFiles::closed(shards));
         let backups =
             Backups::new(settings, config.data.clone(), shard_files.clone(), ended.clone());
-        let status = Arc::new(Status::recovering(metrics, backups, config.data.clone()));
+        let (of_shards, of_cores) = (cores.shard_metrics.clone(), cores.metrics.clone());
+        let data = config.data.clone();
+        let status = Arc::new(Status::recovering(of_shards, of_cores, backups, data));
         let rules = config.browser_rules(addresses.http.ip());
         let outside_cores = || {
-            let thread_state =
-                Rc::new(HttpThreadState::new(cores.metrics[0].clone(), None, rules.clone()));
+            let thread_state = Rc::new(HttpThreadState::new(
+                cores.metrics[CoreIndex::FIRST].clone(),
+                None,
+                rules.clone(),
+            ));
             let handler = Rc::new(HttpRouter::new(thread_state.clone(), status.clone(), None));
             HttpThread { thread_state, handler, cores: cores.clone() }
         };
@@ -157,15 +168,17 @@ impl Broker<'_> {
 
         let (failed, mut failures) = async_mpsc::unbounded_channel();
         let (recovered, mut recoveries) = async_mpsc::unbounded_channel();
-        for (index, receiver) in receivers.into_iter().enumerate() {
+        for (index, receiver) in cores.inboxes.indices().zip(receivers) {
+            let lane = |shard: ShardIndex| LaneConfig {
+                directory: directory.lane_directory(shard.0),
+                lane: shard.0,
+                segment_bytes: settings.segment_bytes,
+                incarnation: settings.incarnation,
+            };
+            let shards = cores.placement.shards_of(index);
             let thread = CoreThread {
                 index,
-                lane: LaneConfig {
-                    directory: directory.lane_directory(index as u32),
-                    lane: index as u32,
-                    segment_bytes: settings.segment_bytes,
-                    incarnation: settings.incarnation,
-                },
+                lanes: shards.map(|shard| (shard, lane(shard))).collect(),
                 config: config.clone(),
                 cores: cores.clone(),
                 shard_files: shard_files.clone(),
@@ -182,12 +195,9 @@ impl Broker<'_> {
         let mut stop = pin!(stop);
         let mut found = Found::default();
         let recovering = async {
-            for _ in 0..shards {
-                let Found { mut partitions, mut held_streams, forks } =
-                    recoveries.recv().await.unwrap_or_else(|| Ok(Found::default()))?;
-                found.partitions.append(&mut partitions);
-                found.held_streams.append(&mut held_streams);
-                found.forks.extend(forks);
+            for _ in 0..cores.placement.cores() {
+                let of_core = recoveries.recv().await;
+                found.append(of_core.unwrap_or_else(|| Ok(Found::default()))?);
             }
             // Each shard's are in order: this joins a few runs.
             found.partitions.sort_by_key(|found| found.id);
@@ -196,7 +206,7 @@ impl Broker<'_> {
             let reconcile = Message::call(move |control: &Rc<Control>| {
                 spawn_local(control.clone().begin(found, asked));
             });
-            let _ = cores.inboxes[0].send(reconcile);
+            let _ = cores.inboxes[CoreIndex::FIRST].send(reconcile);
             let _ = reconciled.await;
             Ok(())
         };
@@ -216,7 +226,9 @@ impl Broker<'_> {
         status.recovering.store(false, Relaxed);
         early.closing.begin();
         let _scrub = match config.scrub_every {
-            Some(every) => Some(scrub_thread::start(every, shard_files, cores.metrics.clone())?),
+            Some(every) => {
+                Some(scrub_thread::start(every, shard_files, cores.shard_metrics.clone())?)
+            }
             None => None,
         };
         ready(addresses);
@@ -233,7 +245,8 @@ impl Broker<'_> {
 }
 
 fn open_directory(config: &Config) -> Result<DataDirectory, ServeError> {
-    let cores = || thread::available_parallelism().map_or(1, |count| count.get() as u32);
+    let machine = || thread::available_parallelism().map_or(1, |count| count.get() as u32);
+    let cores = || config.cores.unwrap_or_else(machine);
     let incarnation = getrandom::u64().map_err(|error| {
         ServeError::system("draw a random number")(std::io::Error::other(error.to_string()))
     })?;

@@ -201,7 +201,7 @@ impl Subscriptions {
     /// The topics that can be streams, those that are wanted.
     fn topics(&self, is_wanted: impl Fn(&TopicName) -> bool) -> HashMap<TopicName, TopicId> {
         self.core.look(|core| {
-            let streams = core.shard().catalogue().topics().filter(|topic| can_be_stream(topic));
+            let streams = core.catalogue().topics().filter(|topic| can_be_stream(topic));
             let wanted = streams.filter(|topic| is_wanted(&topic.created.name));
             wanted.map(|topic| (topic.created.name.clone(), topic.id())).collect()
         })
@@ -210,7 +210,7 @@ impl Subscriptions {
     /// The topic of this name, if there is one that can be a stream.
     fn topic(&self, stream: &TopicName) -> Option<TopicId> {
         self.core.look(|core| {
-            let topic = core.shard().catalogue().topic_named(stream);
+            let topic = core.catalogue().topic_named(stream);
             topic.filter(|topic| can_be_stream(topic)).map(Topic::id)
         })
     }
@@ -218,7 +218,7 @@ impl Subscriptions {
     /// What the offsets of a topic carry; nothing if there is no such topic any more.
     fn tag(&self, topic: TopicId) -> IncarnationTag {
         self.core.look(|core| {
-            let topic = core.shard().catalogue().topic(topic);
+            let topic = core.catalogue().topic(topic);
             topic
                 .map_or(IncarnationTag::NONE, |topic| IncarnationTag::of(topic.created.incarnation))
         })

@@ -1,47 +1,48 @@
-//! Checkpoints in the journal: when one is due, and its pieces between the other records, so that
-//! a replay may begin there and older segments are needed only for the messages in them. What the
-//! pieces say is the engine's.
+//! Checkpoints in the journal: decides when one is due, and writes its pieces between other records, so that a
+//! replay may begin there and older segments are needed only for their messages. The engine fills the pieces.
 
 use sennit_engine::{Checkpoint, Engine};
 use sennit_journal::{BLOCK_BYTES, Position};
 
 use crate::writer::Writer;
 
-/// About how long a piece is, in bytes: no turn waits for more than one. In short segments it is
-/// shorter, so that a segment holds some.
+/// Target size of a piece in bytes, which bounds the delay of other work. Short segments have
+/// smaller pieces, so that a segment holds several.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A checkpoint is one of so many parts of what is journaled until the next, as long as that is within
-/// [`SPARED_SEGMENTS`]: what was journaled since the last one is replayed at a start.
+/// A checkpoint is at most this fraction (1/32) of the bytes journaled until the next one, while
+/// the replay stays within [`SPARED_SEGMENTS`]: a start replays everything that was journaled since
+/// the last checkpoint.
 const SPARED_PART: u64 = 32;
-/// As many segments may be journaled without one to keep its part small.
+/// Segments that may be journaled without a checkpoint to keep that fraction.
 const SPARED_SEGMENTS: u64 = 4;
-/// And one of so many at most, however long the replay becomes.
+/// And at most this fraction (1/4), however long the replay becomes.
 const MOST_PART: u64 = 4;
-/// The state grows by one of so many parts of what is journaled at most, as far as room is held for it.
+/// The state is assumed to grow by at most this fraction (1/8) of the journaled bytes, for the
+/// number of held slots.
 const GROWTH_PART: u64 = 8;
 
-/// When the last checkpoint was written, how far the next one is, and when it is due.
+/// The time and size of the last checkpoint, the one under way, and when the next is due.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     segment_bytes: u64,
     last_bytes: u64,
-    /// How much of the journal the last one took, in bytes; the last of an earlier life, with what was written
-    /// between its pieces, if this one has written none.
+    /// Bytes of the journal from the begin to the end of the last checkpoint; at first, of the last
+    /// one before the start, with the records between its pieces.
     last_span: u64,
-    /// Whether one is due whatever was journaled.
+    /// Whether a checkpoint was requested, whatever was journaled.
     is_asked_for: bool,
-    under_way: Option<UnderWay>,
-    /// Written and not yet committed: `(begin, end)`.
+    under_way: Option<PendingCheckpoint>,
+    /// A checkpoint that is written and not committed: `(begin, end)`.
     pending: Option<(Position, Position)>,
 }
 
-/// A checkpoint that is being written, and where the frame lies in which it begins.
+/// A checkpoint that is being written, and the position of the frame in which it begins.
 #[derive(Debug)]
-struct UnderWay {
+struct PendingCheckpoint {
     checkpoint: Checkpoint,
     begin: Position,
-    /// How much of the journal its pieces took so far, in bytes.
+    /// Bytes of the journal that its pieces have taken so far.
     span: u64,
 }
 
@@ -57,36 +58,36 @@ impl Checkpoints {
         }
     }
 
-    /// Whether enough was journaled since the last one: a segment, and many times the size of the
-    /// state, so that checkpoints stay a small part of what is written.
+    /// Returns whether enough was journaled since the last one: a segment, and many times the size
+    /// of the state, so that checkpoints stay a small part of all writes.
     pub(crate) fn is_due(&self, since_last: u64) -> bool {
         let is_idle = self.pending.is_none() && self.under_way.is_none();
         is_idle && (since_last >= self.interval() || self.is_asked_for)
     }
 
-    /// Bytes that are journaled between two.
+    /// Bytes that are journaled between two checkpoints.
     fn interval(&self) -> u64 {
         let spared = (SPARED_PART * self.last_bytes).min(SPARED_SEGMENTS * self.segment_bytes);
         self.segment_bytes.max(spared).max(MOST_PART * self.last_bytes)
     }
 
-    /// Has one be due, whatever was journaled since the last.
+    /// Requests a checkpoint, whatever was journaled since the last.
     pub(crate) fn ask(&mut self) {
         self.is_asked_for = true;
     }
 
-    /// Whether one was asked for that has not begun.
+    /// Returns whether a requested checkpoint has not begun.
     pub(crate) fn is_asked_for(&self) -> bool {
         self.is_asked_for && self.pending.is_none()
     }
 
-    /// How long the last one was, in bytes; 0 if this life has written none.
+    /// The size of the last checkpoint in bytes; 0 if there was none since the start.
     pub(crate) fn last_bytes(&self) -> u64 {
         self.last_bytes
     }
 
-    /// How many segments one takes beside the one that it begins in, if that is half empty, and so much was
-    /// journaled since the last.
+    /// The number of segments that a checkpoint takes beside the one in which it begins, if that is
+    /// half empty and this much was journaled since the last.
     pub(crate) fn segments(&self, since_last: u64) -> u64 {
         let span = self.last_span + since_last / GROWTH_PART;
         // A segment has a header, and the last record of each may leave room for a piece.
@@ -94,23 +95,23 @@ impl Checkpoints {
         span.saturating_sub(room / 2).div_ceil(room)
     }
 
-    /// About how long a piece is, in bytes.
+    /// The target size of a piece in bytes.
     pub(crate) fn piece_bytes(&self) -> usize {
         PIECE_BYTES.min(self.segment_bytes as usize / 4)
     }
 
-    /// Whether more of one is to be written.
+    /// Returns whether a checkpoint is being written.
     pub(crate) fn is_under_way(&self) -> bool {
         self.under_way.is_some()
     }
 
-    /// Whether one is written and not committed.
+    /// Returns whether a checkpoint is written and not committed.
     pub(crate) fn is_pending(&self) -> bool {
         self.pending.is_some()
     }
 
-    /// Writes the next piece, the first of a new checkpoint if none is under way; says whether it
-    /// is whole now.
+    /// Writes the next piece, or begins a new checkpoint. Returns whether the checkpoint is
+    /// complete.
     pub(crate) fn step(&mut self, engine: &Engine, writer: &mut Writer) -> bool {
         let piece_bytes = self.piece_bytes();
         let under_way = self.under_way.get_or_insert_with(|| {
@@ -120,7 +121,11 @@ impl Checkpoints {
             let mut checkpoint = engine.begin_checkpoint(piece_bytes);
             let before = writer.end();
             engine.checkpoint_step(&mut checkpoint, writer);
-            UnderWay { checkpoint, begin: writer.frame_start(), span: writer.end().0 - before.0 }
+            PendingCheckpoint {
+                checkpoint,
+                begin: writer.frame_start(),
+                span: writer.end().0 - before.0,
+            }
         });
         let before = writer.end();
         let is_whole = engine.checkpoint_step(&mut under_way.checkpoint, writer);
@@ -135,7 +140,7 @@ impl Checkpoints {
         is_whole
     }
 
-    /// Everything before `end` is committed: says where a replay may begin now, once.
+    /// Handles the commit up to `end`. Returns the new start of a replay, once per checkpoint.
     pub(crate) fn committed(&mut self, end: Position) -> Option<Position> {
         let (begin, _) = self.pending.take_if(|(_, written)| *written <= end)?;
         Some(begin)

@@ -1,92 +1,92 @@
-//! Compacts a partition that keeps the latest message of each key, beside the shard: first it looks up
-//! which message is the latest of each key, then it copies what is kept of batches that hold others,
-//! step by step. Which partition, and from where to where, is the shard's to say (`compacting`).
+//! Compacts a partition that keeps the latest message of each key, beside the shard, step by step: first it looks
+//! up the latest message of each key, then it copies the remaining messages of batches that have superseded ones.
+//! The shard chooses the partition and the range (`compaction_scheduling`).
 
 use bytes::Bytes;
 use sennit_engine::{CompactedBatch, KeptBatch, KeptPart, Place};
-use sennit_journal::{Disk, Home, Pack, Position};
+use sennit_journal::{Container, Disk, Pack, Position};
 use sennit_model::{Batch, Offset, PartitionId};
 
 use crate::{
     key_table::KeyTable,
-    mover::{Copied, Keeping, MoveError, Moved, Mover},
+    mover::{Copied, MoveError, Moved, Mover, RetentionClass},
 };
 
-/// What is read at once, in bytes, where batches lie together.
+/// Size of one read of adjacent batches, in bytes.
 const READ_BYTES: u64 = 1 << 20;
 
-/// Batches with no more bytes of others between them are read together.
+/// Batches with at most this many other bytes between them are read together.
 const READ_OVER_BYTES: u64 = 4 << 10;
 
-/// There is a rest after about so many bytes.
+/// Bytes between two pauses.
 const PACED_BYTES: usize = 256 << 10;
 
-/// A read counts for so many bytes more.
+/// Each read counts as this many more bytes.
 const READ_COST_BYTES: usize = 4 << 10;
 
-/// What is kept goes to the journal if it is not more than this, in bytes; in short segments less.
+/// Remaining messages of at most this size in bytes go to the journal; in short segments less.
 const IN_JOURNAL_BYTES: usize = 64 << 10;
 
-/// What a step keeps is held in memory until it is written: so much, in bytes, and a batch more.
+/// Bytes of remaining messages that a step may hold in memory, beside one batch.
 const KEPT_BYTES: usize = 32 << 20;
 
-/// What a step is to do.
+/// The work of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactionWork {
     /// Look up the latest message of each key.
     LookUp,
-    /// Keep what is not superseded, but tombstones only from this offset on.
+    /// Copy the messages that are not superseded, and of tombstones only those from this offset on.
     Keep(Offset),
 }
 
 /// A step of a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactionStep {
-    /// Of which partition.
+    /// The partition.
     pub partition: PartitionId,
-    /// How long its messages are to be kept.
-    pub keeping: Keeping,
-    /// What is to be done.
+    /// The class of packs for its messages.
+    pub retention_class: RetentionClass,
+    /// The work.
     pub work: CompactionWork,
-    /// Whether a pass begins with it.
+    /// Whether a pass begins with this step.
     pub begins: bool,
-    /// Whether a pass ends with it, if it comes to `to`.
+    /// Whether the pass ends with this step, if it reaches `to`.
     pub ends: bool,
-    /// With which batches, by offset; and whether a batch is to be copied though all of it is kept,
-    /// because it lies in a pack that is short.
+    /// The batches, by offset; and for each whether to copy it even if all of it is kept, because
+    /// it lies in a short pack.
     pub batches: Vec<(KeptBatch, bool)>,
-    /// They end here.
+    /// The end of the batches.
     pub to: Offset,
 }
 
-/// What a step has come to. Everything in it is durable.
+/// The result of a step. Everything in it is durable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactionDone {
-    /// The packs that were made.
+    /// The new packs.
     pub packs: Vec<Pack>,
-    /// The batches of which something is gone, or that lie elsewhere now.
+    /// The batches that lost messages or that lie elsewhere now.
     pub batches: Vec<CompactedBatch>,
-    /// What is kept of them, part by part, where it is little: it lies nowhere yet, and the journal is to
-    /// take it. A pack of its own would be longer.
+    /// Their remaining messages, part by part, if these are few: they are not on disk yet and go to
+    /// the journal, as a pack would take more room.
     pub in_journal: Vec<Batch>,
-    /// How far it got.
+    /// The offset that the step has reached.
     pub to: Offset,
-    /// Whether some tombstone is kept.
+    /// Whether any tombstone remains.
     pub keeps_tombstones: bool,
-    /// How many batches could not be read. They stay as they are.
+    /// The number of batches that could not be read. They are unchanged.
     pub unreadable: u64,
 }
 
 impl<D: Disk> Mover<D> {
-    /// Has a pass know no more keys at once.
+    /// Limits the number of keys in the table of a pass.
     pub fn set_compaction_keys(&mut self, most: usize) {
         self.keys_max = most;
     }
 
-    /// Does a step of a pass.
+    /// Runs a step of a pass.
     ///
     /// # Errors
-    /// A [`MoveError`]; it has come to nothing then, and so has the pass.
+    /// A [`MoveError`]; the pass then fails.
     pub fn compact(&mut self, step: &CompactionStep) -> Result<CompactionDone, MoveError> {
         if step.begins {
             self.keys = KeyTable::default();
@@ -158,7 +158,7 @@ impl<D: Disk> Mover<D> {
                 for run in &runs {
                     kept_bytes += run.bytes.len();
                     copies.push(Copied {
-                        keeping: step.keeping,
+                        retention_class: step.retention_class,
                         partition: step.partition,
                         first: run.first,
                         appended_at: kept.appended_at,
@@ -193,7 +193,7 @@ impl<D: Disk> Mover<D> {
         Ok(done)
     }
 
-    /// The runs of a batch's messages that are kept.
+    /// The runs of a batch's messages that remain.
     fn runs_kept<'a>(
         &self,
         kept: &KeptBatch,
@@ -229,21 +229,21 @@ impl<D: Disk> Mover<D> {
         runs
     }
 
-    /// How many of the batches at the front lie together.
+    /// The number of adjacent batches at the front.
     fn together(&self, batches: &[(KeptBatch, bool)]) -> usize {
-        let home = |kept: &KeptBatch| self.home_of(Position(kept.place.position));
+        let container = |kept: &KeptBatch| self.container_of(Position(kept.place.position));
         let first = batches[0].0;
         let follows = |pair: &[(KeptBatch, bool)]| {
             let (before, next) = (pair[0].0.place, pair[1].0.place);
             let end = before.position + u64::from(before.bytes);
-            home(&pair[1].0) == home(&first)
+            container(&pair[1].0) == container(&first)
                 && (end..=end + READ_OVER_BYTES).contains(&next.position)
                 && next.position + u64::from(next.bytes) - first.place.position <= READ_BYTES
         };
         1 + batches.windows(2).take_while(|pair| follows(pair)).count()
     }
 
-    /// Reads batches that lie together; `None` for each that cannot be read.
+    /// Reads adjacent batches; `None` for each that cannot be read.
     fn read_together(
         &mut self,
         batches: &[(KeptBatch, bool)],
@@ -274,15 +274,15 @@ impl<D: Disk> Mover<D> {
         Ok(read)
     }
 
-    fn home_of(&self, position: Position) -> Home {
+    fn container_of(&self, position: Position) -> Container {
         match position.pack() {
-            Some((pack, _)) => Home::Pack(pack),
-            None => Home::Segment(position.segment(self.segment_bytes())),
+            Some((pack, _)) => Container::Pack(pack),
+            None => Container::Segment(position.segment(self.segment_bytes())),
         }
     }
 }
 
-/// Neighbouring messages of a batch.
+/// Adjacent messages of a batch.
 struct Run<'a> {
     first: Offset,
     count: u32,

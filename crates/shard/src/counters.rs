@@ -1,12 +1,12 @@
-//! Counts what a shard does, for the metrics. It decides nothing.
+//! Counts the work of a shard, for the metrics.
 
 use sennit_engine::{Confirmed, Delivery, Effect};
 use sennit_model::Durability;
 
-/// What a shard has done since it started.
+/// The work of a shard since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Messages appended by publishers or found to be duplicates.
+    /// Messages of publishers that were appended or found to be duplicates.
     pub confirmed_messages: u64,
     /// Of those, messages confirmed before they were committed.
     pub confirmed_early_messages: u64,
@@ -14,7 +14,7 @@ pub struct Counters {
     pub duplicate_batches: u64,
     /// Messages handed to consumers.
     pub delivered_messages: u64,
-    /// Bytes of them.
+    /// Their bytes.
     pub delivered_bytes: u64,
     /// Messages handed to consumers and readers before they were committed.
     pub delivered_early_messages: u64,
@@ -22,15 +22,15 @@ pub struct Counters {
     pub refusals: u64,
     /// Commits of the lane.
     pub commits: u64,
-    /// Batches that were read back damaged, or not at all. They are passed over.
+    /// Batches that could not be read back. They are skipped.
     pub damaged_batches: u64,
-    /// Checkpoints written to their end.
+    /// Completed checkpoints.
     pub checkpoints: u64,
 }
 
 impl Counters {
-    /// An effect goes out.
-    pub(crate) fn told(&mut self, effect: &Effect) {
+    /// Counts an effect that goes out.
+    pub(crate) fn count_effect(&mut self, effect: &Effect) {
         match effect {
             Effect::Deliver(delivery) => self.delivered(delivery),
             Effect::Refused { .. } => self.refusals += 1,

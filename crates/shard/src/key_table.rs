@@ -1,30 +1,29 @@
-//! Which message is the latest of each key, as far as a pass has looked: 24 bytes for each key, whatever
-//! its length. It knows no topic.
+//! The latest message of each key that a pass has seen: 24 bytes for each key, whatever its length.
 
 use hashbrown::HashMap;
 
-/// The first half of a key's BLAKE3 hash. Nobody finds two keys with the same one: that takes 2^64 tries.
+/// The first half of a key's BLAKE3 hash. Finding two keys with the same one takes 2^64 tries.
 type KeyHash = [u8; 16];
 
-/// See the file's page.
+/// The offset of the latest message of each key.
 #[derive(Debug, Default)]
 pub(crate) struct KeyTable {
     latest: HashMap<KeyHash, u64, foldhash::fast::FixedState>,
 }
 
 impl KeyTable {
-    /// How many keys it knows.
+    /// The number of keys.
     pub(crate) fn len(&self) -> usize {
         self.latest.len()
     }
 
-    /// A message of this key is at `offset`.
+    /// Notes that a message at `offset` has this key.
     pub(crate) fn note(&mut self, key: &[u8], offset: u64) {
         let latest = self.latest.entry(hash(key)).or_default();
         *latest = offset.max(*latest);
     }
 
-    /// Whether a later message than the one at `offset` has this key.
+    /// Returns whether a message behind `offset` has this key.
     pub(crate) fn supersedes(&self, key: &[u8], offset: u64) -> bool {
         !self.latest.is_empty() && self.latest.get(&hash(key)).is_some_and(|&at| at > offset)
     }

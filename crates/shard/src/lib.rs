@@ -1,40 +1,39 @@
-//! One shard: the engine's state, the journal's frames, and the order between them. Commands are
-//! decided and their records appended; frames go to the lane; what the lane has committed
-//! releases the effects that waited for it. Nothing here waits: whoever owns the shard carries
-//! frames and reads between it and the disk.
+//! One shard: the engine's state, the journal's frames, and the order between them. Commands are decided and their
+//! records appended; frames go to the lane; a commit of the lane releases the effects that waited for it. Nothing
+//! here waits: the owner of the shard carries frames and reads between it and the disk.
 
-mod at_hand;
 mod checkpoint;
-mod compacting;
+mod compaction_scheduling;
+mod compaction_state;
 mod compactor;
 mod counters;
-mod kept;
 mod key_table;
+mod memory_batches;
+mod move_scheduling;
+mod move_state;
 mod mover;
-mod moves;
-mod moving;
 mod packs;
-mod passes;
+mod paged_batches;
 mod read_cache;
 mod reclaim;
 mod recover;
 mod recover_error;
-mod referred;
+mod references;
 mod repair;
 mod replay;
-mod room;
 mod segments;
 mod shard;
+mod slot_budget;
 mod tail_cache;
 mod writer;
 
 pub use compactor::{CompactionDone, CompactionStep, CompactionWork};
 pub use counters::Counters;
-pub use mover::{Held, Keeping, MoveError, Moved, MovedBatch, Mover, PackLengths};
+pub use mover::{MoveError, Moved, MovedBatch, Mover, PackLengths, RetentionClass, StoredBatch};
 pub use read_cache::Fetch;
 pub use recover::{Recovered, RecoveryReport, Settings, recover};
 pub use recover_error::RecoverError;
-pub use referred::{Referred, referred};
+pub use references::{References, find_references};
 pub use repair::{RepairError, Repaired, repair};
-pub use room::{Room, START_SLOTS, Spare, Wish, held_slots};
 pub use shard::Shard;
+pub use slot_budget::{START_SLOTS, SlotBudget, SlotRequest, SpareSlots, held_slots};

@@ -1,14 +1,13 @@
-//! Moves batches that are still wanted out of a segment or a thin pack into new packs, so that the
-//! slot or the file comes free. It works beside the shard, on a disk that takes its time, and knows
-//! of the state only what the shard tells it: which batches are wanted.
+//! Moves batches that are still wanted out of a segment or a thin pack into new packs, so that the slot or the file
+//! comes free. It runs beside the shard on a slow disk, and gets the list of wanted batches from the shard.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
 use sennit_engine::{KeptBatch, Place, RECORD_KIND_END, Record, RecordError};
 use sennit_journal::{
-    BLOCK_BYTES, Disk, FRAME_TARGET_BYTES, Fault, Home, LaneConfig, Pack, PackPushError,
-    PackRemoval, PackWriter, Position, Reader, Slot, Walked, remove_pack, remove_slot,
+    BLOCK_BYTES, Container, Disk, FRAME_TARGET_BYTES, Fault, LaneConfig, Pack, PackPushError,
+    PackRemoval, PackWriter, Position, Reader, Slot, WalkItem, remove_pack, remove_slot,
 };
 use sennit_model::{
     Offset, PartitionId, PartitionIndex, Timestamp, TopicId, limits::COMPACTION_KEYS_MAX,
@@ -16,21 +15,22 @@ use sennit_model::{
 
 use crate::key_table::KeyTable;
 
-/// A batch in a pack: partition, first offset, time of appending, and the batch.
+/// A batch in a pack: partition, first offset, time of append, and the batch.
 const PACKED: u8 = 1;
 /// Bytes of a packed record before the batch.
 const PACKED_HEAD_BYTES: usize = 24;
 
-/// Set in the class of a pack that holds one partition only.
-const OWN: u64 = 1 << 63;
+/// Set in the class of a pack that holds only one partition.
+const OWN_PACK: u64 = 1 << 63;
 
-/// How long packs are.
+/// The lengths of packs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackLengths {
-    /// A pack is finished when it is this long, in bytes: as much as is held in memory at a time.
+    /// A pack is finished at this length in bytes, which is also the amount held in memory at a
+    /// time.
     pub finished: u64,
-    /// A partition of which so many bytes are moved at once gets packs of its own, so that who reads
-    /// it from its start reads file after file.
+    /// A partition of which a move has this many bytes gets packs of its own, so that a reader from
+    /// its start reads file after file.
     pub own: u64,
 }
 
@@ -40,10 +40,11 @@ impl Default for PackLengths {
     }
 }
 
-/// How long messages are to be kept: what goes at the same time lies together.
+/// How long messages are kept. Packs hold messages of one class, which are freed at about the same
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Keeping {
-    /// Until they are settled, or for good.
+pub enum RetentionClass {
+    /// Until they are settled, or for ever.
     Open,
     /// Up to an hour.
     Hour,
@@ -53,8 +54,8 @@ pub enum Keeping {
     Week,
 }
 
-impl Keeping {
-    /// How long what is kept for `limit` at most is kept.
+impl RetentionClass {
+    /// The class for a retention of at most `limit`.
     pub(crate) fn of(limit: Option<Duration>) -> Self {
         const HOUR: Duration = Duration::from_secs(3600);
         match limit {
@@ -66,71 +67,71 @@ impl Keeping {
     }
 }
 
-/// A batch that lies in a segment or a pack, wanted or not.
+/// A batch in a segment or a pack, wanted or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// Of which partition.
+pub struct StoredBatch {
+    /// Its partition.
     pub partition: PartitionId,
     /// Its first offset.
     pub first: Offset,
-    /// Where it lies.
+    /// Its place.
     pub place: Place,
-    /// How long it is to be kept; said by [`crate::Shard::retain_wanted`].
-    pub keeping: Keeping,
+    /// Its class; set by [`crate::Shard::retain_wanted`].
+    pub retention_class: RetentionClass,
 }
 
-/// A batch that lies elsewhere now.
+/// A batch that was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MovedBatch {
-    /// Of which partition.
+    /// Its partition.
     pub partition: PartitionId,
     /// Its first offset.
     pub first: Offset,
-    /// Where it lies now.
+    /// Its new place.
     pub place: Place,
 }
 
-/// What a move came to. Everything in it is durable.
+/// The result of a move. Everything in it is durable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// The packs that were made.
+    /// The new packs.
     pub packs: Vec<Pack>,
-    /// What lies in them, by partition and offset.
+    /// The batches in them, by partition and offset.
     pub batches: Vec<MovedBatch>,
 }
 
-/// Why a move did not come to anything. What it wrote is rubbish, and nothing refers to it.
+/// The reason why a move failed. Nothing refers to the packs that it wrote.
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
-    /// The disk, or what lies there.
+    /// A fault of the disk, or damage.
     #[error(transparent)]
     Journal(#[from] Fault),
-    /// A record says what cannot be.
+    /// A record is impossible.
     #[error("record at position {position}: {error}")]
     Record {
-        /// Where its body lies.
+        /// The position of its body.
         position: Position,
-        /// What is wrong.
+        /// The error.
         error: RecordError,
     },
-    /// A record in a pack says what cannot be.
+    /// A record in a pack is impossible.
     #[error("the packed record at position {position} is not one")]
     Packed {
-        /// Where its body lies.
+        /// The position of its body.
         position: Position,
     },
-    /// A batch that is wanted was not found again.
+    /// Wanted batches were not found again.
     #[error("{missing} wanted batches are not there")]
     Missing {
-        /// How many.
+        /// Their number.
         missing: usize,
     },
-    /// It was to go on no longer.
+    /// The caller stopped the move.
     #[error("the move was stopped")]
     Stopped,
 }
 
-/// See the file's page.
+/// Moves batches into packs, and compacts partitions.
 #[derive(Debug)]
 pub struct Mover<D: Disk> {
     disk: D,
@@ -139,20 +140,20 @@ pub struct Mover<D: Disk> {
     lengths: PackLengths,
     next_pack: u32,
     pace: Pace,
-    /// Of the compaction that is under way.
+    /// The keys of the compaction under way.
     pub(crate) keys: KeyTable,
     pub(crate) keys_max: usize,
-    /// Bytes that were read since its last rest.
+    /// Bytes that were read since the last pause.
     pub(crate) unpaced: usize,
-    /// Packs of moves that failed.
-    rubbish: Vec<u32>,
-    /// Whether all goes into one pack, which takes less room than several.
+    /// Packs of failed moves.
+    orphaned_packs: Vec<u32>,
+    /// Whether a move writes one pack, which takes less room than several.
     in_one_pack: bool,
-    /// What packs leave free of the disk, in bytes.
+    /// Bytes of the disk that packs leave free.
     left_bytes: u64,
 }
 
-/// Is told of each quarter of a MiB that was read or written, and takes its time.
+/// Called with the size of each read and write; it may pause.
 struct Pace(Box<dyn FnMut(usize) -> bool + Send>);
 
 impl std::fmt::Debug for Pace {
@@ -161,9 +162,9 @@ impl std::fmt::Debug for Pace {
     }
 }
 
-/// A batch on its way.
+/// A batch that is being moved.
 pub(crate) struct Copied {
-    pub(crate) keeping: Keeping,
+    pub(crate) retention_class: RetentionClass,
     pub(crate) partition: PartitionId,
     pub(crate) first: Offset,
     pub(crate) appended_at: Timestamp,
@@ -171,7 +172,7 @@ pub(crate) struct Copied {
 }
 
 impl<D: Disk> Mover<D> {
-    /// A mover whose packs are so long and have numbers from `next_pack` on.
+    /// A mover with these pack lengths, whose packs have numbers from `next_pack` on.
     pub(crate) fn new(
         disk: D,
         config: LaneConfig,
@@ -181,7 +182,7 @@ impl<D: Disk> Mover<D> {
     ) -> Self {
         let pace = Pace(Box::new(|_| true));
         let (keys, keys_max) = (KeyTable::default(), COMPACTION_KEYS_MAX);
-        let (unpaced, rubbish) = (0, Vec::new());
+        let (unpaced, orphaned_packs) = (0, Vec::new());
         let (in_one_pack, left_bytes) = (false, 0);
         Self {
             disk,
@@ -193,13 +194,13 @@ impl<D: Disk> Mover<D> {
             keys,
             keys_max,
             unpaced,
-            rubbish,
+            orphaned_packs,
             in_one_pack,
             left_bytes,
         }
     }
 
-    /// Takes its time for so many bytes; false if it is to go on no longer.
+    /// Pauses for this many bytes; returns false to stop.
     pub(crate) fn pace(&mut self, bytes: usize) -> bool {
         (self.pace.0)(bytes)
     }
@@ -209,25 +210,26 @@ impl<D: Disk> Mover<D> {
         self.reader.read(position, length)
     }
 
-    /// How long a segment is, in bytes.
+    /// The length of a segment in bytes.
     #[must_use]
     pub fn segment_bytes(&self) -> u64 {
         self.config.segment_bytes
     }
 
-    /// Has `pace` told of each quarter of a MiB that is read and about each MiB that is written: it may
-    /// rest, so that others have the disk, or say no, and the move fails.
+    /// Sets a function that is called with the size of each quarter of a MiB that is read and about
+    /// each MiB that is written. It may pause, so that others can use the disk, or return false,
+    /// and the move fails.
     pub fn set_pace(&mut self, pace: impl FnMut(usize) -> bool + Send + 'static) {
         self.pace = Pace(Box::new(pace));
     }
 
-    /// How much of the disk the packs of these batches take, in bytes, at most, if they lie in one.
+    /// The size in bytes that the packs of these batches take at most, if they lie in one.
     #[must_use]
-    pub fn bytes_for(&self, wanted: &[Held]) -> u64 {
+    pub fn bytes_for(&self, wanted: &[StoredBatch]) -> u64 {
         Self::bytes_of(wanted.iter().map(|held| u64::from(held.place.bytes)))
     }
 
-    /// The same of batches of these lengths.
+    /// The same for batches of these lengths.
     fn bytes_of(batches: impl Iterator<Item = u64>) -> u64 {
         let records: u64 = batches.map(|bytes| bytes + (PACKED_HEAD_BYTES + 16) as u64).sum();
         // Each frame fills its last block; the header and the last frame have one each.
@@ -235,7 +237,7 @@ impl<D: Disk> Mover<D> {
         records + blocks * BLOCK_BYTES as u64
     }
 
-    /// Whether the disk has so many bytes free.
+    /// Returns whether the disk has this many free bytes.
     ///
     /// # Errors
     /// [`Fault::Io`].
@@ -248,50 +250,55 @@ impl<D: Disk> Mover<D> {
         })
     }
 
-    /// Removes a slot that the lane has given up, so that a pack has its room.
+    /// Removes a slot that the lane has given up, to make room for a pack.
     ///
     /// # Errors
-    /// [`Fault::Io`]; what is left of the slot is spare at the next start.
+    /// [`Fault::Io`]; the rest of the slot is spare at the next start.
     pub fn make_room(&self, slot: &Slot) -> Result<(), Fault> {
         remove_slot(&self.disk, &self.config.directory, slot)
     }
 
-    /// Has all of a move lie in one pack, or in as many as its batches are of different kinds.
+    /// Makes a move write one pack, or one for each class of its batches.
     pub fn set_in_one_pack(&mut self, in_one_pack: bool) {
         self.in_one_pack = in_one_pack;
     }
 
-    /// Has packs leave so many bytes of the disk free: lanes lack slots, and are to have the room.
+    /// Sets the number of bytes that packs leave free, because lanes need the room for slots.
     pub fn set_left_bytes(&mut self, left_bytes: u64) {
         self.left_bytes = left_bytes;
     }
 
-    /// Every batch that lies in `home`.
+    /// All batches in `container`.
     ///
     /// # Errors
-    /// A [`MoveError`]; it is to be left where it is then.
-    pub fn list(&mut self, home: Home) -> Result<Vec<Held>, MoveError> {
+    /// A [`MoveError`]; the container then stays as it is.
+    pub fn list(&mut self, container: Container) -> Result<Vec<StoredBatch>, MoveError> {
         let mut held = Vec::new();
-        self.walk(home, |copied, place| {
-            let Copied { partition, first, keeping, .. } = copied;
-            held.push(Held { partition, first, place, keeping });
+        self.walk(container, |copied, place| {
+            let Copied { partition, first, retention_class, .. } = copied;
+            held.push(StoredBatch { partition, first, place, retention_class });
         })?;
         Ok(held)
     }
 
-    /// Copies `wanted`, which lie in `home`, into packs, by partition and offset.
+    /// Copies the `wanted` batches of `container` into packs, by partition and offset.
     ///
     /// # Errors
-    /// A [`MoveError`]; nothing was moved then, and what was made is [rubbish](Mover::take_rubbish).
-    pub fn copy(&mut self, home: Home, wanted: &[Held]) -> Result<Moved, MoveError> {
-        let keepings: BTreeMap<u64, Keeping> =
-            wanted.iter().map(|held| (held.place.position, held.keeping)).collect();
+    /// A [`MoveError`]; then nothing was moved, and the packs are
+    /// [orphaned](Mover::take_orphaned_packs).
+    pub fn copy(
+        &mut self,
+        container: Container,
+        wanted: &[StoredBatch],
+    ) -> Result<Moved, MoveError> {
+        let retention_classes: BTreeMap<u64, RetentionClass> =
+            wanted.iter().map(|held| (held.place.position, held.retention_class)).collect();
         let mut batches = Vec::with_capacity(wanted.len());
-        self.walk(home, |copied, place| {
-            if let Some(&keeping) = keepings.get(&place.position) {
+        self.walk(container, |copied, place| {
+            if let Some(&retention_class) = retention_classes.get(&place.position) {
                 // Of its own: the body holds on to a read of some MiB.
                 let batch = Bytes::copy_from_slice(&copied.batch);
-                batches.push(Copied { keeping, batch, ..copied });
+                batches.push(Copied { retention_class, batch, ..copied });
             }
         })?;
         if batches.len() != wanted.len() {
@@ -300,19 +307,18 @@ impl<D: Disk> Mover<D> {
         self.write_all(batches)
     }
 
-    /// Copies batches that are read one by one from where they lie: the frames around them may be
-    /// damaged.
+    /// Copies batches that are read one by one, because the frames around them may be damaged.
     ///
     /// # Errors
-    /// A [`MoveError`]; nothing was moved then.
+    /// A [`MoveError`]; then nothing was moved.
     pub(crate) fn copy_each(
         &mut self,
-        batches: &[(KeptBatch, Keeping)],
+        batches: &[(KeptBatch, RetentionClass)],
     ) -> Result<Moved, MoveError> {
-        let read = |&(kept, keeping): &(KeptBatch, Keeping)| {
+        let read = |&(kept, retention_class): &(KeptBatch, RetentionClass)| {
             let KeptBatch { partition, first, appended_at, place, .. } = kept;
             let batch = self.reader.read(Position(place.position), place.bytes as usize)?;
-            Ok(Copied { keeping, partition, first, appended_at, batch })
+            Ok(Copied { retention_class, partition, first, appended_at, batch })
         };
         let copied: Result<_, MoveError> = batches.iter().map(read).collect();
         self.write_all(copied?)
@@ -329,34 +335,38 @@ impl<D: Disk> Mover<D> {
         let first = self.next_pack;
         let written = self.write(batches);
         if written.is_err() {
-            self.rubbish.extend(first..self.next_pack);
+            self.orphaned_packs.extend(first..self.next_pack);
         }
         written
     }
 
-    /// Takes the numbers of packs that a move or a compaction has made before it failed, if they came
-    /// to be: nobody refers to them, and a disk that is full needs the room. They are removed like any
-    /// other pack; what is not the next start removes.
-    pub fn take_rubbish(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.rubbish)
+    /// The numbers of packs that failed moves and compactions have left. Nothing refers to them,
+    /// and a full disk needs the room. They are removed like other packs; the next start removes
+    /// the rest.
+    pub fn take_orphaned_packs(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.orphaned_packs)
     }
 
-    /// Begins to remove a pack that nothing refers to; it goes step by step.
+    /// Starts to remove a pack without references, step by step.
     ///
     /// # Errors
     /// [`Fault::Io`].
-    pub fn removal(&mut self, pack: u32) -> Result<PackRemoval<D>, Fault> {
+    pub fn start_removal(&mut self, pack: u32) -> Result<PackRemoval<D>, Fault> {
         self.reader.forget_pack(pack);
         remove_pack(&self.disk, &self.config, pack)
     }
 
-    fn walk(&mut self, home: Home, mut each: impl FnMut(Copied, Place)) -> Result<(), MoveError> {
-        self.reader.walk(home, &mut self.pace.0, |walked| {
+    fn walk(
+        &mut self,
+        container: Container,
+        mut each: impl FnMut(Copied, Place),
+    ) -> Result<(), MoveError> {
+        self.reader.walk(container, &mut self.pace.0, |walked| {
             // What cannot be read stays where it is.
-            let Walked::Record { kind, position, body } = walked else { return Ok(()) };
-            let copied = match home {
-                Home::Segment(_) => journaled(kind, position, body)?,
-                Home::Pack(_) => Some(packed(kind, position, body)?),
+            let WalkItem::Record { kind, position, body } = walked else { return Ok(()) };
+            let copied = match container {
+                Container::Segment(_) => journaled(kind, position, body)?,
+                Container::Pack(_) => Some(packed(kind, position, body)?),
             };
             if let Some((copied, head)) = copied {
                 let bytes = u32::try_from(copied.batch.len()).expect("batches are below 4 GiB");
@@ -374,9 +384,9 @@ impl<D: Disk> Mover<D> {
         let (PackLengths { finished, own }, in_one_pack) = (self.lengths, self.in_one_pack);
         let finished = if in_one_pack { u64::MAX } else { finished };
         let class = |copied: &Copied| match sums[&copied.partition] >= own {
-            _ if in_one_pack => Keeping::Open as u64,
+            _ if in_one_pack => RetentionClass::Open as u64,
             true => own_class(copied.partition),
-            false => copied.keeping as u64,
+            false => copied.retention_class as u64,
         };
         batches.sort_by_cached_key(|copied| (class(copied), copied.partition, copied.first));
         let mut moved = Moved::default();
@@ -433,12 +443,12 @@ impl<D: Disk> Mover<D> {
     }
 }
 
-/// The class of the packs that hold this partition only.
+/// The class of packs that hold only this partition.
 fn own_class(partition: PartitionId) -> u64 {
-    OWN | u64::from(partition.topic.0) << 24 | u64::from(partition.index.0)
+    OWN_PACK | u64::from(partition.topic.0) << 24 | u64::from(partition.index.0)
 }
 
-/// The batch of a journaled record, if it has one, and where in the body it begins.
+/// The batch of a journaled record, if it has one, and its start in the body.
 fn journaled(
     kind: u8,
     position: Position,
@@ -463,8 +473,8 @@ fn journaled(
         },
         _ => return Ok(None),
     };
-    let (batch, keeping) = (batch.bytes().clone(), Keeping::Open);
-    Ok(Some((Copied { keeping, partition, first, appended_at, batch }, head)))
+    let (batch, retention_class) = (batch.bytes().clone(), RetentionClass::Open);
+    Ok(Some((Copied { retention_class, partition, first, appended_at, batch }, head)))
 }
 
 fn packed_head(copied: &Copied) -> [u8; PACKED_HEAD_BYTES] {
@@ -484,7 +494,7 @@ fn packed(kind: u8, position: Position, body: Bytes) -> Result<(Copied, usize), 
     let four = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
     let eight = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
     let copied = Copied {
-        keeping: Keeping::Open,
+        retention_class: RetentionClass::Open,
         partition: PartitionId { topic: TopicId(four(0)), index: PartitionIndex(four(4)) },
         first: Offset(eight(8)),
         appended_at: Timestamp(eight(16)),

@@ -1,25 +1,24 @@
-//! Which packs are still needed, and how much of each is: the counterpart of `segments` for what
-//! was moved. It opens no file.
+//! The packs in use and their live bytes: the counterpart of `segments` for moved batches. It opens no file.
 
 use std::collections::BTreeMap;
 
 use sennit_journal::{BLOCK_BYTES, Pack, Position};
 
-/// A pack is emptied into another when that would need less than this share of its room.
+/// A pack is emptied into another if that would need less than this fraction of its room.
 const THIN: (u64, u64) = (1, 2);
 
-/// A pack in use.
+/// The usage of a pack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Use {
-    /// How long its file is.
+struct PackUsage {
+    /// The length of its file.
     bytes: u64,
     /// Bytes of live batches in it.
     live: u64,
 }
 
-impl Use {
-    /// About how long a pack of the live batches alone would be: of a few bytes, three blocks. A
-    /// pack of that length is never thin, or it would be moved again and again.
+impl PackUsage {
+    /// The approximate length of a pack with only the live batches; for a few bytes, three blocks.
+    /// A pack of that length is never thin, or it would be moved again and again.
     fn least_bytes(&self) -> u64 {
         let block = BLOCK_BYTES as u64;
         self.live.next_multiple_of(block) + 2 * block
@@ -29,35 +28,35 @@ impl Use {
 /// The packs in use.
 #[derive(Debug, Default)]
 pub(crate) struct Packs {
-    packs: BTreeMap<u32, Use>,
-    /// Of all packs together.
-    total: Use,
+    packs: BTreeMap<u32, PackUsage>,
+    /// The total of all packs.
+    total: PackUsage,
     released: Vec<u32>,
 }
 
 impl Packs {
-    /// A pack is there, with nothing live in it yet.
+    /// Adds a pack without live batches.
     pub(crate) fn added(&mut self, pack: Pack) {
         self.total.bytes += pack.bytes;
-        self.packs.insert(pack.number, Use { bytes: pack.bytes, live: 0 });
+        self.packs.insert(pack.number, PackUsage { bytes: pack.bytes, live: 0 });
     }
 
-    /// Whether there is such a pack.
+    /// Returns whether the pack exists.
     pub(crate) fn holds(&self, pack: u32) -> bool {
         self.packs.contains_key(&pack)
     }
 
-    /// Every pack, in order.
+    /// The numbers of all packs, in order.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> {
         self.packs.keys().copied()
     }
 
-    /// How long the pack's file is; 0 if there is none.
+    /// The length of the pack's file; 0 if it does not exist.
     pub(crate) fn bytes_of(&self, pack: u32) -> u64 {
         self.packs.get(&pack).map_or(0, |held| held.bytes)
     }
 
-    /// A batch lies in a pack from now on.
+    /// Notes a batch in a pack.
     pub(crate) fn written(&mut self, pack: u32, bytes: u32) {
         if let Some(held) = self.packs.get_mut(&pack) {
             held.live += u64::from(bytes);
@@ -65,7 +64,7 @@ impl Packs {
         }
     }
 
-    /// A batch is wanted no more.
+    /// Notes that a batch is no longer wanted.
     pub(crate) fn freed(&mut self, pack: u32, bytes: u32) {
         if let Some(held) = self.packs.get_mut(&pack) {
             held.live -= u64::from(bytes);
@@ -76,7 +75,7 @@ impl Packs {
         }
     }
 
-    /// Lets go of what holds nothing live: what a crash kept from being referred to.
+    /// Releases packs without live batches: a crash prevented references to them.
     pub(crate) fn release_empty(&mut self) {
         let empty: Vec<u32> =
             self.packs.iter().filter(|(_, held)| held.live == 0).map(|(&pack, _)| pack).collect();
@@ -90,29 +89,30 @@ impl Packs {
         }
     }
 
-    /// Takes the packs that are needed no more.
+    /// Takes the packs that are no longer needed.
     pub(crate) fn take_released(&mut self, out: &mut Vec<u32>) {
         out.append(&mut self.released);
     }
 
-    /// The pack with the smallest live share, if that is small, among those that `may` be emptied.
+    /// The pack with the smallest live fraction, if that is small, among those that `may` be
+    /// emptied.
     pub(crate) fn thinnest(&self, may: impl Fn(u32) -> bool) -> Option<u32> {
         let (live, all) = THIN;
         let thin = self
             .packs
             .iter()
             .filter(|&(&pack, held)| held.least_bytes() * all < held.bytes * live && may(pack));
-        let share = |held: &Use| held.live as f64 / held.bytes as f64;
+        let share = |held: &PackUsage| held.live as f64 / held.bytes as f64;
         thin.min_by(|a, b| share(a.1).total_cmp(&share(b.1))).map(|(&pack, _)| pack)
     }
 
-    /// How many packs are in use, and their bytes: of files, and of live batches.
+    /// The number of packs in use, and their bytes: of files, and of live batches.
     pub(crate) fn count(&self) -> (usize, u64, u64) {
         (self.packs.len(), self.total.bytes, self.total.live)
     }
 }
 
-/// The pack in which `position` lies.
+/// The pack that holds `position`.
 pub(crate) fn pack_of(position: u64) -> Option<u32> {
     Position(position).pack().map(|(pack, _)| pack)
 }

@@ -1,5 +1,5 @@
-//! Batches that had to be read back from the journal. Reads are made in chunks, because what a
-//! lagging consumer wants next lies behind what it wants now.
+//! Batches that were read back from the journal. Reads are made in chunks, because a lagging consumer needs the
+//! following batches next.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -8,55 +8,55 @@ use sennit_engine::Place;
 use sennit_journal::Position;
 use sennit_model::{Batch, PartitionId};
 
-/// Least bytes of a read: as many batches as fit come along.
+/// Minimum size of a read in bytes; it includes as many batches as fit.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Once half of a chunk was wanted, so many bytes behind it are read already: while one chunk is
-/// given out the disk has another to read, and one in reserve.
+/// Bytes that are read ahead once half of a chunk was used: while one chunk is being used, the disk
+/// reads the next, and one is in reserve.
 const AHEAD_BYTES: u64 = 2 * CHUNK_BYTES as u64;
-/// What would be left before the end of what can be read is read along, if it is no more.
-const REMNANT_BYTES: usize = CHUNK_BYTES / 4;
-/// Bytes of chunks that are kept.
+/// A rest of at most this size before the end of the readable part is read along.
+const REMAINDER_BYTES: usize = CHUNK_BYTES / 4;
+/// Bytes of the chunks in the cache.
 const BUDGET_BYTES: usize = 16 << 20;
-/// Chunks that are kept: each batch is looked for in all of them.
+/// Number of chunks in the cache. A lookup searches all of them.
 const CHUNKS_MAX: usize = 64;
-/// Most reads under way at once.
+/// Most reads under way.
 const FETCHES_MAX: usize = 8;
-/// As long as no more are under way, there may be one that nobody waits for.
+/// A read-ahead is made only if at most this many reads are under way.
 const AHEAD_FETCHES_MAX: usize = FETCHES_MAX / 2;
 
-/// A read of the journal, to be made by whoever has the disk at hand.
+/// A read of the journal that the owner of the disk makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch {
-    /// Where to begin.
+    /// The start.
     pub position: Position,
-    /// How many bytes, all within one segment.
+    /// The number of bytes, all within one segment.
     pub length: usize,
 }
 
-/// What a look into the cache found.
+/// The result of a lookup.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum CacheLookup {
     /// The batch.
     Batch(Bytes),
-    /// Nothing yet; a read is under way or will be.
+    /// The batch is not in the cache; a read is under way or will be.
     Pending,
-    /// Bytes that are not the batch that was written there.
+    /// The bytes are not the batch that was written there.
     Damaged,
 }
 
-/// Batches that are waited for: thousands of small ones may lie in a chunk.
-type Wants = BTreeSet<(PartitionId, Place)>;
+/// The batches that are waited for. A chunk may have thousands of small ones.
+type Waiters = BTreeSet<(PartitionId, Place)>;
 
-/// A read under way, and for which batches.
+/// A read under way, and the batches that wait for it.
 #[derive(Debug)]
-struct UnderWay {
+struct PendingFetch {
     fetch: Fetch,
-    wants: Wants,
-    /// Whether it is made because another one failed.
-    is_second: bool,
+    waiters: Waiters,
+    /// Whether an earlier read failed.
+    is_retry: bool,
 }
 
-impl UnderWay {
+impl PendingFetch {
     fn covers(&self, position: u64) -> bool {
         (self.fetch.position.0..self.end()).contains(&position)
     }
@@ -66,21 +66,21 @@ impl UnderWay {
     }
 }
 
-/// What a read that is done comes to.
+/// The outcome of a read.
 #[derive(Debug, Default)]
-pub(crate) struct Done {
-    /// The partitions that may go on.
+pub(crate) struct FetchOutcome {
+    /// The partitions that can continue.
     pub(crate) partitions: Vec<PartitionId>,
-    /// The batches that cannot be read, though it was tried twice.
+    /// The batches that could not be read in two attempts.
     pub(crate) unreadable: Vec<(PartitionId, Place)>,
 }
 
-/// What one read has brought.
+/// The bytes of one read.
 #[derive(Debug)]
 struct Chunk {
     start: u64,
     bytes: Bytes,
-    /// The batches of `start..end` have been checked: whoever reads them too need not do it again.
+    /// The checksums of the batches in `start..end` have been verified.
     checked: (u64, u64),
 }
 
@@ -89,7 +89,7 @@ impl Chunk {
         self.start + self.bytes.len() as u64
     }
 
-    /// The batch of `start..end`, whose checksums are right, or `None`.
+    /// The batch of `start..end`, or `None` if its checksums are wrong.
     fn batch(&mut self, start: u64, end: u64) -> Option<Bytes> {
         let held = self.bytes.slice((start - self.start) as usize..(end - self.start) as usize);
         let (from, to) = &mut self.checked;
@@ -107,53 +107,53 @@ impl Chunk {
     }
 }
 
-/// Chunks of the journal and the reads under way.
+/// Chunks of the journal, and the reads under way.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCache {
     chunks: VecDeque<Chunk>,
     bytes: usize,
-    under_way: Vec<UnderWay>,
+    under_way: Vec<PendingFetch>,
     wanted: Vec<Fetch>,
-    /// Those that wait for something for which no read could begin, in the order in which they asked.
+    /// The partitions for which no read could begin, in order.
     starved: Vec<PartitionId>,
-    is_starved: BTreeSet<PartitionId>,
+    starved_set: BTreeSet<PartitionId>,
 }
 
 impl ReadCache {
-    /// The batch at `position`. On a miss, notes that `partition` waits for it; nothing at or
-    /// after `limit` is read.
+    /// The batch at `position`. On a miss, notes that `partition` waits for it; nothing at or after
+    /// `limit` is read.
     pub(crate) fn read(
         &mut self,
         partition: PartitionId,
         position: Position,
         length: usize,
         limit: Position,
-    ) -> Found {
+    ) -> CacheLookup {
         let end = position.0 + length as u64;
         let missing = match self.batch(position.0, end) {
             Ok(batch) => {
                 self.read_ahead(end, limit);
-                return batch.map_or(Found::Damaged, Found::Batch);
+                return batch.map_or(CacheLookup::Damaged, CacheLookup::Batch);
             }
             Err(missing) => missing,
         };
         let bytes = u32::try_from(length).expect("a batch is limited far below 4 GiB");
         let want = (partition, Place { position: position.0, bytes });
         if let Some(held) = self.under_way.iter_mut().find(|held| held.covers(missing)) {
-            held.wants.insert(want);
+            held.waiters.insert(want);
         } else if self.under_way.len() < FETCHES_MAX {
-            let wants = BTreeSet::from([want]);
-            self.begin_chunk(Position(missing), (end - missing) as usize, limit, wants);
-        } else if self.is_starved.insert(partition) {
+            let waiters = BTreeSet::from([want]);
+            self.begin_chunk(Position(missing), (end - missing) as usize, limit, waiters);
+        } else if self.starved_set.insert(partition) {
             self.starved.push(partition);
         }
-        Found::Pending
+        CacheLookup::Pending
     }
 
-    /// The batch of `start..end`, `None` if it is damaged; or the first position of it that is not
-    /// here. What comes from the disk is checked before it is believed.
+    /// The batch of `start..end`, `None` if it is damaged; or its first position that is not in the
+    /// cache. Bytes from the disk are verified.
     fn batch(&mut self, start: u64, end: u64) -> Result<Option<Bytes>, u64> {
-        if let Some(chunk) = self.reaching(start)
+        if let Some(chunk) = self.chunk_at(start)
             && end <= self.chunks[chunk].end()
         {
             return Ok(self.chunks[chunk].batch(start, end));
@@ -162,7 +162,7 @@ impl ReadCache {
         let mut joined = Vec::new();
         let mut at = start;
         while at < end {
-            let Chunk { start: from, bytes, .. } = &self.chunks[self.reaching(at).ok_or(at)?];
+            let Chunk { start: from, bytes, .. } = &self.chunks[self.chunk_at(at).ok_or(at)?];
             let to = end.min(from + bytes.len() as u64);
             joined.extend_from_slice(&bytes[(at - from) as usize..(to - from) as usize]);
             at = to;
@@ -170,30 +170,30 @@ impl ReadCache {
         Ok(Batch::check_kept(joined.into()).ok().map(|batch| batch.bytes().clone()))
     }
 
-    /// The chunk that holds the byte at `position`; of several the one that reaches furthest.
-    fn reaching(&self, position: u64) -> Option<usize> {
+    /// The chunk with the byte at `position`; of several the one that reaches furthest.
+    fn chunk_at(&self, position: u64) -> Option<usize> {
         let chunks = self.chunks.iter().enumerate();
         let holds = |(_, chunk): &(usize, &Chunk)| (chunk.start..chunk.end()).contains(&position);
         chunks.filter(holds).max_by_key(|(_, chunk)| chunk.end()).map(|(index, _)| index)
     }
 
-    /// Has what follows the batch that ends at `end` read before anybody asks for it.
+    /// Reads ahead behind the batch that ends at `end`.
     fn read_ahead(&mut self, end: u64, limit: Position) {
-        let chunk = self.reaching(end - 1).map(|chunk| &self.chunks[chunk]);
+        let chunk = self.chunk_at(end - 1).map(|chunk| &self.chunks[chunk]);
         if chunk.is_none_or(|held| end - held.start < held.bytes.len() as u64 / 2) {
             return;
         }
         let mut at = end;
         let far = end.saturating_add(AHEAD_BYTES).min(limit.0);
         while at < far {
-            let held = self.reaching(at).map(|chunk| self.chunks[chunk].end());
-            let coming = self.under_way.iter().find(|held| held.covers(at)).map(UnderWay::end);
+            let held = self.chunk_at(at).map(|chunk| self.chunks[chunk].end());
+            let coming = self.under_way.iter().find(|held| held.covers(at)).map(PendingFetch::end);
             if let Some(to) = held.or(coming) {
                 at = to;
                 continue;
             }
             // What was committed just now is no chunk yet.
-            let is_worth_it = limit.0 - at > REMNANT_BYTES as u64;
+            let is_worth_it = limit.0 - at > REMAINDER_BYTES as u64;
             if !is_worth_it || self.under_way.len() >= AHEAD_FETCHES_MAX {
                 return;
             }
@@ -201,31 +201,37 @@ impl ReadCache {
         }
     }
 
-    fn begin_chunk(&mut self, position: Position, length: usize, limit: Position, wants: Wants) {
+    fn begin_chunk(
+        &mut self,
+        position: Position,
+        length: usize,
+        limit: Position,
+        waiters: Waiters,
+    ) {
         // Of a pack that has lost its end there is less than what is wanted.
         let room = limit.0.saturating_sub(position.0) as usize;
-        let most = if room <= CHUNK_BYTES + REMNANT_BYTES { room } else { CHUNK_BYTES };
+        let most = if room <= CHUNK_BYTES + REMAINDER_BYTES { room } else { CHUNK_BYTES };
         let fetch = Fetch { position, length: most.max(length) };
-        self.begin(fetch, wants, false);
+        self.begin(fetch, waiters, false);
     }
 
-    /// Takes the reads to be made.
+    /// Takes the reads that have to be made.
     pub(crate) fn take_wanted(&mut self, out: &mut Vec<Fetch>) {
         out.append(&mut self.wanted);
     }
 
-    fn begin(&mut self, fetch: Fetch, wants: Wants, is_second: bool) {
-        self.under_way.push(UnderWay { fetch, wants, is_second });
+    fn begin(&mut self, fetch: Fetch, waiters: Waiters, is_retry: bool) {
+        self.under_way.push(PendingFetch { fetch, waiters, is_retry });
         self.wanted.push(fetch);
     }
 
-    /// A read is done; without bytes it failed, and is made once more, of the very batches that
-    /// were wanted.
-    pub(crate) fn fetched(&mut self, fetch: Fetch, bytes: Option<Bytes>) -> Done {
+    /// Handles a read. A failed read, without bytes, is repeated once for exactly the batches that
+    /// were waited for.
+    pub(crate) fn fetched(&mut self, fetch: Fetch, bytes: Option<Bytes>) -> FetchOutcome {
         // A place is free: who found none comes first, so that none starves.
-        self.is_starved.clear();
+        self.starved_set.clear();
         let partitions = std::mem::take(&mut self.starved);
-        let mut done = Done { partitions, unreadable: Vec::new() };
+        let mut done = FetchOutcome { partitions, unreadable: Vec::new() };
         let held = self.under_way.iter().position(|held| held.fetch == fetch);
         let held = held.map(|index| self.under_way.swap_remove(index));
         match (bytes, held) {
@@ -233,19 +239,19 @@ impl ReadCache {
                 self.bytes += bytes.len();
                 let start = fetch.position.0;
                 self.chunks.push_back(Chunk { start, bytes, checked: (start, start) });
-                let wants = held.into_iter().flat_map(|held| held.wants);
-                done.partitions.extend(wants.map(|(partition, _)| partition));
+                let waiters = held.into_iter().flat_map(|held| held.waiters);
+                done.partitions.extend(waiters.map(|(partition, _)| partition));
             }
-            (None, Some(UnderWay { wants, is_second: false, .. })) => {
-                for (partition, place) in wants {
+            (None, Some(PendingFetch { waiters, is_retry: false, .. })) => {
+                for (partition, place) in waiters {
                     let position = Position(place.position);
                     let fetch = Fetch { position, length: place.bytes as usize };
                     self.begin(fetch, BTreeSet::from([(partition, place)]), true);
                 }
             }
-            (None, Some(UnderWay { wants, .. })) => {
-                done.partitions.extend(wants.iter().map(|(partition, _)| partition));
-                done.unreadable.extend(wants);
+            (None, Some(PendingFetch { waiters, .. })) => {
+                done.partitions.extend(waiters.iter().map(|(partition, _)| partition));
+                done.unreadable.extend(waiters);
             }
             (None, None) => {}
         }
@@ -258,7 +264,7 @@ impl ReadCache {
         done
     }
 
-    /// Forgets chunks of `start..end`: the slot will hold another segment.
+    /// Drops chunks in `start..end`, because the slot will hold another segment.
     pub(crate) fn forget(&mut self, start: Position, end: Position) {
         self.chunks.retain(|chunk| {
             let kept = !(start.0..end.0).contains(&chunk.start);
@@ -269,7 +275,7 @@ impl ReadCache {
         });
     }
 
-    /// How many bytes it holds now.
+    /// The number of bytes in the cache.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -303,7 +309,7 @@ mod tests {
         out
     }
 
-    fn fetched(cache: &mut ReadCache, journal: &[u8], fetch: Fetch) -> Done {
+    fn fetched(cache: &mut ReadCache, journal: &[u8], fetch: Fetch) -> FetchOutcome {
         let from = fetch.position.0 as usize;
         cache.fetched(fetch, Some(Bytes::copy_from_slice(&journal[from..from + fetch.length])))
     }
@@ -319,7 +325,7 @@ mod tests {
             loop {
                 let found = cache.read(PARTITION, position, length, limit);
                 behind.extend(wanted(&mut cache));
-                if let Found::Batch(batch) = found {
+                if let CacheLookup::Batch(batch) = found {
                     let from = position.0 as usize;
                     assert_eq!(batch, journal[from..from + length]);
                     break;
@@ -343,7 +349,7 @@ mod tests {
         cache.begin_chunk(Position(0), 1, limit, BTreeSet::new());
         let first = wanted(&mut cache)[0];
         fetched(&mut cache, &journal, first);
-        assert!(matches!(cache.read(PARTITION, across, length, limit), Found::Pending));
+        assert!(matches!(cache.read(PARTITION, across, length, limit), CacheLookup::Pending));
         let second = wanted(&mut cache)[0];
         assert_eq!(second.position, Position(CHUNK));
         assert!(cache.fetched(second, None).unreadable.is_empty());
@@ -363,7 +369,7 @@ mod tests {
         let last = Position(((CHUNK_BYTES / length - 1) * length) as u64);
         for (limit, ahead) in [(CHUNK + 4096, 0), (3 * CHUNK, 2)] {
             let found = cache.read(PARTITION, last, length, Position(limit));
-            assert!(matches!(found, Found::Batch(_)));
+            assert!(matches!(found, CacheLookup::Batch(_)));
             assert_eq!(wanted(&mut cache).len(), ahead);
         }
     }
@@ -377,11 +383,14 @@ mod tests {
         let batch = builder.take().unwrap().bytes().clone();
         let limit = Position(batch.len() as u64);
         let mut cache = ReadCache::default();
-        assert!(matches!(cache.read(PARTITION, Position(0), batch.len(), limit), Found::Pending));
+        assert!(matches!(
+            cache.read(PARTITION, Position(0), batch.len(), limit),
+            CacheLookup::Pending
+        ));
         let fetch = wanted(&mut cache)[0];
         fetched(&mut cache, &batch, fetch);
         let found = cache.read(PARTITION, Position(0), batch.len(), limit);
-        assert!(matches!(found, Found::Batch(found) if found == batch));
+        assert!(matches!(found, CacheLookup::Batch(found) if found == batch));
     }
 
     fn of_topic(topic: u64) -> PartitionId {
@@ -394,7 +403,7 @@ mod tests {
         for topic in 0..FETCHES_MAX as u64 {
             let (partition, position) = (of_topic(topic), Position(topic * 4 * CHUNK));
             let found = cache.read(partition, position, length, position.plus(CHUNK));
-            assert!(matches!(found, Found::Pending));
+            assert!(matches!(found, CacheLookup::Pending));
         }
         let fetches = wanted(&mut cache);
         assert_eq!(fetches.len(), FETCHES_MAX);
@@ -426,7 +435,7 @@ mod tests {
         }
         let ahead = wanted(&mut cache);
         let far = Position(400 * CHUNK);
-        assert!(matches!(cache.read(PARTITION, far, 100, far.plus(CHUNK)), Found::Pending));
+        assert!(matches!(cache.read(PARTITION, far, 100, far.plus(CHUNK)), CacheLookup::Pending));
         assert_eq!(cache.fetched(ahead[0], None).partitions, [PARTITION]);
     }
 }

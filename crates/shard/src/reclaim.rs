@@ -1,33 +1,33 @@
-//! What a shard does while the disk is full: it frees segments, and writes a checkpoint while there are slots for
-//! one. How many slots that takes, `room` says; what a checkpoint holds is the engine's.
+//! The behaviour of a shard on a full disk: it frees segments, and writes a checkpoint while there are slots for
+//! one. `slot_budget` says how many slots that takes.
 
 use sennit_journal::Position;
 
-use crate::{room::low_slots, shard::Shard};
+use crate::{shard::Shard, slot_budget::low_slots};
 
-/// So many segments without live messages make it worth to reclaim them at once when the disk is short: the
-/// segment whose header makes them free is one, and a long checkpoint takes more.
+/// On a short disk this many segments without live messages are worth a checkpoint: the segment
+/// whose header frees them takes one, and a long checkpoint takes more.
 const RECLAIM_SEGMENTS: usize = 2;
 
 impl Shard {
-    /// Whether the disk has no room: what can come free is to.
+    /// Returns whether the disk has no room, so that the shard has to free segments.
     pub(crate) fn is_short(&self) -> bool {
         self.storage_full || self.disk_short
     }
 
-    /// Writes a checkpoint on a short disk, if that frees segments. Everyone waits for the room: all of it at
-    /// once.
+    /// Writes a checkpoint on a short disk, if that frees segments. It writes all of it at once,
+    /// because everything waits for the room.
     pub(crate) fn reclaim(&mut self) {
-        let is_idle = !self.checkpoints.is_pending() && !self.writer.says_replay_begins();
+        let is_idle = !self.checkpoints.is_pending() && !self.writer.has_announced_replay();
         let may = self.is_short() && !self.fenced && is_idle;
         if may && (self.checkpoints.is_under_way() || self.is_to_reclaim()) {
             while !self.write_piece() {}
         }
     }
 
-    /// Whether a checkpoint is to be written because the disk is short. Where little is dead, acks may be all
-    /// that comes: what they take of the journal has to come free as they go on, with no more than the
-    /// segment of the last checkpoint, the one being written and the next in use.
+    /// Returns whether to write a checkpoint because the disk is short. If there are few dead
+    /// segments, perhaps only acks come: their segments have to come free, with no more in use than
+    /// the segment of the last checkpoint, the one being written and the next.
     fn is_to_reclaim(&self) -> bool {
         let is_full_of_acks = self.writer.segments.dead_count(None) > 0
             && self.writer.is_past_checkpoint()
@@ -36,13 +36,13 @@ impl Shard {
         is_low || is_full_of_acks || self.writer.dead_count() >= self.worth_reclaiming()
     }
 
-    /// How many segments have to be free of live messages, so that a checkpoint for them is worth it. Where it
-    /// fits the segment in use, the header that makes them free takes the place of the one before: one.
+    /// The number of dead segments for which a checkpoint is worthwhile. If it fits into the
+    /// current segment, the header that frees them takes the place of the one before: one.
     fn worth_reclaiming(&self) -> usize {
         if self.checkpoint_segments() == 0 { 1 } else { RECLAIM_SEGMENTS }
     }
 
-    /// Whether a full lane has so few slots left that a checkpoint has to be written before anything else.
+    /// Returns whether a full lane has so few slots that it has to write a checkpoint first.
     pub(crate) fn is_low(&self) -> bool {
         if !self.storage_full {
             return false;
@@ -54,7 +54,8 @@ impl Shard {
         left <= low_slots(self.checkpoint_segments())
     }
 
-    /// Says whether the disk has no room for another segment: publishes are refused while it is so.
+    /// Sets whether the disk has no room for another segment. Publishes are refused while it is
+    /// set.
     pub fn set_storage_full(&mut self, full: bool) {
         let was_short = self.is_short();
         self.storage_full = full;
@@ -62,13 +63,14 @@ impl Shard {
         self.short_changed(was_short);
     }
 
-    /// Says how many spare slots the lane has now that everything before `written` is.
+    /// Sets the number of spare slots that the lane has after everything before `written` is
+    /// written.
     pub fn set_spare_slots(&mut self, count: usize, written: Position) {
         self.spare_slots = (count, written);
     }
 
-    /// Says whether a shard of this broker has no room on the disk that all of them share: this one frees what
-    /// it can then, and takes publishes all the same.
+    /// Sets whether another shard of this broker has no room on the shared disk. This shard then
+    /// frees segments, and still accepts publishes.
     pub fn set_disk_short(&mut self, short: bool) {
         let was_short = self.is_short();
         self.disk_short = short;
@@ -83,7 +85,7 @@ impl Shard {
         self.moves.try_again();
         if self.is_short() {
             self.writer.segments.forget_fallback();
-            if !self.has_begun {
+            if !self.generation_is_durable {
                 // Starts that end before this is whole leave nothing that is needed: the next has the room.
                 self.reclaim_at_start();
             } else {
@@ -92,7 +94,7 @@ impl Shard {
         }
     }
 
-    /// Writes a checkpoint before anything else, if a replay has to read more than the last one.
+    /// Writes a checkpoint first, if a replay has to read more than the last one.
     fn reclaim_at_start(&mut self) {
         let may = !self.fenced && !self.checkpoints.is_pending();
         if may && self.writer.is_past_checkpoint() {
@@ -100,11 +102,12 @@ impl Shard {
         }
     }
 
-    /// A checkpoint is committed: the header of another segment makes those free that hold nothing live.
+    /// After the commit of a checkpoint: begins another segment, whose header frees those without
+    /// live messages.
     pub(crate) fn free_dead_segments(&mut self) {
         let enough = if self.is_low() { 1 } else { self.worth_reclaiming() };
         if self.is_short() && self.writer.dead_count() >= enough {
-            self.turn_segment();
+            self.start_segment();
             self.writer.checkpoint_ended();
         }
     }

@@ -1,4 +1,4 @@
-//! From the journal on disk to a shard that goes on where the last one stopped.
+//! Recovers a shard from its journal on disk.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,13 +6,13 @@ use std::{
 };
 
 use sennit_engine::{Engine, Journal, KeptBatch, Place};
-use sennit_journal::{Damage, Disk, Home, Lane, LaneConfig, Position, Reader, SlotMaker};
+use sennit_journal::{Container, Damage, Disk, Lane, LaneConfig, Position, Reader, SlotMaker};
 use sennit_model::{Generation, Timestamp};
 
 use crate::{
     checkpoint::Checkpoints,
+    move_state::MoveState,
     mover::{Mover, PackLengths},
-    moves::Moves,
     packs::Packs,
     recover_error::RecoverError,
     replay::{ReadBack, Reading, replay},
@@ -22,68 +22,66 @@ use crate::{
     writer::Writer,
 };
 
-/// What a shard is told.
+/// The settings of a shard.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How many bytes of the newest frames are kept in memory.
+    /// The number of bytes of the newest frames that are kept in memory.
     pub cache_bytes: usize,
-    /// Segments of the journal in use beyond which the oldest is emptied into packs.
+    /// The number of segments in use beyond which the oldest is emptied into packs.
     pub journal_segments: usize,
-    /// How long packs are.
+    /// The lengths of packs.
     pub packs: PackLengths,
 }
 
-/// What recovery found.
+/// The results of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// Records that were replayed.
+    /// Number of replayed records.
     pub records: u64,
-    /// Bytes of them.
+    /// Their bytes.
     pub bytes: u64,
-    /// Bytes at the end that were torn: written, but never committed.
+    /// Torn bytes at the end: written, and never committed.
     pub torn_bytes: u64,
-    /// What of the journal was durable and is not whole any more. What lay there is lost.
+    /// Durable parts of the journal that are damaged. Their contents are lost.
     pub damage: Vec<Damage>,
-    /// Partitions that may have lost something with it.
+    /// Number of partitions that may have lost messages with them.
     pub doubtful_partitions: u64,
-    /// Packs that hold messages that are still wanted, and that are not there.
+    /// Missing packs that hold wanted messages.
     pub lost_packs: Vec<u32>,
-    /// Segments of which the same is true.
+    /// Missing segments that hold wanted messages.
     pub lost_segments: Vec<u64>,
-    /// Segments in use whose header is not whole, and the slot of each. What of their frames is whole is
-    /// there all the same.
+    /// Segments in use whose header is not whole, and their slots. Their whole frames are readable.
     pub headless_segments: BTreeMap<u64, PathBuf>,
-    /// Slots that the disk does not give, and in which nothing lies that is wanted. They are left
-    /// alone.
+    /// Slots that cannot be read and hold nothing that is wanted. They are not used.
     pub unreadable_slots: Vec<PathBuf>,
-    /// Which life of the shard begins now.
+    /// The generation that begins.
     pub generation: Generation,
 }
 
-/// A shard that goes on, and what carries its frames and reads.
+/// A recovered shard and its parts.
 #[derive(Debug)]
 pub struct Recovered<D: Disk> {
     /// The shard.
     pub shard: Shard,
     /// Writes its frames.
     pub lane: Lane<D>,
-    /// Makes its fetches.
+    /// Reads its fetches.
     pub reader: Reader<D>,
-    /// Makes slots for its lane.
+    /// Creates slots for its lane.
     pub slots: SlotMaker<D>,
     /// Empties segments and packs.
     pub mover: Mover<D>,
-    /// What was found.
+    /// The results of the recovery.
     pub report: RecoveryReport,
 }
 
-/// Rebuilds a shard from its lane. A lane that is not there yet is a new shard. What is damaged is
-/// passed over: it costs what lay there, and no offset is given twice for it. What the disk does not
-/// give is not: it may be there the next time.
+/// Recovers a shard from its lane. A lane that does not exist is a new shard. Damaged data is
+/// skipped: its contents are lost, and no offset is given twice. Unreadable data is an error,
+/// because it may be readable the next time.
 ///
 /// # Errors
 /// A [`RecoverError`]: the journal cannot be read, is not of this program, or a damaged checkpoint
-/// leaves nothing to build on. Nothing was changed then.
+/// leaves no state to continue from. Then nothing was changed.
 pub fn recover<D: Disk>(
     disk: &D,
     config: LaneConfig,
@@ -101,7 +99,7 @@ pub fn recover<D: Disk>(
     // They would fill a full disk.
     let is_whole = damage.is_empty() && recovered.unreadable.is_empty();
     let last_needed = needed.max(replay_from).segment(segment_bytes);
-    let void = if is_whole { recovered.ends_with(last_needed) } else { Vec::new() };
+    let empty_segments = if is_whole { recovered.ends_with(last_needed) } else { Vec::new() };
     let mut lane = recovered.lane;
     let mut segments = Segments::new(segment_bytes, recovered.fallback_from.unwrap_or(replay_from));
     for segment in lane.segments() {
@@ -119,12 +117,12 @@ pub fn recover<D: Disk>(
     let mut mover = Mover::new(
         disk.clone(),
         lane_config,
-        recovered.reader.another(),
+        recovered.reader.duplicate(),
         settings.packs,
         next_pack,
     );
     let mut writer = Writer::new(recovered.builder, segments, replay_from);
-    writer.passes_over(void);
+    writer.skip_segments(empty_segments);
     let committed = writer.end();
     for record in &lost {
         // Before anything else is: a later replay must not take the next messages for these.
@@ -165,7 +163,7 @@ pub fn recover<D: Disk>(
         }
         // A slot whose header is gone may be theirs: it is not written over. The others are used, or each
         // start would make new ones.
-        lane.leave_alone(&lost_segments);
+        lane.exclude_spares(&lost_segments);
     }
     // What was being written, or removed, when the last life ended.
     packs.release_empty();
@@ -195,7 +193,7 @@ pub fn recover<D: Disk>(
         writer.replay_from(begin);
     }
     let cache = TailCache::new(settings.cache_bytes);
-    let moves = Moves::new(packs, settings.journal_segments);
+    let moves = MoveState::new(packs, settings.journal_segments);
     let checkpoints = Checkpoints::new(segment_bytes, checkpoint_span);
     let mut shard = Shard::new(engine, writer, committed, cache, moves, checkpoints, now);
     // The first frame takes one.
@@ -204,9 +202,9 @@ pub fn recover<D: Disk>(
     Ok(Recovered { shard, lane, reader, slots, mover, report })
 }
 
-/// A hole may have taken the record that says where a batch was moved to: the packs still say it. Gives
-/// each batch that is in none of the files that its place says, and that is in one of these packs, with
-/// its place there.
+/// Finds the new places of batches if damage has destroyed the records of their moves. Passes each
+/// batch that is not in the file of its recorded place and that is in one of these packs, with its
+/// place there.
 pub(crate) fn find_moved<D: Disk>(
     engine: &Engine,
     mover: &mut Mover<D>,
@@ -224,7 +222,7 @@ pub(crate) fn find_moved<D: Disk>(
             break;
         }
         // One that is not whole either keeps what it has.
-        for held in mover.list(Home::Pack(pack)).unwrap_or_default() {
+        for held in mover.list(Container::Pack(pack)).unwrap_or_default() {
             if let Some(kept) = missing.remove(&name(held.partition, held.first, held.place)) {
                 found.push((kept, held.place));
             }

@@ -1,27 +1,26 @@
-//! Why a lane comes to no shard.
+//! The errors of a recovery.
 
 use sennit_engine::RecordError;
 use sennit_journal::{Fault, Position};
 
-/// Why a shard cannot go on. It refuses rather than lose what was committed.
+/// The reason why a shard cannot be recovered. It refuses rather than lose committed data.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
     /// The journal is damaged or cannot be read.
     #[error(transparent)]
     Journal(#[from] Fault),
-    /// A record says what cannot be.
+    /// A record is impossible.
     #[error("record at position {position}: {error}", position = .position.0)]
     Record {
-        /// Where its body lies.
+        /// The position of its body.
         position: Position,
-        /// What is wrong.
+        /// The error.
         error: RecordError,
     },
-    /// The checkpoint is damaged with which a replay begins, and the one before is not there any
-    /// more.
+    /// The checkpoint at the start of the replay is damaged, and the one before no longer exists.
     #[error("the checkpoint at position {position} is damaged, and there is no older one: restore a backup", position = .position.0)]
     Checkpoint {
-        /// Where the replay began.
+        /// The start of the replay.
         position: Position,
     },
 }

@@ -1,5 +1,5 @@
-//! Repair of a lane that nobody serves: messages that cannot be read are given up in the records,
-//! those beside them are copied out of the damaged files, and nothing refers to these afterwards.
+//! Repairs a lane that nobody serves: it gives up messages that cannot be read, copies the others out of the
+//! damaged files, and then nothing refers to these files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,39 +7,38 @@ use std::{
 };
 
 use sennit_engine::KeptBatch;
-use sennit_journal::{Damage, Disk, Fault, Home, LaneConfig, Position, verify};
+use sennit_journal::{Container, Damage, Disk, Fault, LaneConfig, Position, verify};
 use sennit_model::{Batch, Timestamp};
 
 use crate::{
-    mover::{Keeping, MoveError, PackLengths},
+    mover::{MoveError, PackLengths, RetentionClass},
     recover::{Recovered, Settings, recover},
     recover_error::RecoverError,
 };
 
-/// What a repair found and did.
+/// The results of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
-    /// What was damaged.
+    /// The damage.
     pub damage: Vec<Damage>,
-    /// Partitions that may have lost messages with the journal.
+    /// Number of partitions that may have lost messages with the journal.
     pub doubtful_partitions: u64,
-    /// Messages that were kept, could not be read, and are given up.
+    /// Number of messages that were kept, could not be read, and are given up.
     pub lost_messages: u64,
-    /// Damaged files to which nothing refers any more. They are left in place: whoever repairs sets
-    /// them aside.
-    pub to_set_aside: Vec<PathBuf>,
+    /// Damaged files without references. The caller moves them to the quarantine.
+    pub to_quarantine: Vec<PathBuf>,
 }
 
-/// Why a lane could not be repaired.
+/// The reason why a lane could not be repaired.
 #[derive(Debug, thiserror::Error)]
 pub enum RepairError {
-    /// Nothing can be built on what is left.
+    /// The state cannot be recovered.
     #[error(transparent)]
     Recover(#[from] RecoverError),
-    /// What lies beside the damage could not be copied.
+    /// The messages beside the damage could not be copied.
     #[error(transparent)]
     Move(#[from] MoveError),
-    /// The disk.
+    /// A fault of the disk.
     #[error(transparent)]
     Journal(#[from] Fault),
 }
@@ -47,7 +46,7 @@ pub enum RepairError {
 /// Repairs a lane, if anything in it is damaged. It takes as much memory as the shard's state.
 ///
 /// # Errors
-/// A [`RepairError`]. What was done until then is as durable as ever, and a repair can be begun again.
+/// A [`RepairError`]. The work until then is durable, and the repair can be started again.
 pub fn repair<D: Disk>(
     disk: &D,
     config: &LaneConfig,
@@ -58,50 +57,51 @@ pub fn repair<D: Disk>(
     let settings = Settings { cache_bytes: 0, journal_segments: usize::MAX, packs };
     let parts = recover(disk, config.clone(), settings, now)?;
     let report = parts.report.clone();
-    let mut homes: BTreeMap<Home, BTreeSet<PathBuf>> = BTreeMap::new();
+    let mut containers: BTreeMap<Container, BTreeSet<PathBuf>> = BTreeMap::new();
     for damage in verdict.damage.iter().chain(&report.damage) {
-        for home in homes_of(damage, config.segment_bytes) {
-            homes.entry(home).or_default().insert(damage.path.clone());
+        for container in containers_of(damage, config.segment_bytes) {
+            containers.entry(container).or_default().insert(damage.path.clone());
         }
     }
-    homes.extend(report.lost_packs.iter().map(|&pack| (Home::Pack(pack), BTreeSet::new())));
+    containers
+        .extend(report.lost_packs.iter().map(|&pack| (Container::Pack(pack), BTreeSet::new())));
     for &segment in &report.lost_segments {
         // Its header is gone, or all of it.
         let slots = verdict.headless.iter().filter(|slot| slot.segments.contains(&segment));
         let paths = slots.map(|slot| slot.path.clone());
-        homes.entry(Home::Segment(segment)).or_default().extend(paths);
+        containers.entry(Container::Segment(segment)).or_default().extend(paths);
     }
     for (&segment, path) in &report.headless_segments {
-        homes.entry(Home::Segment(segment)).or_default().insert(path.clone());
+        containers.entry(Container::Segment(segment)).or_default().insert(path.clone());
     }
-    if homes.is_empty() {
+    if containers.is_empty() {
         return Ok(Repaired::default());
     }
     let mut work = Work { parts, now, released_packs: Vec::new() };
-    let lost_messages = work.save_or_give_up(&homes, config.segment_bytes)?;
+    let lost_messages = work.save_or_give_up(&containers, config.segment_bytes)?;
     work.renew()?;
     let mut damage: Vec<Damage> = verdict.damage.into_iter().chain(report.damage).collect();
     damage.sort_unstable_by(|a, b| (a.position, &a.path).cmp(&(b.position, &b.path)));
     damage.dedup_by(|a, b| a.position == b.position && a.path == b.path);
-    let free = homes.into_iter().filter(|(home, _)| work.is_free(*home));
-    let to_set_aside = free.flat_map(|(_, paths)| paths).filter(|path| *path != config.directory);
-    let to_set_aside: BTreeSet<PathBuf> = to_set_aside.chain(report.unreadable_slots).collect();
+    let free = containers.into_iter().filter(|(container, _)| work.is_free(*container));
+    let to_quarantine = free.flat_map(|(_, paths)| paths).filter(|path| *path != config.directory);
+    let to_quarantine: BTreeSet<PathBuf> = to_quarantine.chain(report.unreadable_slots).collect();
     let doubtful_partitions = report.doubtful_partitions;
-    let to_set_aside = to_set_aside.into_iter().collect();
-    Ok(Repaired { damage, doubtful_partitions, lost_messages, to_set_aside })
+    let to_quarantine = to_quarantine.into_iter().collect();
+    Ok(Repaired { damage, doubtful_partitions, lost_messages, to_quarantine })
 }
 
-/// What is touched by a damage.
-fn homes_of(damage: &Damage, segment_bytes: u64) -> Vec<Home> {
+/// The containers that damage affects.
+fn containers_of(damage: &Damage, segment_bytes: u64) -> Vec<Container> {
     if let Some((pack, _)) = damage.position.pack() {
-        return vec![Home::Pack(pack)];
+        return vec![Container::Pack(pack)];
     }
     let last = damage.position.0 + damage.bytes.max(1) - 1;
     let segments = damage.position.0 / segment_bytes..=last / segment_bytes;
-    segments.map(Home::Segment).collect()
+    segments.map(Container::Segment).collect()
 }
 
-/// A shard at work for nobody.
+/// A shard without users.
 struct Work<D: Disk> {
     parts: Recovered<D>,
     now: Timestamp,
@@ -109,22 +109,22 @@ struct Work<D: Disk> {
 }
 
 impl<D: Disk> Work<D> {
-    /// Copies the batches in `homes` that can be read, and gives up the others; returns how many
-    /// messages these held.
+    /// Copies the readable batches in `containers`, and gives up the others; returns the number of
+    /// messages in these.
     fn save_or_give_up(
         &mut self,
-        homes: &BTreeMap<Home, BTreeSet<PathBuf>>,
+        containers: &BTreeMap<Container, BTreeSet<PathBuf>>,
         segment_bytes: u64,
     ) -> Result<u64, RepairError> {
-        let mut suspect: BTreeMap<Home, Vec<KeptBatch>> = BTreeMap::new();
+        let mut suspect: BTreeMap<Container, Vec<KeptBatch>> = BTreeMap::new();
         for kept in self.parts.shard.engine().batches() {
             let position = Position(kept.place.position);
-            let home = match position.pack() {
-                Some((pack, _)) => Home::Pack(pack),
-                None => Home::Segment(position.segment(segment_bytes)),
+            let container = match position.pack() {
+                Some((pack, _)) => Container::Pack(pack),
+                None => Container::Segment(position.segment(segment_bytes)),
             };
-            if homes.contains_key(&home) {
-                suspect.entry(home).or_default().push(kept);
+            if containers.contains_key(&container) {
+                suspect.entry(container).or_default().push(kept);
             }
         }
         let mut lost = 0;
@@ -135,7 +135,7 @@ impl<D: Disk> Work<D> {
                 let KeptBatch { partition, first, place, .. } = kept;
                 let read = reader.read(Position(place.position), place.bytes as usize);
                 if read.is_ok_and(|bytes| Batch::check_kept(bytes).is_ok()) {
-                    saved.push((kept, Keeping::of(shard.engine().kept_for(partition))));
+                    saved.push((kept, RetentionClass::of(shard.engine().kept_for(partition))));
                 } else {
                     lost += shard.give_up(partition, first);
                 }
@@ -149,18 +149,18 @@ impl<D: Disk> Work<D> {
         Ok(lost)
     }
 
-    /// Has a replay begin behind everything that is there now.
+    /// Makes a replay begin behind everything that exists now.
     fn renew(&mut self) -> Result<(), RepairError> {
         self.parts.shard.checkpoint_soon();
         self.commit()?;
-        self.parts.shard.turn_segment();
+        self.parts.shard.start_segment();
         self.commit()?;
         self.parts.shard.forget_fallback();
         self.commit()
     }
 
-    /// Commits until there is nothing to commit. Slots that come free are not used again: they may be
-    /// among the damaged ones.
+    /// Commits until nothing is left to commit. Freed slots are not reused, because they may be
+    /// damaged.
     fn commit(&mut self) -> Result<(), RepairError> {
         let Recovered { shard, lane, slots, .. } = &mut self.parts;
         loop {
@@ -184,11 +184,11 @@ impl<D: Disk> Work<D> {
         }
     }
 
-    /// Whether nothing refers to what lies there.
-    fn is_free(&self, home: Home) -> bool {
-        match home {
-            Home::Segment(segment) => !self.parts.lane.holds(segment),
-            Home::Pack(pack) => {
+    /// Returns whether nothing refers to the container.
+    fn is_free(&self, container: Container) -> bool {
+        match container {
+            Container::Segment(segment) => !self.parts.lane.holds(segment),
+            Container::Pack(pack) => {
                 let places = self.parts.shard.engine().places();
                 let mut packs = places.filter_map(|place| Position(place.position).pack());
                 packs.all(|(held, _)| held != pack)

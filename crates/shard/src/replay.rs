@@ -1,25 +1,24 @@
-//! The journal as it is read back: the records in their order, what of them is damaged, and the
-//! state they come to.
+//! Replays the journal: reads the records in order, notes damage, and builds the state.
 
 use bytes::Bytes;
 use sennit_engine::{Engine, Record, Replay, Replayed};
 use sennit_journal::{
-    BLOCK_BYTES, Damage, Disk, LaneConfig, Position, RecoveredEnd, ReplayFrom, Walked, recover,
+    BLOCK_BYTES, Damage, Disk, LaneConfig, Position, RecoveredLane, ReplayFrom, WalkItem, recover,
 };
 use sennit_model::{Generation, Timestamp};
 
 use crate::recover_error::RecoverError;
 
-/// What was read of a lane, and what it comes to.
+/// A lane that was read back, and its state.
 pub(crate) struct ReadBack<D: Disk> {
-    pub(crate) recovered: RecoveredEnd<D>,
+    pub(crate) recovered: RecoveredLane<D>,
     pub(crate) reading: Reading,
     pub(crate) engine: Engine,
-    /// To be journaled before anything else.
+    /// Records that have to be journaled first.
     pub(crate) lost: Vec<Record>,
 }
 
-/// Replays the journal from the newest checkpoint that is whole: as a rule the one that the newest
+/// Replays the journal from the newest whole checkpoint, which usually is the one that the newest
 /// segment names.
 pub(crate) fn replay<D: Disk>(
     disk: &D,
@@ -62,19 +61,20 @@ pub(crate) fn replay<D: Disk>(
     }
 }
 
-/// The journal as it is read: the state it comes to, and what else the next life has to know.
+/// The state of a replay.
 pub(crate) struct Reading {
     replay: Replay,
-    /// Where the frame lies in which the newest checkpoint begins that is whole, after the one
-    /// with which the replay began.
+    /// The position of the frame in which the newest whole checkpoint begins, if that is after the
+    /// one at the start of the replay.
     pub(crate) newest_checkpoint: Option<Position>,
-    /// The same, of the one whose end is not read yet.
+    /// The same for a checkpoint whose end was not read yet.
     begun_checkpoint: Option<Position>,
-    /// Where the first record lies: with a checkpoint, it begins there.
+    /// The position of the first record; a checkpoint begins there, if there is one.
     first: Option<Position>,
-    /// How much of the journal the last one took whose end was read, in bytes.
+    /// Bytes of the journal from the begin to the end of the last complete checkpoint.
     pub(crate) checkpoint_span: u64,
-    /// Where the last record lies that a later replay needs: not the parts of a checkpoint that is not whole.
+    /// The position of the last record that a later replay needs, which excludes the pieces of an
+    /// incomplete checkpoint.
     pub(crate) needed: Position,
     pub(crate) records: u64,
     pub(crate) bytes: u64,
@@ -99,10 +99,10 @@ impl Reading {
         }
     }
 
-    fn take(&mut self, walked: Walked) -> Result<(), RecoverError> {
+    fn take(&mut self, walked: WalkItem) -> Result<(), RecoverError> {
         match walked {
-            Walked::Record { kind, position, body } => self.record(kind, position, body),
-            Walked::Damage(damage) => {
+            WalkItem::Record { kind, position, body } => self.record(kind, position, body),
+            WalkItem::Damage(damage) => {
                 self.replay.damage(damage.bytes);
                 // One of which something may be missing is none to begin with.
                 self.begun_checkpoint = None;

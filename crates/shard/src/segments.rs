@@ -1,6 +1,5 @@
-//! Which segments of the journal are still needed: those that a replay would read, and those that
-//! hold messages somebody may still want. Those that the replay before would read are kept too, as
-//! long as there is room: if rot takes the newest checkpoint, there is the one before.
+//! The segments that are still needed: those that a replay would read, and those that hold wanted messages. The
+//! segments of the replay before are kept too, as long as there is room, in case rot damages the newest checkpoint.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
@@ -11,9 +10,9 @@ use sennit_journal::Position;
 pub(crate) struct Segments {
     segment_bytes: u64,
     live_bytes: BTreeMap<u64, u64>,
-    /// Where a replay would begin if the broker stopped now.
+    /// The start of a replay if the broker stopped now.
     replay_from: Position,
-    /// Where one would begin if that checkpoint were damaged.
+    /// The start of a replay if the newest checkpoint were damaged.
     fallback_from: Position,
     released: Vec<u64>,
 }
@@ -34,22 +33,22 @@ impl Segments {
         position.0 / self.segment_bytes
     }
 
-    /// How long a segment is.
+    /// The length of a segment.
     pub(crate) fn segment_bytes(&self) -> u64 {
         self.segment_bytes
     }
 
-    /// A segment is in use from now on.
+    /// Notes a new segment.
     pub(crate) fn opened(&mut self, segment: u64) {
         self.live_bytes.entry(segment).or_default();
     }
 
-    /// A batch was written.
+    /// Notes a written batch.
     pub(crate) fn written(&mut self, position: Position, bytes: u32) {
         *self.live_bytes.entry(self.of(position)).or_default() += u64::from(bytes);
     }
 
-    /// A batch is wanted no more.
+    /// Notes that a batch is no longer wanted.
     pub(crate) fn freed(&mut self, position: Position, bytes: u32) {
         let segment = self.of(position);
         if let Some(live) = self.live_bytes.get_mut(&segment) {
@@ -60,8 +59,8 @@ impl Segments {
         }
     }
 
-    /// A replay would begin here from now on. After a start without a replay to fall back on that is
-    /// where it began, and what is empty before that goes all the same.
+    /// Sets the start of a replay. If the start of this shard had no replay to fall back on, the
+    /// fallback is the start of that one, and empty segments before it are released too.
     pub(crate) fn replay_begins(&mut self, position: Position) {
         if position > self.replay_from {
             self.fallback_from = std::mem::replace(&mut self.replay_from, position);
@@ -69,12 +68,12 @@ impl Segments {
         self.release_passed();
     }
 
-    /// Where a replay would begin if the broker stopped now.
+    /// The start of a replay if the broker stopped now.
     pub(crate) fn replay_from(&self) -> Position {
         self.replay_from
     }
 
-    /// Keeps nothing only in case the newest checkpoint is damaged: the room is needed.
+    /// Gives up the fallback, because the room is needed.
     pub(crate) fn forget_fallback(&mut self) {
         self.fallback_from = self.replay_from;
         self.release_passed();
@@ -97,21 +96,21 @@ impl Segments {
         }
     }
 
-    /// Lets go of a segment that holds nothing of the log.
+    /// Releases a segment that holds nothing of the log.
     pub(crate) fn give_up(&mut self, segment: u64) {
         if self.live_bytes.remove(&segment).is_some() {
             self.released.push(segment);
         }
     }
 
-    /// Takes the segments that are needed no more.
+    /// Takes the segments that are no longer needed.
     pub(crate) fn take_released(&mut self, out: &mut Vec<u64>) {
         out.append(&mut self.released);
     }
 
-    /// The oldest segment that a replay does not need and that holds something live, if more than
-    /// `most` are in use, among those that `may` be emptied. Empty ones that are only kept in case the
-    /// newest checkpoint is damaged do not count: their room comes with the next.
+    /// The oldest segment that a replay does not need and that has live bytes, if more than `most`
+    /// are in use, among those that `may` be emptied. Empty segments of the fallback do not count;
+    /// their room comes free with the next checkpoint.
     pub(crate) fn to_empty(&self, most: usize, may: impl Fn(u64) -> bool) -> Option<u64> {
         let passed = || self.live_bytes.range(..self.of(self.replay_from));
         let empty = passed().filter(|&(_, &live)| live == 0).count();
@@ -122,15 +121,16 @@ impl Segments {
         held.map(|(&segment, _)| segment).next()
     }
 
-    /// The segment that a replay does not need with the least that is live in it, if that is at most `most`
-    /// bytes, among those that `may` be emptied.
+    /// The segment with the least live bytes that a replay does not need, if it has at most `most`
+    /// of them, among those that `may` be emptied.
     pub(crate) fn thinnest(&self, most: u64, may: impl Fn(u64) -> bool) -> Option<u64> {
         let passed = self.live_bytes.range(..self.of(self.replay_from));
         let held = passed.filter(|&(&segment, &live)| (1..=most).contains(&live) && may(segment));
         held.min_by_key(|&(_, &live)| live).map(|(&segment, _)| segment)
     }
 
-    /// How many segments in use hold nothing live, the one being written and those `besides` apart.
+    /// The number of segments in use without live bytes, except the current one and those of
+    /// `besides`.
     pub(crate) fn dead_count(&self, besides: Option<RangeInclusive<u64>>) -> usize {
         let sealed = self.live_bytes.len().saturating_sub(1);
         let is_besides = |segment| besides.as_ref().is_some_and(|held| held.contains(segment));
@@ -138,7 +138,7 @@ impl Segments {
         sealed.filter(|&(segment, &live)| live == 0 && !is_besides(segment)).count()
     }
 
-    /// How many segments are in use.
+    /// The number of segments in use.
     pub(crate) fn count(&self) -> usize {
         self.live_bytes.len()
     }

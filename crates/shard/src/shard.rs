@@ -1,5 +1,4 @@
-//! The shard's turns: commands, time, commits and reads come in; effects, frames, fetches and
-//! released segments are taken out.
+//! The shard: takes commands, time, commits and reads, and returns effects, frames, fetches and released segments.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -8,62 +7,63 @@ use sennit_engine::{
     Catalogue, Command, Effect, Engine, Findings, Origin, Outbox, Payloads, Place, Refusal,
     StreamCommand,
 };
-use sennit_journal::{Frame, Home, Position};
+use sennit_journal::{Container, Frame, Position};
 use sennit_model::{Offset, PartitionId, Timestamp};
 
 use crate::{
-    at_hand::AtHand,
     checkpoint::Checkpoints,
+    compaction_state::CompactionState,
     counters::Counters,
-    moves::Moves,
+    memory_batches::MemoryBatches,
+    move_state::MoveState,
     packs::{Packs, pack_of},
-    passes::Compacting,
-    read_cache::{Fetch, Found, ReadCache},
+    read_cache::{CacheLookup, Fetch, ReadCache},
     tail_cache::TailCache,
     writer::Writer,
 };
 
-/// After this long without a commit, a frame that says what is durable is written: damage to the
-/// last records can then be told from a write that was torn.
+/// Time without a commit after which a frame with only the durable mark is written. It allows
+/// recovery to distinguish damage to the last records from a torn write.
 const MARK_AFTER: Duration = Duration::from_millis(50);
 
-/// In a turn a checkpoint gets this part of the bytes that everything else gets, and a piece at
-/// least: an eighth.
+/// In a turn a checkpoint gets this fraction of the bytes of everything else, an eighth, and at
+/// least a piece.
 const PACE: u64 = 8;
 
-/// One shard. See the crate's page.
+/// One shard: a state machine that one thread owns.
 #[derive(Debug)]
 pub struct Shard {
     pub(crate) engine: Engine,
     pub(crate) writer: Writer,
     cache: TailCache,
     pub(crate) reads: ReadCache,
-    pub(crate) moves: Moves,
-    pub(crate) compacting: Compacting,
+    pub(crate) moves: MoveState,
+    pub(crate) compacting: CompactionState,
     pub(crate) checkpoints: Checkpoints,
-    /// Everything before this was taken by the lane.
+    /// The lane has taken everything before this position.
     taken: Position,
-    /// Everything before this is committed.
+    /// Everything before this position is committed.
     pub(crate) committed: Position,
     committed_at: Timestamp,
-    /// So many records are said to be durable by a later frame.
+    /// The number of records that a later frame marks as durable.
     marked_records: u64,
-    /// Effects that wait: so many of them until this position is committed.
+    /// For each position: the number of effects in `waiting` that wait for its commit.
     waits: VecDeque<(Position, usize)>,
     waiting: VecDeque<Effect>,
-    /// Batches that are wanted no more once this position is committed: until then a crash may
-    /// bring them back.
+    /// Batches that are freed once this position is committed; until then a crash may bring them
+    /// back.
     freed: VecDeque<(Position, Place)>,
     effects: Vec<Effect>,
     outbox: Outbox,
-    /// How many spare slots the lane has once everything before this position is written.
+    /// The number of spare slots that the lane has after everything before this position is
+    /// written.
     pub(crate) spare_slots: (usize, Position),
     pub(crate) storage_full: bool,
     pub(crate) disk_short: bool,
     pub(crate) fenced: bool,
-    /// Whether the generation is on the platter. Until then nothing is delivered: a life that left
-    /// no trace would be taken for the next one, and its deliveries for that one's.
-    pub(crate) has_begun: bool,
+    /// Whether a record of this generation is durable. Until then nothing is delivered: if a start
+    /// wrote nothing, the next start would reuse its generation.
+    pub(crate) generation_is_durable: bool,
     counters: Counters,
 }
 
@@ -73,7 +73,7 @@ impl Shard {
         mut writer: Writer,
         committed: Position,
         cache: TailCache,
-        moves: Moves,
+        moves: MoveState,
         checkpoints: Checkpoints,
         now: Timestamp,
     ) -> Self {
@@ -84,7 +84,7 @@ impl Shard {
             cache,
             reads: ReadCache::default(),
             moves,
-            compacting: Compacting::default(),
+            compacting: CompactionState::default(),
             checkpoints,
             taken: committed,
             committed,
@@ -99,12 +99,12 @@ impl Shard {
             storage_full: false,
             disk_short: false,
             fenced: false,
-            has_begun: false,
+            generation_is_durable: false,
             counters: Counters::default(),
         }
     }
 
-    /// Does commands, in order, and delivers what they made deliverable.
+    /// Executes commands in order, and delivers the messages that became ready.
     pub fn handle(&mut self, commands: &mut Vec<Command>, now: Timestamp) {
         for command in commands.drain(..) {
             match self.refusal(&command) {
@@ -119,8 +119,8 @@ impl Shard {
         self.finish_turn(now);
     }
 
-    /// What the shard refuses before the engine is asked. Settlements, deletes and subscriptions
-    /// go on when the disk is full: they are what frees it.
+    /// The refusal of a command before it reaches the engine. Settlements, deletes and
+    /// subscriptions continue on a full disk, because they free it.
     fn refusal(&self, command: &Command) -> Option<(Origin, Refusal)> {
         let (origin, grows) = match command {
             Command::Publish(publish) | Command::PublishAt(publish, _) => (publish.origin, true),
@@ -151,7 +151,7 @@ impl Shard {
         }
     }
 
-    /// Does what is due: timers, and the mark of an idle lane.
+    /// Runs the timers that are due, and writes the durable mark of an idle lane.
     pub fn advance(&mut self, now: Timestamp) {
         if self.fenced {
             return;
@@ -166,14 +166,14 @@ impl Shard {
         self.finish_turn(now);
     }
 
-    /// Goes on through the partitions, by one of so many `parts` of them; those that nobody has changed
-    /// for a round take a few bytes from then on, until somebody asks for them.
+    /// Folds partitions, one of `parts` parts per call: those that were not changed for a round are
+    /// folded until they are used again.
     pub fn fold_untouched(&mut self, parts: u32) {
         self.engine.fold_untouched(parts);
     }
 
-    /// Goes on with a survey of all partitions, by one of so many `parts` of them; what it found, once it
-    /// has come round.
+    /// Continues a survey of all partitions, one of `parts` parts per call; returns the findings at
+    /// the end of a round.
     pub fn survey(&mut self, parts: u32) -> Option<Findings> {
         self.engine.survey(parts)
     }
@@ -182,7 +182,7 @@ impl Shard {
         self.marked_records < self.writer.record_count && self.committed == self.writer.end()
     }
 
-    /// When [`Shard::advance`] has something to do next, if nothing else happens.
+    /// The time at which [`Shard::advance`] has work next, if nothing else happens.
     #[must_use]
     pub fn next_wake(&self) -> Option<Timestamp> {
         if self.fenced {
@@ -190,16 +190,17 @@ impl Shard {
         }
         let mark = self.needs_mark().then(|| self.committed_at.plus(MARK_AFTER));
         // Filters that have more to look at than a turn allows go on at once.
-        let more = (self.engine.is_stirred() && self.has_begun).then_some(Timestamp(0));
+        let more = (self.engine.is_stirred() && self.generation_is_durable).then_some(Timestamp(0));
         self.engine.next_timer().into_iter().chain(mark).chain(more).min()
     }
 
-    /// Delivers, and sorts effects into those that may go and those that wait for the commit.
+    /// Delivers messages, and separates effects that may go out from those that wait for the
+    /// commit.
     pub(crate) fn finish_turn(&mut self, now: Timestamp) {
-        if self.engine.is_stirred() && self.has_begun && !self.fenced {
-            let at_hand = std::mem::take(&mut self.writer.at_hand);
+        if self.engine.is_stirred() && self.generation_is_durable && !self.fenced {
+            let memory_batches = std::mem::take(&mut self.writer.memory_batches);
             let mut batches = Batches {
-                at_hand: &at_hand,
+                memory_batches: &memory_batches,
                 cache: &self.cache,
                 reads: &mut self.reads,
                 packs: &self.moves.packs,
@@ -218,20 +219,21 @@ impl Shard {
                 }
             }
             // To deliver appends nothing that is wanted at once, and frees nothing.
-            self.writer.at_hand = at_hand;
+            self.writer.memory_batches = memory_batches;
         }
         let end = self.writer.end();
-        let at_hand = &mut self.writer.at_hand;
-        let in_journal = self.engine.take_freed().filter(|place| !at_hand.free(place.position));
+        let memory_batches = &mut self.writer.memory_batches;
+        let in_journal =
+            self.engine.take_freed().filter(|place| !memory_batches.free(place.position));
         self.freed.extend(in_journal.map(|place| (end, place)));
         self.give_up_freed();
-        self.outbox.now.iter().for_each(|effect| self.counters.told(effect));
+        self.outbox.now.iter().for_each(|effect| self.counters.count_effect(effect));
         self.effects.append(&mut self.outbox.now);
         if self.outbox.after_commit.is_empty() {
             return;
         }
         if end <= self.committed {
-            self.outbox.after_commit.iter().for_each(|effect| self.counters.told(effect));
+            self.outbox.after_commit.iter().for_each(|effect| self.counters.count_effect(effect));
             self.effects.append(&mut self.outbox.after_commit);
             return;
         }
@@ -243,7 +245,7 @@ impl Shard {
         }
     }
 
-    /// Gives up the batches that no crash can bring back.
+    /// Frees the batches that no crash can bring back.
     fn give_up_freed(&mut self) {
         while let Some(&(end, place)) = self.freed.front()
             && end <= self.committed
@@ -256,42 +258,42 @@ impl Shard {
         }
     }
 
-    /// What is to be done in the world now. To be drained after each call that gives the shard
-    /// something.
+    /// The effects that go out now. The caller drains them after each call that changes the shard.
     pub fn effects(&mut self) -> &mut Vec<Effect> {
         &mut self.effects
     }
 
-    /// Whether the lane has something to write.
+    /// Returns whether the lane has frames to write.
     #[must_use]
     pub fn has_frames(&self) -> bool {
         let writes_checkpoint = self.checkpoints.is_under_way() || self.checkpoints.is_asked_for();
         !self.fenced && (self.writer.has_gathered() || writes_checkpoint)
     }
 
-    /// Has a checkpoint begin with the next frames, however little was journaled since the last: who
-    /// stops soon makes the next start short.
+    /// Requests a checkpoint with the next frames, however little was journaled since the last, so
+    /// that the start after a stop is short.
     pub fn checkpoint_soon(&mut self) {
         self.checkpoints.ask();
     }
 
-    /// Gives up a batch that nobody can read; returns how many messages it held.
+    /// Gives up a batch that cannot be read; returns the number of its messages.
     pub fn give_up(&mut self, partition: PartitionId, first: Offset) -> u64 {
         self.engine.give_up(partition, first, &mut self.writer)
     }
 
-    /// Begins another segment: its header says from where a replay begins now.
-    pub fn turn_segment(&mut self) {
-        self.writer.turn_segment();
+    /// Begins another segment, whose header announces the start of a replay.
+    pub fn start_segment(&mut self) {
+        self.writer.start_segment();
         self.writer.seal_mark();
     }
 
-    /// Keeps nothing only in case the newest checkpoint is damaged.
+    /// Gives up the fallback for a damaged checkpoint.
     pub fn forget_fallback(&mut self) {
         self.writer.segments.forget_fallback();
     }
 
-    /// Seals what has gathered and appends it to `out`: the lane is to write these next, in order.
+    /// Seals the gathered records and appends the frames to `out`. The lane writes these next, in
+    /// order.
     pub fn take_frames(&mut self, out: &mut Vec<Frame>) {
         if self.fenced {
             return;
@@ -319,19 +321,20 @@ impl Shard {
         self.taken = self.writer.end();
     }
 
-    /// Writes a piece of a checkpoint; says whether it is whole now.
+    /// Writes a piece of a checkpoint; returns whether it is complete.
     pub(crate) fn write_piece(&mut self) -> bool {
         let is_whole = self.checkpoints.step(&self.engine, &mut self.writer);
         self.counters.checkpoints += u64::from(is_whole);
         is_whole
     }
 
-    /// The lane has synced everything before `end`: what waited for it goes out.
+    /// Handles a commit: the lane has synced everything before `end`. The effects that waited for
+    /// it go out.
     pub fn committed(&mut self, end: Position, now: Timestamp) {
         if self.fenced {
             return;
         }
-        self.has_begun = true;
+        self.generation_is_durable = true;
         self.committed = end;
         self.committed_at = now;
         self.counters.commits += 1;
@@ -350,7 +353,7 @@ impl Shard {
         {
             self.waits.pop_front();
             for effect in self.waiting.drain(..count) {
-                self.counters.told(&effect);
+                self.counters.count_effect(&effect);
                 self.effects.push(effect);
             }
         }
@@ -360,8 +363,8 @@ impl Shard {
         self.finish_turn(now);
     }
 
-    /// The lane has failed: nothing more is written. Whoever waits is told that the outcome is
-    /// unknown, and so is everyone who asks from now on.
+    /// Handles a failed lane: nothing more is written. All open and later requests learn that the
+    /// outcome is unknown.
     pub fn fenced(&mut self) {
         self.fenced = true;
         self.waits.clear();
@@ -381,27 +384,26 @@ impl Shard {
         self.effects.append(&mut self.outbox.now);
     }
 
-    /// Nothing is published any more: offsets that are reserved and not given are given back, so that
-    /// the next start finds none missing.
+    /// Ends publishing: gives back reserved offsets, so that the next start has no gap.
     pub fn stop(&mut self) {
         if !self.fenced {
             self.engine.give_back_reserved(&mut self.writer);
         }
     }
 
-    /// Whether somebody waits for the commit of what the lane has not taken.
+    /// Returns whether a caller waits for a commit that the lane has not taken.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
         self.waits.back().is_some_and(|(position, _)| *position > self.taken)
     }
 
-    /// Appends the reads to be made to `out`; each is answered with [`Shard::fetched`].
+    /// Appends the reads to `out`; the caller answers each with [`Shard::fetched`].
     pub fn take_fetches(&mut self, out: &mut Vec<Fetch>) {
         self.reads.take_wanted(out);
     }
 
-    /// A read is done; `None` if it failed. One that fails is made once more, and then what was
-    /// wanted of it counts as damaged.
+    /// Handles a read; `None` if it failed. A failed read is repeated once; then its batches count
+    /// as damaged.
     pub fn fetched(&mut self, fetch: Fetch, bytes: Option<Bytes>, now: Timestamp) {
         let done = self.reads.fetched(fetch, bytes);
         for (partition, place) in done.unreadable {
@@ -415,38 +417,38 @@ impl Shard {
         self.finish_turn(now);
     }
 
-    /// Appends the segments that are needed no more to `out`: the lane may use their slots again.
+    /// Appends the segments that are no longer needed to `out`. The lane may use their slots again.
     pub fn take_released(&mut self, out: &mut Vec<u64>) {
         let start = out.len();
         self.writer.segments.take_released(out);
         self.spare_slots.0 = self.spare_slots.0.saturating_add(out.len() - start);
         let segment_bytes = self.writer.segments.segment_bytes();
         for &segment in &out[start..] {
-            self.moves.left.remove(&Home::Segment(segment));
+            self.moves.skipped_until.remove(&Container::Segment(segment));
             let begin = segment * segment_bytes;
             self.reads.forget(Position(begin), Position(begin + segment_bytes));
         }
     }
 
-    /// Which topics and groups there are; empty at a shard that does not lead the catalogue.
+    /// The topics and groups; empty in a shard that does not lead the catalogue.
     #[must_use]
     pub fn catalogue(&self) -> &Catalogue {
         self.engine.catalogue()
     }
 
-    /// The state, to look at.
+    /// The state, read-only.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// What the shard has done since it started.
+    /// Counts of the shard's work since its start.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Everything appended so far ends here.
+    /// The end of everything appended.
     #[must_use]
     pub fn end(&self) -> Position {
         self.writer.end()
@@ -473,37 +475,38 @@ impl Shard {
     /// Bytes of messages that are kept in memory alone.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        self.writer.at_hand.kept_bytes()
+        self.writer.memory_batches.kept_bytes()
     }
 
-    /// How many segments a checkpoint takes beside the one that it begins in, if that is half empty.
+    /// The number of segments that a checkpoint takes beside the one in which it begins, if that is
+    /// half empty.
     #[must_use]
     pub fn checkpoint_segments(&self) -> u64 {
         self.checkpoints.segments(self.writer.since_checkpoint())
     }
 
-    /// How many segments of the journal are in use.
+    /// The number of segments in use.
     #[must_use]
     pub fn segment_count(&self) -> usize {
         self.writer.segments.count()
     }
 }
 
-/// The engine's view of the batches at hand.
+/// The engine's view of the readable batches.
 struct Batches<'a> {
-    at_hand: &'a AtHand,
+    memory_batches: &'a MemoryBatches,
     cache: &'a TailCache,
     reads: &'a mut ReadCache,
     packs: &'a Packs,
     segment_bytes: u64,
-    /// Nothing at or after this may be read: it is not written yet, or not to be relied on.
+    /// Nothing at or after this position may be read, because it is not written yet.
     committed: Position,
     damaged: Vec<(PartitionId, Place)>,
 }
 
 impl Payloads for Batches<'_> {
     fn batch(&mut self, partition: PartitionId, place: Place) -> Option<Bytes> {
-        if let Some(bytes) = self.at_hand.get(place.position) {
+        if let Some(bytes) = self.memory_batches.get(place.position) {
             return Some(bytes.clone());
         }
         let (position, length) = (Position(place.position), place.bytes as usize);
@@ -522,9 +525,9 @@ impl Payloads for Batches<'_> {
             }
         };
         match self.reads.read(partition, position, length, limit) {
-            Found::Batch(bytes) => Some(bytes),
-            Found::Pending => None,
-            Found::Damaged => {
+            CacheLookup::Batch(bytes) => Some(bytes),
+            CacheLookup::Pending => None,
+            CacheLookup::Damaged => {
                 self.damaged.push((partition, place));
                 None
             }

@@ -1,12 +1,11 @@
-//! The newest frames, kept in memory as they were written, up to a budget of bytes: consumers
-//! that keep up never touch the disk.
+//! Keeps the newest frames in memory, up to a budget of bytes, so that consumers which keep up never use the disk.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use sennit_journal::{Frame, Position};
 
-/// Frames in the journal's order; the oldest leave first.
+/// Frames in the journal's order; the oldest are dropped first.
 #[derive(Debug)]
 pub(crate) struct TailCache {
     frames: VecDeque<Frame>,
@@ -19,12 +18,12 @@ impl TailCache {
         Self { frames: VecDeque::new(), bytes: 0, budget_bytes }
     }
 
-    /// How many bytes it holds now.
+    /// The number of bytes in the cache.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Adds the frame that was sealed last.
+    /// Adds the newest frame.
     pub(crate) fn push(&mut self, frame: Frame) {
         self.bytes += frame.bytes.len();
         self.frames.push_back(frame);
@@ -35,7 +34,7 @@ impl TailCache {
         }
     }
 
-    /// The `length` bytes at `position`, if their frame is still here. O(log frames).
+    /// The `length` bytes at `position`, if their frame is in the cache. O(log frames).
     pub(crate) fn read(&self, position: Position, length: usize) -> Option<Bytes> {
         let after = self.frames.partition_point(|frame| frame.position <= position);
         let frame = self.frames.get(after.checked_sub(1)?)?;

@@ -1,4 +1,4 @@
-//! The engine's view of the journal: records in, positions out. Frames are set aside for the lane.
+//! The engine's view of the journal: takes records and returns positions. It keeps sealed frames for the lane.
 
 use std::collections::VecDeque;
 
@@ -6,30 +6,32 @@ use sennit_engine::{Journal, Record};
 use sennit_journal::{Frame, FrameBuilder, Position, PushError};
 use sennit_model::Batch;
 
-use crate::{at_hand::AtHand, segments::Segments};
+use crate::{memory_batches::MemoryBatches, segments::Segments};
 
 /// Gathers records into frames.
 #[derive(Debug)]
 pub(crate) struct Writer {
     builder: FrameBuilder,
     pub(crate) segments: Segments,
-    /// Sealed, and not yet taken by the lane.
+    /// Frames that the lane has not taken.
     sealed: Vec<Frame>,
-    /// Where a replay may begin, as the next segment will say.
+    /// The start of a replay that the next segment's header announces.
     replay_from: Position,
-    /// What the frame that gathers says, if a segment begins with it: it said so when it began.
-    begun_replay_from: Position,
-    /// Segments that say so once they are committed: `(end of their first frame, where)`.
-    stated: VecDeque<(Position, Position)>,
-    /// Segments that hold nothing of the log: they go once this life's first frame, which says so, is
-    /// committed.
-    void: Vec<u64>,
-    /// Where the last checkpoint ended, or a replay began.
+    /// The start of a replay that the gathering frame's segment header announces, if it is the
+    /// first of a segment.
+    frame_replay_from: Position,
+    /// Segments whose headers announce a start of a replay once they are committed: `(end of their
+    /// first frame, start)`.
+    announced_replays: VecDeque<(Position, Position)>,
+    /// Segments that hold nothing of the log. They are released once the first frame of this
+    /// generation, which says so, is committed.
+    empty_segments: Vec<u64>,
+    /// The end of the last checkpoint, or the start of the replay.
     checkpoint_end: Position,
-    /// Records appended since the start.
+    /// Number of records appended since the start.
     pub(crate) record_count: u64,
-    /// What cannot be read from the journal.
-    pub(crate) at_hand: AtHand,
+    /// Batches that cannot be read from the journal.
+    pub(crate) memory_batches: MemoryBatches,
     head: Vec<u8>,
 }
 
@@ -40,27 +42,27 @@ impl Writer {
             segments,
             sealed: Vec::new(),
             replay_from,
-            begun_replay_from: replay_from,
-            stated: VecDeque::new(),
-            void: Vec::new(),
+            frame_replay_from: replay_from,
+            announced_replays: VecDeque::new(),
+            empty_segments: Vec::new(),
             checkpoint_end: replay_from,
             record_count: 0,
-            at_hand: AtHand::default(),
+            memory_batches: MemoryBatches::default(),
             head: Vec::new(),
         }
     }
 
-    /// These segments hold nothing of the log, as the first one of this life will say.
-    pub(crate) fn passes_over(&mut self, void: Vec<u64>) {
-        self.void = void;
+    /// Notes segments that hold nothing of the log; the header of the next segment says so.
+    pub(crate) fn skip_segments(&mut self, empty_segments: Vec<u64>) {
+        self.empty_segments = empty_segments;
     }
 
-    /// Everything appended so far ends here.
+    /// The end of everything appended.
     pub(crate) fn end(&self) -> Position {
         self.builder.end()
     }
 
-    /// Where the frame begins that gathers.
+    /// The position of the gathering frame.
     pub(crate) fn frame_start(&self) -> Position {
         self.builder.frame_start()
     }
@@ -69,7 +71,7 @@ impl Writer {
     pub(crate) fn push(&mut self, kind: u8, parts: &[&[u8]]) -> Position {
         self.record_count += 1;
         loop {
-            self.frame_begins();
+            self.note_frame_start();
             match self.builder.push(kind, parts) {
                 Ok(position) => return position,
                 Err(PushError::Full) => self.seal(),
@@ -80,101 +82,101 @@ impl Writer {
         }
     }
 
-    /// How much of the journal was used since the last checkpoint, in bytes: what a replay would walk
-    /// over, the unused ends of blocks and segments with it.
+    /// Bytes of the journal since the last checkpoint, which a replay would read, with the unused
+    /// ends of blocks and segments.
     pub(crate) fn since_checkpoint(&self) -> u64 {
         self.end().0 - self.checkpoint_end.0
     }
 
-    /// Whether the segment is another one by now.
+    /// Returns whether the current segment is another one than that of the checkpoint.
     pub(crate) fn is_past_checkpoint(&self) -> bool {
         self.segments.of(self.end()) > self.segments.of(self.checkpoint_end)
     }
 
-    /// How many segments hold nothing live, those of the last checkpoint apart: it needs them.
+    /// The number of segments without live bytes, except those that the last checkpoint needs.
     pub(crate) fn dead_count(&self) -> usize {
         let last = Position(self.checkpoint_end.0.saturating_sub(1));
         let segments = self.segments.of(self.replay_from)..=self.segments.of(last);
         self.segments.dead_count(Some(segments))
     }
 
-    /// A checkpoint ends here.
+    /// Notes the end of a checkpoint.
     pub(crate) fn checkpoint_ended(&mut self) {
         self.checkpoint_end = self.end();
     }
 
-    /// Ends the frame that gathers, if it holds anything.
+    /// Seals the gathering frame, if it has records.
     pub(crate) fn seal(&mut self) {
         if let Some(frame) = self.builder.seal() {
             self.keep(frame);
         }
     }
 
-    /// Adds a frame without records, that only says what is durable.
+    /// Adds a frame with only the durable mark.
     pub(crate) fn seal_mark(&mut self) {
         self.seal();
-        self.frame_begins();
+        self.note_frame_start();
         let frame = self.builder.seal_mark();
         self.keep(frame);
     }
 
-    /// What is said next begins a frame, unless one gathers.
-    fn frame_begins(&mut self) {
+    /// Notes the replay start that the next frame announces, unless a frame gathers.
+    fn note_frame_start(&mut self) {
         if self.builder.is_empty() {
-            self.begun_replay_from = self.replay_from;
+            self.frame_replay_from = self.replay_from;
         }
     }
 
     fn keep(&mut self, frame: Frame) {
         if frame.first_of_segment {
             self.segments.opened(self.segments.of(frame.position));
-            self.stated.push_back((frame.end, self.begun_replay_from));
+            self.announced_replays.push_back((frame.end, self.frame_replay_from));
         }
         self.sealed.push(frame);
     }
 
-    /// Whether there is something that the lane has not taken.
+    /// Returns whether there are records that the lane has not taken.
     pub(crate) fn has_gathered(&self) -> bool {
         !self.sealed.is_empty() || !self.builder.is_empty()
     }
 
-    /// Takes the frames that the lane is to write.
+    /// Takes the frames that the lane has to write.
     pub(crate) fn take_sealed(&mut self) -> std::vec::Drain<'_, Frame> {
         self.seal();
         self.sealed.drain(..)
     }
 
-    /// Everything before `end` is committed.
+    /// Handles the commit up to `end`.
     pub(crate) fn committed(&mut self, end: Position) {
         self.builder.durable(end);
-        self.at_hand.committed(end);
-        for segment in self.void.drain(..) {
+        self.memory_batches.committed(end);
+        for segment in self.empty_segments.drain(..) {
             self.segments.give_up(segment);
         }
-        while let Some(&(stated_by, replay_from)) = self.stated.front()
+        while let Some(&(stated_by, replay_from)) = self.announced_replays.front()
             && stated_by <= end
         {
-            self.stated.pop_front();
+            self.announced_replays.pop_front();
             self.segments.replay_begins(replay_from);
         }
     }
 
-    /// Whether a segment is on its way that says that a replay begins later than it does now.
-    pub(crate) fn says_replay_begins(&self) -> bool {
-        self.stated.back().is_some_and(|&(_, from)| from > self.segments.replay_from())
+    /// Returns whether an uncommitted segment announces a later start of a replay.
+    pub(crate) fn has_announced_replay(&self) -> bool {
+        self.announced_replays.back().is_some_and(|&(_, from)| from > self.segments.replay_from())
     }
 
-    /// A replay may begin here: the next segment will say so.
+    /// Sets the start of a replay; the next segment's header announces it.
     pub(crate) fn replay_from(&mut self, position: Position) {
         self.replay_from = position;
         self.checkpoint_end = self.checkpoint_end.max(position);
         self.builder.replay_from(position);
     }
 
-    /// Leaves the rest of the segment empty: the next frame begins a new one.
-    pub(crate) fn turn_segment(&mut self) {
+    /// Leaves the rest of the segment empty: the next frame begins a new segment.
+    pub(crate) fn start_segment(&mut self) {
         self.seal();
-        self.builder.turn_segment();
+        self.builder.start_segment();
     }
 }
 
@@ -208,7 +210,7 @@ impl Journal for Writer {
             return;
         }
         loop {
-            self.frame_begins();
+            self.note_frame_start();
             match self.builder.hold_together(lengths.iter().copied()) {
                 Ok(()) => return,
                 Err(PushError::Full) => self.seal(),
@@ -222,11 +224,11 @@ impl Journal for Writer {
     }
 
     fn is_wanted_soon(&mut self, position: u64, batch: &Batch) {
-        self.at_hand.appended(position, batch);
+        self.memory_batches.appended(position, batch);
     }
 
     fn keep(&mut self, batch: &Batch) -> u64 {
-        self.at_hand.keep(batch)
+        self.memory_batches.keep(batch)
     }
 }
 
@@ -254,7 +256,7 @@ mod tests {
         let mut writer = Writer::new(lane.builder, segments, lane.replay_from);
         writer.push(1, &[b"first"]);
         writer.seal();
-        writer.turn_segment();
+        writer.start_segment();
         // The second segment's header is made here, and says that a replay begins with the first.
         let mark = writer.push(1, &[b"second"]);
         writer.replay_from(mark);
@@ -265,7 +267,7 @@ mod tests {
         writer.segments.take_released(&mut released);
         assert_eq!(released, [0u64; 0]);
         // The third says otherwise.
-        writer.turn_segment();
+        writer.start_segment();
         writer.push(1, &[b"third"]);
         writer.seal();
         writer.committed(writer.end());

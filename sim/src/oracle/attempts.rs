@@ -1,5 +1,4 @@
-//! What the oracle knows of the failed attempts at a message: how many there are for sure, and how many
-//! there may be. It knows no lease.
+//! The oracle's model of failed attempts: the least and the greatest possible number for a message.
 
 /// Failed attempts at one message in one group.
 #[derive(Clone, Debug, Default)]

@@ -1,5 +1,5 @@
-//! What the oracle asks of a delivery: it has a taker with credit, its bytes are those that were
-//! published at these offsets or are dead letters, and their time has come.
+//! The oracle's checks of a delivery: its subscription has credit, its bytes were published at these offsets or are
+//! dead letters, and it is due.
 
 use sennit_engine::{
     DeadLetters, Delivery, HEADER_ATTEMPTS, HEADER_SOURCE_GROUP, HEADER_SOURCE_GROUP_ID,
@@ -12,10 +12,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     Oracle, Violation,
-    group::Given,
-    partition::{Entry, Letter, PartitionModel},
+    group::DeliveredMessage,
+    partition::{DeadLetter, Entry, PartitionModel},
 };
-use crate::letter;
+use crate::numbered_messages;
 
 impl Oracle {
     pub(super) fn delivered(
@@ -64,10 +64,10 @@ impl Oracle {
         self.delivering_generation = self.generation;
         let id = delivery.partition;
         let place = (id, group, offset);
-        if let Some((letters, at)) = self.letters.get(&place) {
+        if let Some((dead_letters_by_offset, at)) = self.dead_letters_by_offset.get(&place) {
             return Err(Violation::new(
                 "I7 a dead letter is not delivered at its source again",
-                format!("offset {offset} of {id} is at {at} of {letters}"),
+                format!("offset {offset} of {id} is at {at} of {dead_letters_by_offset}"),
             ));
         }
         self.content(delivery, offset, message, now)?;
@@ -78,7 +78,7 @@ impl Oracle {
         let parks = partition.dead_letters == DeadLetters::Stay;
         let Some(group) = partition.groups.get_mut(&group) else { return Ok(()) };
         let is_delayed = is_delayed || partition.gaps.contains(&offset);
-        let given = Given { offset, number: self.deliveries, is_delayed, parks };
+        let given = DeliveredMessage { offset, number: self.deliveries, is_delayed, parks };
         group.delivered(delivery, given, now)
     }
 
@@ -92,7 +92,7 @@ impl Oracle {
     ) -> Result<(), Violation> {
         let Some(entry) = self.bytes(delivery, offset, message)? else { return Ok(()) };
         let wrong = |rule| {
-            let number = letter::number(&message);
+            let number = numbered_messages::number(&message);
             let id = delivery.partition;
             let detail = format!("offset {offset} of {id} at {now:?}: {number:?}, {entry:?}");
             Err(Violation::new(rule, detail))
@@ -120,7 +120,7 @@ impl Oracle {
         };
         let hash = xxh3_64(message.encoded());
         if entry.hash != hash || entry.appended_at != delivery.appended_at {
-            let number = letter::number(&message);
+            let number = numbered_messages::number(&message);
             let detail = format!("offset {offset} of {id}: {number:?}, {entry:?}");
             let rule = "I1 what was published at an offset is there, intact";
             return Err(Violation::new(rule, detail));
@@ -137,7 +137,7 @@ impl Oracle {
         message: MessageView<'_>,
     ) -> Result<(), Violation> {
         let invented = || {
-            let number = letter::number(&message);
+            let number = numbered_messages::number(&message);
             Violation::new("I2 never sent is absent", format!("{number:?} at {offset} of {id}"))
         };
         let header = |name: &str| {
@@ -166,7 +166,7 @@ impl Oracle {
         }
         let held = self.partitions.get(&source).ok_or_else(invented)?;
         let entry = held.entries.get(source_offset as usize).ok_or_else(invented)?;
-        if entry.content != letter::content_hash(&message) {
+        if entry.content != numbered_messages::content_hash(&message) {
             return Err(Violation::new(
                 "I1 a dead letter carries its message",
                 format!("{source_offset} of {source}, at {offset} of {id}"),
@@ -195,10 +195,13 @@ impl Oracle {
             }
         }
         let hash = xxh3_64(message.encoded());
-        let letter = Letter { source, group, offset: source_offset, hash };
-        let place = *self.letters.entry((source, group, source_offset)).or_insert((id, offset));
+        let letter = DeadLetter { source, group, offset: source_offset, hash };
+        let place = *self
+            .dead_letters_by_offset
+            .entry((source, group, source_offset))
+            .or_insert((id, offset));
         let Some(partition) = self.partitions.get_mut(&id) else { return Ok(()) };
-        let here = *partition.letters.entry(offset).or_insert(letter);
+        let here = *partition.dead_letters_by_offset.entry(offset).or_insert(letter);
         if place != (id, offset) || here != letter {
             return Err(Violation::new(
                 "I7 a message is a dead letter once",

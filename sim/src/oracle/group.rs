@@ -1,5 +1,4 @@
-//! What the oracle knows of one group in one partition: who holds what, and what is done with. It
-//! keeps a state for each message, nothing cleverer.
+//! The oracle's model of a group in a partition: the state of each message, as simply as possible.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -117,7 +116,7 @@ pub(super) struct Asked {
 
 /// What the group is told of a delivered message.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Given {
+pub(super) struct DeliveredMessage {
     pub(super) offset: u64,
     /// The number of this delivery among all.
     pub(super) number: u64,
@@ -241,10 +240,10 @@ impl GroupModel {
     pub(super) fn delivered(
         &mut self,
         delivery: &Delivery,
-        given: Given,
+        given: DeliveredMessage,
         now: Timestamp,
     ) -> Result<(), Violation> {
-        let Given { offset, number, is_delayed, parks } = given;
+        let DeliveredMessage { offset, number, is_delayed, parks } = given;
         let state = self.states.entry(offset).or_default();
         let group = self.setting.id.0;
         let wrong = |rule, what: String| {

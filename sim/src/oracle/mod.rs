@@ -1,21 +1,20 @@
-//! The judge: an independent account of what the broker has promised, told every command and every
-//! effect. It is written from the promises (DESIGN section 10), and uses nothing of the engine but
-//! the words in which commands and effects are spoken.
+//! The judge: an independent model of the broker's promises, told every command and every effect. It is written
+//! from the promises (DESIGN section 10), and uses nothing of the engine but the types of commands and effects.
 //!
-//! Every call of the shard is a *turn*. What was decided in a turn is durable once the lane has
-//! committed the frames that were taken after it.
+//! Every call of the shard is a *turn*. The records of a turn are durable once the lane has committed the frames
+//! that were taken after it.
 
+mod atomic_append;
 mod attempts;
 mod delivery;
 mod group;
 mod native;
-mod owed;
+mod outstanding;
 mod partition;
 mod reader;
 mod restart;
 mod stream;
 mod streams;
-mod together;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,12 +27,12 @@ use sennit_engine::{
 };
 use sennit_model::{Generation, GroupId, Offset, PartitionId, Timestamp};
 
-pub use owed::OWED;
+pub use outstanding::OUTSTANDING;
 pub use streams::FoundStream;
 
 use group::Asked;
 use native::waits_for_its_reason;
-use partition::{Admitted, Existence, PartitionModel};
+use partition::{ExpectedOutcome, PartitionLife, PartitionModel};
 use reader::Readers;
 use streams::Streams;
 
@@ -65,7 +64,7 @@ struct Sent {
     publish: Publish,
     /// The offset that it had to begin at, if it had to: it is answered in another way then.
     expected: Option<Offset>,
-    admitted: Admitted,
+    admitted: ExpectedOutcome,
     turn: u64,
 }
 
@@ -86,7 +85,7 @@ pub struct Oracle {
     asked: BTreeMap<u64, Asked>,
     /// Opens and drops on their way: of which partition, in which turn.
     changes: BTreeMap<u64, (PartitionId, u64)>,
-    letters: BTreeMap<(PartitionId, GroupId, u64), (PartitionId, u64)>,
+    dead_letters_by_offset: BTreeMap<(PartitionId, GroupId, u64), (PartitionId, u64)>,
     readers: Readers,
     streams: Streams,
     turn: u64,
@@ -153,9 +152,9 @@ impl Oracle {
         for (request, refusal) in refused {
             self.late_refusal(request, refusal)?;
         }
-        self.nobody_waits_in_vain()?;
+        self.check_no_lost_refusals()?;
         effects.iter().try_for_each(|effect| self.effect(effect, now))?;
-        self.all_taken_told()
+        self.check_cursor_takeovers()
     }
 
     /// What was on its way is refused because the lane has failed, or for what is durable by now.
@@ -281,7 +280,9 @@ impl Oracle {
                     Ok(partition) => {
                         let needs_keys = partition.config.retention.latest_per_key.is_some();
                         match partition.admit(publish.producer, publish.batch.count()) {
-                            Ok(Admitted::New(_)) if needs_keys && !publish.batch.is_keyed() => {
+                            Ok(ExpectedOutcome::New(_))
+                                if needs_keys && !publish.batch.is_keyed() =>
+                            {
                                 Some(Refusal::KeyMissing)
                             }
                             admitted => admitted.err().filter(|why| !waits_for_its_reason(why)),
@@ -327,13 +328,13 @@ impl Oracle {
             Err(refusal) => return self.publish_of_fenced(publish, refusal),
         };
         let turn = match admitted {
-            Admitted::New(_) => {
+            ExpectedOutcome::New(_) => {
                 self.batches += 1;
                 let when = (self.batches, self.turn);
                 partition.append(&publish.batch, publish.producer, now, when);
                 self.turn
             }
-            Admitted::Duplicate(offset) => partition.entries[offset as usize].turn,
+            ExpectedOutcome::Duplicate(offset) => partition.entries[offset as usize].turn,
         };
         let sent = Sent { publish: publish.clone(), expected: None, admitted, turn };
         self.sent.insert(publish.origin.request, sent);
@@ -357,7 +358,7 @@ impl Oracle {
             }
             PartitionCommand::Drop => {
                 if let Some(partition) = self.partitions.get_mut(&id) {
-                    partition.existence = Existence::Dropped(turn);
+                    partition.existence = PartitionLife::Dropped(turn);
                 }
                 self.changes.insert(request, (id, turn));
                 self.subscriptions.retain(|_, held| held.partition != id);
@@ -457,8 +458,8 @@ impl Oracle {
             return Err(Violation::new("I2 never sent is absent", format!("{confirmed:?}")));
         };
         let (offset, duplicate) = match sent.admitted {
-            Admitted::New(offset) => (offset, false),
-            Admitted::Duplicate(offset) => (offset, true),
+            ExpectedOutcome::New(offset) => (offset, false),
+            ExpectedOutcome::Duplicate(offset) => (offset, true),
         };
         // A duplicate may be so old that its offset is forgotten.
         let is_at = match confirmed.first_offset {
@@ -477,7 +478,7 @@ impl Oracle {
                 format!("expected offset {offset}, duplicate {duplicate}; came {confirmed:?}"),
             ));
         }
-        self.told_of_stream(&sent);
+        self.note_reported(&sent);
         self.must_be_durable(sent.turn, confirmed)
     }
 

@@ -1,6 +1,5 @@
-//! What must come of a native publish to a topic that is a stream: it is appended at the end, was before, or is
-//! refused for what the stream is, once that is durable. Written from docs/reference/protocol.md and
-//! http-streams.md; it knows no appends over HTTP.
+//! The oracle's model of a native publish to the topic of a stream: it is appended at the end, was appended before,
+//! or is refused once the reason is durable. Written from docs/reference/protocol.md and http-streams.md.
 
 use sennit_engine::{Command, Publish, Refusal};
 use sennit_model::{Offset, PartitionId, Timestamp, limits::PRODUCER_BATCHES_REMEMBERED};
@@ -8,13 +7,13 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     Oracle, Sent, Violation,
-    partition::{Admitted, admit},
-    stream::{StreamModel, When},
+    partition::{ExpectedOutcome, admit},
+    stream::{AskedAt, StreamModel},
 };
 
-/// A publish that is to be refused for what others did: to its stream, or as its producer.
+/// A publish that has to be refused because of other requests: to its stream, or of its producer.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(super) struct ExpectedRefusal {
     id: PartitionId,
     refusal: Refusal,
     /// The turn on which that stands.
@@ -27,7 +26,7 @@ pub(super) fn waits_for_its_reason(refusal: &Refusal) -> bool {
 }
 
 impl StreamModel {
-    fn admit(&self, publish: &Publish) -> Result<Admitted, Refusal> {
+    fn admit(&self, publish: &Publish) -> Result<ExpectedOutcome, Refusal> {
         let stamps = self.entries.iter().map(|entry| entry.stamp);
         admit(stamps, publish.producer, publish.batch.count())
     }
@@ -38,14 +37,14 @@ impl StreamModel {
         &mut self,
         publish: &Publish,
         expected: Option<Offset>,
-        when: &mut When<'_>,
-    ) -> Result<Admitted, Refusal> {
+        when: &mut AskedAt<'_>,
+    ) -> Result<ExpectedOutcome, Refusal> {
         let admitted = self.admit(publish)?;
-        let Admitted::New(end) = admitted else { return Ok(admitted) };
+        let ExpectedOutcome::New(end) = admitted else { return Ok(admitted) };
         if self.gone().is_some() {
             return Err(Refusal::UnknownTopic);
         }
-        if self.standing().is_closed {
+        if self.state().is_closed {
             return Err(Refusal::StreamClosed);
         }
         if let Some(expected) = expected.filter(|expected| expected.0 != end) {
@@ -56,7 +55,7 @@ impl StreamModel {
         let turn = when.turn;
         self.push(publish.batch.messages(), publish.producer, turn);
         let end = self.entries.len() as u64;
-        self.change(when, turn, |standing| standing.end = end);
+        self.change(when, turn, |state| state.end = end);
         Ok(admitted)
     }
 
@@ -76,7 +75,7 @@ impl Oracle {
     /// What a publish to a stream is refused for without a look at what the stream is.
     pub(super) fn refused_at_once(&self, publish: &Publish) -> Option<Refusal> {
         match self.streams.by_id.get(&publish.partition) {
-            Some(model) if model.standing().is_there => {
+            Some(model) if model.state().is_there => {
                 model.admit(publish).err().filter(|refusal| !waits_for_its_reason(refusal))
             }
             _ => Some(Refusal::UnknownTopic),
@@ -94,7 +93,7 @@ impl Oracle {
         let Some(partition) = self.partitions.get(&id) else { return };
         let own = partition.entries.iter().filter(|held| held.stamp.id == publish.producer.id);
         let turn = own.map(|entry| entry.turn).max().unwrap_or_default();
-        self.streams.refusals.insert(request, Refused { id, refusal, turn });
+        self.streams.refusals.insert(request, ExpectedRefusal { id, refusal, turn });
     }
 
     /// Something is published natively to a stream, and not refused at once.
@@ -106,18 +105,18 @@ impl Oracle {
     ) {
         let (id, request, turn) = (publish.partition, publish.origin.request, self.turn);
         let Some(model) = self.streams.by_id.get_mut(&id) else { return };
-        let mut when = When { turn, changes: &mut self.streams.changes, now };
+        let mut when = AskedAt { turn, changes: &mut self.streams.changes, now };
         model.passes(&mut when);
         match model.publish(publish, expected, &mut when) {
             Ok(admitted) => {
-                let (Admitted::New(first) | Admitted::Duplicate(first)) = admitted;
+                let (ExpectedOutcome::New(first) | ExpectedOutcome::Duplicate(first)) = admitted;
                 let turn = model.entries[first as usize].turn;
                 let sent = Sent { publish: publish.clone(), expected, admitted, turn };
                 self.sent.insert(request, sent);
             }
             Err(refusal) => {
                 let turn = model.stands_on();
-                self.streams.refusals.insert(request, Refused { id, refusal, turn });
+                self.streams.refusals.insert(request, ExpectedRefusal { id, refusal, turn });
             }
         }
     }
@@ -129,7 +128,8 @@ impl Oracle {
         request: u64,
         refusal: &Refusal,
     ) -> Result<bool, Violation> {
-        let Some(Refused { id, refusal: expected, turn }) = self.streams.refusals.remove(&request)
+        let Some(ExpectedRefusal { id, refusal: expected, turn }) =
+            self.streams.refusals.remove(&request)
         else {
             return Ok(false);
         };
@@ -143,10 +143,10 @@ impl Oracle {
         self.must_be_durable(turn, refusal)?;
         if let Some(model) = self.streams.by_id.get_mut(&id) {
             match refusal {
-                Refusal::UnknownTopic => model.told_gone(),
-                Refusal::StreamClosed => model.told_closed = true,
+                Refusal::UnknownTopic => model.note_reported_gone(),
+                Refusal::StreamClosed => model.reported_closed = true,
                 Refusal::OffsetMismatch { next, .. } => {
-                    model.told_end = model.told_end.max(next.0);
+                    model.reported_end = model.reported_end.max(next.0);
                 }
                 _ => {}
             }
@@ -154,8 +154,8 @@ impl Oracle {
         Ok(true)
     }
 
-    /// Once the lane has failed nothing is durable in time: who waits has been told so.
-    pub(super) fn nobody_waits_in_vain(&self) -> Result<(), Violation> {
+    /// After the lane has failed nothing becomes durable: checks that waiting publishers were told.
+    pub(super) fn check_no_lost_refusals(&self) -> Result<(), Violation> {
         match self.streams.refusals.first_key_value().filter(|_| self.is_fenced) {
             None => Ok(()),
             Some((request, refused)) => {
@@ -179,8 +179,8 @@ impl Oracle {
         let id = sent.publish.partition;
         let model = self.streams.by_id.get(&id);
         let is_at = match sent.admitted {
-            Admitted::New(offset) => first.0 == offset,
-            Admitted::Duplicate(offset) => {
+            ExpectedOutcome::New(offset) => first.0 == offset,
+            ExpectedOutcome::Duplicate(offset) => {
                 let remembers = model.is_some_and(|model| model.remembers(&sent.publish, offset));
                 first.0 == offset || !remembers && Some(first) == sent.expected
             }
@@ -190,16 +190,16 @@ impl Oracle {
             let detail = format!("{said}; expected at {expected:?} in {id}, it is {admitted:?}");
             return Err(Violation::new("I1 confirmed is present once, at its offset", detail));
         }
-        self.told_of_stream(&sent);
+        self.note_reported(&sent);
         self.must_be_durable(sent.turn, &said)
     }
 
-    /// Somebody has heard that this was published: what it says of the end of a stream stays so.
-    pub(super) fn told_of_stream(&mut self, sent: &Sent) {
-        let (Admitted::New(first) | Admitted::Duplicate(first)) = sent.admitted;
+    /// Notes a reported publish: the end of a stream that it reveals cannot be undone.
+    pub(super) fn note_reported(&mut self, sent: &Sent) {
+        let (ExpectedOutcome::New(first) | ExpectedOutcome::Duplicate(first)) = sent.admitted;
         if let Some(model) = self.streams.by_id.get_mut(&sent.publish.partition) {
             let end = first + u64::from(sent.publish.batch.count());
-            model.told_end = model.told_end.max(end);
+            model.reported_end = model.reported_end.max(end);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What the oracle knows of one partition: the messages that were handed to it, in order, and its
-//! producers. It is a plain list on purpose; nothing of the engine is used again.
+//! The oracle's model of a partition: its messages in order, and its producers. It is a plain list on purpose,
+//! without the engine's code.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use sennit_model::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Violation, group::GroupModel};
-use crate::letter;
+use crate::numbered_messages;
 
 /// One message in a partition.
 #[derive(Clone, Copy, Debug)]
@@ -35,9 +35,9 @@ pub(super) struct Entry {
     pub(super) turn: u64,
 }
 
-/// Where a partition is in its life.
+/// The state of a partition's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Existence {
+pub(super) enum PartitionLife {
     /// Opened in this turn; 0 when that is durable for sure.
     Open(u64),
     /// Dropped in this turn.
@@ -47,7 +47,7 @@ pub(super) enum Existence {
 /// One partition.
 #[derive(Clone, Debug)]
 pub(super) struct PartitionModel {
-    pub(super) existence: Existence,
+    pub(super) existence: PartitionLife,
     pub(super) config: TopicConfig,
     pub(super) dead_letters: DeadLetters,
     /// The shortest age and the fewest bytes that retention was ever set to.
@@ -72,25 +72,25 @@ pub(super) struct PartitionModel {
     /// the last of all turns.
     pub(super) gone: BTreeMap<GroupId, u64>,
     /// Where this partition holds dead letters: of whom each is, by its offset here.
-    pub(super) letters: BTreeMap<u64, Letter>,
+    pub(super) dead_letters_by_offset: BTreeMap<u64, DeadLetter>,
     /// One more than the highest offset anybody was told of.
     pub(super) seen_end: u64,
     /// The end of a partition of dead letters, as the shard said last.
-    pub(super) told_end: u64,
+    pub(super) reported_end: u64,
 }
 
 /// A dead letter: of which partition, group and offset, and what it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Letter {
+pub(super) struct DeadLetter {
     pub(super) source: PartitionId,
     pub(super) group: GroupId,
     pub(super) offset: u64,
     pub(super) hash: u64,
 }
 
-/// What a publish must come to.
+/// The expected outcome of a publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Admitted {
+pub(super) enum ExpectedOutcome {
     /// It is appended at this offset.
     New(u64),
     /// It was appended at this offset.
@@ -100,7 +100,7 @@ pub(super) enum Admitted {
 impl PartitionModel {
     pub(super) fn new(config: TopicConfig, turn: u64) -> Self {
         Self {
-            existence: Existence::Open(turn),
+            existence: PartitionLife::Open(turn),
             config,
             dead_letters: DeadLetters::NotYet,
             least_age: None,
@@ -114,14 +114,14 @@ impl PartitionModel {
             gaps: BTreeSet::new(),
             unreadable: BTreeSet::new(),
             gone: BTreeMap::new(),
-            letters: BTreeMap::new(),
+            dead_letters_by_offset: BTreeMap::new(),
             seen_end: 0,
-            told_end: 0,
+            reported_end: 0,
         }
     }
 
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.existence, Existence::Open(_))
+        matches!(self.existence, PartitionLife::Open(_))
     }
 
     /// Whether messages are kept until they are settled or expire.
@@ -173,7 +173,7 @@ impl PartitionModel {
 
     /// The offset of the next message, as far as it is known.
     pub(super) fn end(&self) -> u64 {
-        (self.entries.len() as u64).max(self.seen_end).max(self.told_end)
+        (self.entries.len() as u64).max(self.seen_end).max(self.reported_end)
     }
 
     /// No offset from here on can have been delivered.
@@ -182,7 +182,11 @@ impl PartitionModel {
     }
 
     /// What a batch must come to.
-    pub(super) fn admit(&self, stamp: ProducerStamp, count: u32) -> Result<Admitted, Refusal> {
+    pub(super) fn admit(
+        &self,
+        stamp: ProducerStamp,
+        count: u32,
+    ) -> Result<ExpectedOutcome, Refusal> {
         admit(self.entries.iter().map(|entry| entry.stamp), stamp, count)
     }
 
@@ -198,7 +202,7 @@ impl PartitionModel {
             let live = message.time_to_live().or(self.config.time_to_live);
             self.entries.push(Entry {
                 hash: xxh3_64(message.encoded()),
-                content: letter::content_hash(&message),
+                content: numbered_messages::content_hash(&message),
                 length: message.encoded().len() as u64,
                 key: Some(message.key()).filter(|key| !key.is_empty()).map(xxh3_64),
                 is_tombstone: message.is_tombstone(),
@@ -271,7 +275,7 @@ impl PartitionModel {
 
     /// An offset that a group has seen though its key ended later, which the group has not seen and
     /// never will: the key has come back from the dead. Where nothing else explains it.
-    pub(super) fn undead(&self, group: &GroupModel) -> Option<u64> {
+    pub(super) fn resurrected(&self, group: &GroupModel) -> Option<u64> {
         let least = (self.least_age, self.least_bytes, self.ever_until_settled);
         let is_simple = matches!(least, (None, None, false));
         if self.least_tombstone_age.is_none() || !is_simple || !self.gaps.is_empty() {
@@ -317,10 +321,10 @@ pub(super) fn admit(
     stamps: impl ExactSizeIterator<Item = ProducerStamp> + Clone,
     stamp: ProducerStamp,
     count: u32,
-) -> Result<Admitted, Refusal> {
+) -> Result<ExpectedOutcome, Refusal> {
     let end = stamps.len() as u64;
     if stamp.id == ProducerId(0) {
-        return Ok(Admitted::New(end));
+        return Ok(ExpectedOutcome::New(end));
     }
     let own = || (0..).zip(stamps.clone()).filter(|(_, held)| held.id == stamp.id);
     let current = own().map(|(_, held)| held.epoch).max();
@@ -331,7 +335,7 @@ pub(super) fn admit(
     let of_epoch = || own().filter(|(_, held)| held.epoch == stamp.epoch);
     let expected = of_epoch().count() as u64;
     if given == expected {
-        return Ok(Admitted::New(end));
+        return Ok(ExpectedOutcome::New(end));
     }
     if given > expected {
         return Err(Refusal::SequenceGap { expected, given });
@@ -340,5 +344,5 @@ pub(super) fn admit(
         return Err(Refusal::SequenceOverlap { expected, given, count });
     }
     let first = of_epoch().find(|(_, held)| held.first_sequence == given);
-    Ok(Admitted::Duplicate(first.map_or(0, |(offset, _)| offset)))
+    Ok(ExpectedOutcome::Duplicate(first.map_or(0, |(offset, _)| offset)))
 }

@@ -1,6 +1,6 @@
-//! What the oracle knows of readers and named cursors. A reader gets every offset from where it begins,
-//! once and in order, or is told of a gap that may be there. A cursor is where it was set last, by hand
-//! or by the one reader that has it, and after a crash where it was when that was durable, or later.
+//! The oracle's model of readers and named cursors. A reader gets every offset from its start, once and in order,
+//! or a valid gap. A cursor is where it was set last, by a request or by the one reader that holds it; after a
+//! crash it is where it was durably set, or later.
 
 use std::collections::BTreeMap;
 
@@ -258,7 +258,7 @@ impl Oracle {
     }
 
     /// At the end of a turn everyone was told whose cursor another has.
-    pub(super) fn all_taken_told(&self) -> Result<(), Violation> {
+    pub(super) fn check_cursor_takeovers(&self) -> Result<(), Violation> {
         match self.readers.taken.first() {
             None => Ok(()),
             Some(key) => {
@@ -303,7 +303,7 @@ impl Oracle {
             ReadFrom::Earliest => partition.start,
             ReadFrom::Latest => end,
             ReadFrom::Offset(offset) => offset.0.min(end),
-            ReadFrom::Back(count) => end.saturating_sub(count).max(partition.start),
+            ReadFrom::Last(count) => end.saturating_sub(count).max(partition.start),
             ReadFrom::Time(_) => return Ok(()),
         };
         // Of what is not committed yet nothing may be kept any more.

@@ -1,5 +1,5 @@
-//! What the oracle asks of a restart: what was durable is there, what was not is there or gone, in
-//! the order in which it was handed over.
+//! The oracle's checks of a restart: durable data exists, other data exists or not, in the order in which it was
+//! handed over.
 
 use sennit_engine::{DeadLetters, PartitionDescription, SessionId};
 use sennit_model::{Generation, GroupId, PartitionId, Timestamp};
@@ -7,7 +7,7 @@ use sennit_model::{Generation, GroupId, PartitionId, Timestamp};
 use super::{
     Oracle, Violation,
     group::GroupModel,
-    partition::{Existence, PartitionModel},
+    partition::{PartitionLife, PartitionModel},
 };
 
 impl Oracle {
@@ -136,7 +136,7 @@ impl Oracle {
             ));
         }
         partition.kept(id, description.start, now)?;
-        partition.told_end = end;
+        partition.reported_end = end;
         Ok(())
     }
 
@@ -154,8 +154,8 @@ fn exists(
     durable_turn: u64,
 ) -> Result<(), Violation> {
     let broken = match (partition.existence, is_there) {
-        (Existence::Open(turn), false) => turn <= durable_turn,
-        (Existence::Dropped(turn), true) => turn <= durable_turn,
+        (PartitionLife::Open(turn), false) => turn <= durable_turn,
+        (PartitionLife::Dropped(turn), true) => turn <= durable_turn,
         _ => false,
     };
     if broken {
@@ -164,7 +164,7 @@ fn exists(
             format!("{id} is {:?}, and there: {is_there}", partition.existence),
         ));
     }
-    partition.existence = if is_there { Existence::Open(0) } else { Existence::Dropped(0) };
+    partition.existence = if is_there { PartitionLife::Open(0) } else { PartitionLife::Dropped(0) };
     Ok(())
 }
 

@@ -1,10 +1,10 @@
-//! What the oracle knows of one stream: what was appended, how it was after each change, and what it
-//! must answer. Written from docs/reference/http-streams.md; nothing of the engine is used again.
+//! The oracle's model of a stream: its messages, its state after each change, and its expected answers. Written
+//! from docs/reference/http-streams.md, without the engine's code.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use sennit_engine::{
-    ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamAppended, StreamCommand, StreamContent,
+    Content, ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamAppended, StreamCommand,
     StreamProducer, StreamRefusal, StreamSettings, StreamStatus,
 };
 use sennit_model::{Durability, MessageView, Offset, ProducerStamp, Timestamp, TopicId};
@@ -23,9 +23,9 @@ pub(super) struct Appended {
     pub(super) turn: u64,
 }
 
-/// How a stream is at a time.
+/// The state of a stream at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct StreamState {
     pub(super) is_there: bool,
     pub(super) end: u64,
     pub(super) is_closed: bool,
@@ -36,19 +36,19 @@ pub(super) struct Standing {
     producers: BTreeMap<Box<str>, (u64, u64)>,
 }
 
-impl Standing {
+impl StreamState {
     /// What is to be seen from outside without asking.
     pub(super) fn seen(&self) -> (bool, u64, bool, bool, &BTreeSet<TopicId>) {
         (self.is_there, self.end, self.is_closed, self.is_deleted, &self.forks)
     }
 }
 
-/// How a stream was from a turn on, and which of all changes made it so.
+/// The state of a stream from a turn on, and the number of the change that caused it.
 #[derive(Clone, Debug)]
 pub(super) struct Version {
     pub(super) turn: u64,
     pub(super) change: u64,
-    pub(super) standing: Standing,
+    pub(super) state: StreamState,
 }
 
 /// One stream.
@@ -60,13 +60,13 @@ pub(super) struct StreamModel {
     pub(super) history: Vec<Version>,
     touched_at: Timestamp,
     /// The highest end that anybody was told of, and whether somebody was told that it is closed.
-    pub(super) told_end: u64,
-    pub(super) told_closed: bool,
+    pub(super) reported_end: u64,
+    pub(super) reported_closed: bool,
 }
 
-/// When something is asked: the turn, the number of the next change, the time.
+/// The time of a request: the turn, the number of the next change, the time.
 #[derive(Debug)]
-pub(super) struct When<'a> {
+pub(super) struct AskedAt<'a> {
     pub(super) turn: u64,
     pub(super) changes: &'a mut u64,
     pub(super) now: Timestamp,
@@ -74,14 +74,14 @@ pub(super) struct When<'a> {
 
 impl StreamModel {
     pub(super) fn new() -> Self {
-        let nothing = Version { turn: 0, change: 0, standing: Standing::default() };
+        let nothing = Version { turn: 0, change: 0, state: StreamState::default() };
         Self {
             settings: StreamSettings::of_topic(),
             entries: Vec::new(),
             history: vec![nothing],
             touched_at: Timestamp(0),
-            told_end: 0,
-            told_closed: false,
+            reported_end: 0,
+            reported_closed: false,
         }
     }
 
@@ -89,13 +89,13 @@ impl StreamModel {
         self.history.last().expect("there is always one")
     }
 
-    pub(super) fn standing(&self) -> &Standing {
-        &self.latest().standing
+    pub(super) fn state(&self) -> &StreamState {
+        &self.latest().state
     }
 
     /// The first turn in which it is as the latest version in this respect.
-    pub(super) fn since(&self, is_so: impl Fn(&Standing) -> bool) -> u64 {
-        let not_so = self.history.iter().rposition(|version| !is_so(&version.standing));
+    pub(super) fn since(&self, is_so: impl Fn(&StreamState) -> bool) -> u64 {
+        let not_so = self.history.iter().rposition(|version| !is_so(&version.state));
         self.history.get(not_so.map_or(0, |at| at + 1)).map_or(UNSURE, |version| version.turn)
     }
 
@@ -107,14 +107,14 @@ impl StreamModel {
 
     pub(super) fn change(
         &mut self,
-        when: &mut When<'_>,
+        when: &mut AskedAt<'_>,
         turn: u64,
-        make: impl FnOnce(&mut Standing),
+        make: impl FnOnce(&mut StreamState),
     ) {
-        let mut standing = self.standing().clone();
-        make(&mut standing);
+        let mut state = self.state().clone();
+        make(&mut state);
         *when.changes += 1;
-        self.history.push(Version { turn, change: *when.changes, standing });
+        self.history.push(Version { turn, change: *when.changes, state });
     }
 
     fn ends_at(&self) -> Option<Timestamp> {
@@ -124,15 +124,15 @@ impl StreamModel {
     }
 
     /// If its time is over it is deleted, or will be when somebody looks.
-    pub(super) fn passes(&mut self, when: &mut When<'_>) {
-        let Standing { is_there, is_deleted, .. } = *self.standing();
+    pub(super) fn passes(&mut self, when: &mut AskedAt<'_>) {
+        let StreamState { is_there, is_deleted, .. } = *self.state();
         if is_there && !is_deleted && self.ends_at().is_some_and(|end| end <= when.now) {
-            self.change(when, UNSURE, |standing| standing.is_deleted = true);
+            self.change(when, UNSURE, |state| state.is_deleted = true);
         }
     }
 
     /// Somebody was told that it is gone: so it stays.
-    pub(super) fn told_gone(&mut self) {
+    pub(super) fn note_reported_gone(&mut self) {
         for version in &mut self.history {
             if version.turn == UNSURE {
                 version.turn = 0;
@@ -142,7 +142,7 @@ impl StreamModel {
 
     /// After a start: it is as this version says, from now on for sure, and a start is a use.
     pub(super) fn begins_again(&mut self, version: Version, now: Timestamp) {
-        self.entries.truncate(version.standing.end as usize);
+        self.entries.truncate(version.state.end as usize);
         self.entries.iter_mut().for_each(|entry| entry.turn = 0);
         self.history = vec![Version { turn: 0, ..version }];
         self.touched_at = now;
@@ -150,7 +150,7 @@ impl StreamModel {
 
     /// Why nobody gets at it any more.
     pub(super) fn gone(&self) -> Option<StreamRefusal> {
-        let Standing { is_there, is_deleted, forks, .. } = self.standing();
+        let StreamState { is_there, is_deleted, forks, .. } = self.state();
         match (*is_there, *is_deleted, forks.is_empty()) {
             (true, false, _) => None,
             (true, true, false) => Some(StreamRefusal::Deleted),
@@ -166,8 +166,8 @@ impl StreamModel {
         StreamStatus {
             settings: self.settings.clone().into(),
             start: Offset(self.fork_at()),
-            next: Offset(self.standing().end),
-            is_closed: self.standing().is_closed,
+            next: Offset(self.state().end),
+            is_closed: self.state().is_closed,
             is_opened: true,
             durability: Durability::Durable,
         }
@@ -179,7 +179,7 @@ impl StreamModel {
         &mut self,
         command: &StreamCommand,
         inherited: Vec<Appended>,
-        when: &mut When<'_>,
+        when: &mut AskedAt<'_>,
     ) -> Option<StreamAnswer> {
         let answer = match command {
             StreamCommand::Open(open) => self.open(open, inherited, when),
@@ -196,25 +196,25 @@ impl StreamModel {
             StreamCommand::AddFork(fork) => match self.gone() {
                 Some(gone) => Err(gone),
                 None => {
-                    if !self.standing().forks.contains(fork) {
+                    if !self.state().forks.contains(fork) {
                         let turn = when.turn;
-                        self.change(when, turn, |standing| {
-                            standing.forks.insert(*fork);
+                        self.change(when, turn, |state| {
+                            state.forks.insert(*fork);
                         });
                     }
                     Ok(StreamAnswer::Status(self.status()))
                 }
             },
             StreamCommand::RemoveFork(fork) => {
-                if self.standing().is_there && self.standing().forks.contains(fork) {
+                if self.state().is_there && self.state().forks.contains(fork) {
                     let turn = when.turn;
-                    self.change(when, turn, |standing| {
-                        standing.forks.remove(fork);
+                    self.change(when, turn, |state| {
+                        state.forks.remove(fork);
                     });
                 }
-                let is_unused = self.standing().is_there
-                    && self.standing().is_deleted
-                    && self.standing().forks.is_empty();
+                let is_unused = self.state().is_there
+                    && self.state().is_deleted
+                    && self.state().forks.is_empty();
                 Ok(StreamAnswer::Deleted { is_unused, fork_of: self.fork_of() })
             }
             StreamCommand::Delete => self.delete(when),
@@ -224,15 +224,15 @@ impl StreamModel {
     }
 
     fn fork_of(&self) -> Option<ForkOf> {
-        self.settings.fork.clone().filter(|_| self.standing().is_there)
+        self.settings.fork.clone().filter(|_| self.state().is_there)
     }
 
     pub(super) fn touch(&mut self, now: Timestamp) {
         self.touched_at = self.touched_at.max(now);
     }
 
-    fn delete(&mut self, when: &mut When<'_>) -> Result<StreamAnswer, StreamRefusal> {
-        let Standing { is_there, is_deleted, ref forks, .. } = *self.standing();
+    fn delete(&mut self, when: &mut AskedAt<'_>) -> Result<StreamAnswer, StreamRefusal> {
+        let StreamState { is_there, is_deleted, ref forks, .. } = *self.state();
         if !is_there {
             return Err(StreamRefusal::Unknown);
         }
@@ -242,20 +242,20 @@ impl StreamModel {
         }
         if !is_deleted {
             let turn = when.turn;
-            self.change(when, turn, |standing| standing.is_deleted = true);
+            self.change(when, turn, |state| state.is_deleted = true);
         }
         Ok(StreamAnswer::Deleted { is_unused, fork_of: self.fork_of() })
     }
 
     /// Its partition is dropped; says whether there was one.
-    pub(super) fn drop_it(&mut self, when: &mut When<'_>) -> bool {
-        if !self.standing().is_there {
+    pub(super) fn drop_partition(&mut self, when: &mut AskedAt<'_>) -> bool {
+        if !self.state().is_there {
             return false;
         }
         let turn = when.turn;
-        self.change(when, turn, |standing| {
-            let (end, is_closed) = (standing.end, standing.is_closed);
-            *standing = Standing { end, is_closed, is_deleted: true, ..Standing::default() };
+        self.change(when, turn, |state| {
+            let (end, is_closed) = (state.end, state.is_closed);
+            *state = StreamState { end, is_closed, is_deleted: true, ..StreamState::default() };
         });
         true
     }
@@ -264,9 +264,9 @@ impl StreamModel {
         &mut self,
         open: &OpenStream,
         inherited: Vec<Appended>,
-        when: &mut When<'_>,
+        when: &mut AskedAt<'_>,
     ) -> Result<StreamAnswer, StreamRefusal> {
-        if self.standing().is_there {
+        if self.state().is_there {
             if let Some(gone) = self.gone() {
                 return Err(gone);
             }
@@ -281,12 +281,16 @@ impl StreamModel {
         // What producers have published is remembered of them there alone.
         let stamp = ProducerStamp::default();
         self.entries = inherited.into_iter().map(|entry| Appended { stamp, ..entry }).collect();
-        let messages = open.content.iter().flat_map(StreamContent::messages);
+        let messages = open.content.iter().flat_map(Content::messages);
         self.push(messages, stamp, when.turn);
         let (end, turn) = (self.entries.len() as u64, when.turn);
-        self.change(when, turn, |standing| {
-            *standing =
-                Standing { is_there: true, end, is_closed: open.closes, ..Standing::default() };
+        self.change(when, turn, |state| {
+            *state = StreamState {
+                is_there: true,
+                end,
+                is_closed: open.closes,
+                ..StreamState::default()
+            };
         });
         Ok(StreamAnswer::Opened { created: true, status: self.status() })
     }
@@ -302,7 +306,7 @@ impl StreamModel {
             Some("time to live")
         } else if until(held) != until(asked) {
             Some("expiry")
-        } else if self.standing().is_closed != open.closes {
+        } else if self.state().is_closed != open.closes {
             Some("closed state")
         } else if held.group != asked.group {
             Some("stream group")
@@ -332,14 +336,14 @@ impl StreamModel {
     fn append(
         &mut self,
         append: &StreamAppend,
-        when: &mut When<'_>,
+        when: &mut AskedAt<'_>,
     ) -> Result<StreamAnswer, StreamRefusal> {
-        let known = self.comes_to(append)?;
+        let known = self.outcome_of(append)?;
         Ok(StreamAnswer::Appended(self.take(append, known, when)))
     }
 
     /// What an append comes to: an answer if it is known already, nothing yet if it is new.
-    pub(super) fn comes_to(
+    pub(super) fn outcome_of(
         &self,
         append: &StreamAppend,
     ) -> Result<Option<StreamAppended>, StreamRefusal> {
@@ -347,8 +351,8 @@ impl StreamModel {
             return Err(gone);
         }
         let StreamAppend { content, content_type, note } = append;
-        let next = Offset(self.standing().end);
-        let is_closed = self.standing().is_closed;
+        let next = Offset(self.state().end);
+        let is_closed = self.state().is_closed;
         let known = |is_duplicate, sequence| {
             Ok(Some(StreamAppended { next, is_closed, is_duplicate, sequence }))
         };
@@ -369,7 +373,7 @@ impl StreamModel {
             return Err(StreamRefusal::ContentType { content_type });
         }
         fits?;
-        if let (Some(given), Some(last)) = (&note.sequence, &self.standing().sequence)
+        if let (Some(given), Some(last)) = (&note.sequence, &self.state().sequence)
             && given.as_bytes() <= last.as_bytes()
         {
             return Err(StreamRefusal::Sequence { last: last.clone() });
@@ -382,7 +386,7 @@ impl StreamModel {
         &mut self,
         append: &StreamAppend,
         known: Option<StreamAppended>,
-        when: &mut When<'_>,
+        when: &mut AskedAt<'_>,
     ) -> StreamAppended {
         self.touch(when.now);
         if let Some(known) = known {
@@ -390,17 +394,17 @@ impl StreamModel {
         }
         let StreamAppend { content, note, .. } = append;
         let turn = when.turn;
-        let messages = content.iter().flat_map(StreamContent::messages);
+        let messages = content.iter().flat_map(Content::messages);
         self.push(messages, ProducerStamp::default(), turn);
         let end = self.entries.len() as u64;
-        self.change(when, turn, |standing| {
-            standing.end = end;
-            standing.is_closed = note.closes;
+        self.change(when, turn, |state| {
+            state.end = end;
+            state.is_closed = note.closes;
             if note.sequence.is_some() {
-                standing.sequence.clone_from(&note.sequence);
+                state.sequence.clone_from(&note.sequence);
             }
             if let Some(StreamProducer { id, epoch, sequence }) = &note.producer {
-                standing.producers.insert(id.clone(), (*epoch, *sequence));
+                state.producers.insert(id.clone(), (*epoch, *sequence));
             }
         });
         let sequence = note.producer.as_ref().map(|held| held.sequence);
@@ -415,7 +419,7 @@ impl StreamModel {
     /// Whether an append of a producer is the next; if it was there before, the highest number.
     fn of_producer(&self, producer: &StreamProducer) -> Result<Option<u64>, StreamRefusal> {
         let given = producer.sequence;
-        let Some(&(epoch, last)) = self.standing().producers.get(&producer.id) else {
+        let Some(&(epoch, last)) = self.state().producers.get(&producer.id) else {
             return match given {
                 0 => Ok(None),
                 _ => Err(StreamRefusal::ProducerGap { expected: 0, given }),

@@ -1,6 +1,6 @@
-//! What the oracle asks of streams: every answer is what the promises say, and stands on what is durable;
-//! what was read was appended there; after a crash each stream is as it was at one time, not before what
-//! anybody was told of, and all of them at the same time.
+//! The oracle's checks of streams: every answer follows from the promises and from durable data; every read returns
+//! appended messages; after a crash each stream has a state that it had at one time, the same time for all, and not
+//! before a reported one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +13,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     Oracle, Violation,
-    native::Refused,
-    stream::{StreamModel, UNSURE, Version, When},
+    native::ExpectedRefusal,
+    stream::{AskedAt, StreamModel, UNSURE, Version},
 };
 
 /// The promise that a stream is as it should be after a restart.
@@ -27,9 +27,9 @@ const READ: &str = "I1 a stream gives what was appended, once and in order";
 /// The promise that what is appended together is one change.
 const TOGETHER: &str = "I1 what was appended together is there whole or not at all";
 
-/// What was asked, and what is to be answered.
+/// A request and its expected answer.
 #[derive(Debug)]
-pub(super) struct AskedStream {
+pub(super) struct ExpectedAnswer {
     /// Of which: several if something is appended to them together.
     pub(super) ids: Vec<PartitionId>,
     pub(super) answer: StreamAnswer,
@@ -37,9 +37,9 @@ pub(super) struct AskedStream {
     pub(super) turn: u64,
 }
 
-/// A read on its way.
+/// A read under way.
 #[derive(Debug)]
-struct AskedRead {
+struct PendingRead {
     id: PartitionId,
     read: StreamRead,
     /// What had been told when it was asked.
@@ -57,10 +57,10 @@ pub type FoundStream = (PartitionId, StreamStatus, bool, BTreeSet<sennit_model::
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     pub(super) by_id: BTreeMap<PartitionId, StreamModel>,
-    pub(super) asked: BTreeMap<u64, AskedStream>,
-    reads: BTreeMap<u64, AskedRead>,
+    pub(super) asked: BTreeMap<u64, ExpectedAnswer>,
+    reads: BTreeMap<u64, PendingRead>,
     /// What somebody publishes natively, to streams and others, that is to be refused once that is durable.
-    pub(super) refusals: BTreeMap<u64, Refused>,
+    pub(super) refusals: BTreeMap<u64, ExpectedRefusal>,
     pub(super) changes: u64,
     /// Whether this life has found something that it cannot read.
     has_damage: bool,
@@ -78,7 +78,7 @@ impl Streams {
     ) -> impl Iterator<Item = (PartitionId, u64)> {
         self.by_id.iter().filter_map(move |(&id, model)| {
             let sure = model.history.iter().rev().find(|version| version.turn <= durable_turn)?;
-            sure.standing.is_there.then_some((id, sure.standing.end))
+            sure.state.is_there.then_some((id, sure.state.end))
         })
     }
 }
@@ -114,7 +114,7 @@ impl Oracle {
         let turn = self.turn;
         let Streams { by_id, changes, .. } = &mut self.streams;
         for model in by_id.values_mut() {
-            model.passes(&mut When { turn, changes, now });
+            model.passes(&mut AskedAt { turn, changes, now });
         }
     }
 
@@ -137,25 +137,25 @@ impl Oracle {
             _ => Vec::new(),
         };
         let model = by_id.entry(id).or_insert_with(StreamModel::new);
-        let mut when = When { turn, changes, now };
+        let mut when = AskedAt { turn, changes, now };
         model.passes(&mut when);
         match command {
             StreamCommand::Read(read) => {
-                let is_for_fork = read.for_fork && !model.standing().forks.is_empty();
+                let is_for_fork = read.for_fork && !model.state().forks.is_empty();
                 match model.gone().filter(|_| !is_for_fork) {
                     Some(gone) => {
                         let answer = StreamAnswer::Refused(gone);
                         let ids = vec![id];
-                        asked.insert(origin.request, AskedStream { ids, answer, turn: 0 });
+                        asked.insert(origin.request, ExpectedAnswer { ids, answer, turn: 0 });
                     }
                     None => {
                         if !read.for_fork {
                             model.touch(now);
                         }
-                        let told = (model.told_end, model.told_closed);
+                        let told = (model.reported_end, model.reported_closed);
                         let end_least = model.end_least();
                         let asked =
-                            AskedRead { id, read: *read, told, end_least, is_stopped: false };
+                            PendingRead { id, read: *read, told, end_least, is_stopped: false };
                         reads.insert(origin.request, asked);
                     }
                 }
@@ -168,7 +168,7 @@ impl Oracle {
             command => {
                 if let Some(answer) = model.ask(command, inherited, &mut when) {
                     let (ids, turn) = (vec![id], model.stands_on());
-                    asked.insert(origin.request, AskedStream { ids, answer, turn });
+                    asked.insert(origin.request, ExpectedAnswer { ids, answer, turn });
                 }
             }
         }
@@ -186,7 +186,7 @@ impl Oracle {
         let Streams { by_id, changes, .. } = &mut self.streams;
         let Some(model) = by_id.get_mut(&id) else { return };
         if matches!(change, PartitionCommand::Drop)
-            && model.drop_it(&mut When { turn, changes, now })
+            && model.drop_partition(&mut AskedAt { turn, changes, now })
         {
             self.changes.insert(request, (id, turn));
         }
@@ -194,7 +194,7 @@ impl Oracle {
 
     /// Whether the partition of a stream is there.
     pub(super) fn stream_is_there(&self, id: PartitionId) -> bool {
-        self.streams.by_id.get(&id).is_some_and(|model| model.standing().is_there)
+        self.streams.by_id.get(&id).is_some_and(|model| model.state().is_there)
     }
 
     /// A stream has answered.
@@ -206,7 +206,7 @@ impl Oracle {
         let wrong = |detail: String| Err(Violation::new(ANSWERED, detail));
         let durable_turn = self.durable_turn;
         let Streams { by_id, asked, reads, has_damage, .. } = &mut self.streams;
-        if let Some(AskedStream { ids, answer: expected, turn }) = asked.remove(&request) {
+        if let Some(ExpectedAnswer { ids, answer: expected, turn }) = asked.remove(&request) {
             if *answer != expected {
                 return wrong(format!(
                     "{ids:?} should have said {expected:?}, and said {answer:?}"
@@ -218,22 +218,22 @@ impl Oracle {
                 );
                 return Err(Violation::new("I6 nothing is said before its commit", detail));
             }
-            for (id, answer) in ids.into_iter().zip(each_of(answer)) {
+            for (id, answer) in ids.into_iter().zip(answers_by_stream(answer)) {
                 if let (Some(model), Some(answer)) = (by_id.get_mut(&id), answer) {
                     tell(model, &answer);
                 }
             }
             return Ok(());
         }
-        let Some(AskedRead { id, read, told, end_least, .. }) = reads.remove(&request) else {
+        let Some(PendingRead { id, read, told, end_least, .. }) = reads.remove(&request) else {
             return wrong(format!("an answer to {request}, which was not asked"));
         };
         let Some(model) = by_id.get_mut(&id) else { return Ok(()) };
         match answer {
             StreamAnswer::Chunk(chunk) => {
                 model.gives(id, &read, told, chunk, durable_turn)?;
-                model.told_end = model.told_end.max(chunk.next.0);
-                model.told_closed |= chunk.is_closed;
+                model.reported_end = model.reported_end.max(chunk.next.0);
+                model.reported_closed |= chunk.is_closed;
                 Ok(())
             }
             StreamAnswer::Inherited { source, before, status, .. } => {
@@ -253,22 +253,22 @@ impl Oracle {
                 if !model.may_end_at(next.0, &read, end_least, durable_turn) {
                     return wrong(format!(
                         "{id}: {answer:?} to {read:?}, its end was at least {end_least}, it is {:?}",
-                        model.standing()
+                        model.state()
                     ));
                 }
-                model.told_end = model.told_end.max(next.0);
+                model.reported_end = model.reported_end.max(next.0);
                 Ok(())
             }
             StreamAnswer::Refused(refusal) if model.may_say(refusal) => {
-                let since = model.since(|standing| !standing.is_there || standing.is_deleted);
+                let since = model.since(|state| !state.is_there || state.is_deleted);
                 let is_durable = since <= durable_turn || since == UNSURE;
-                model.told_gone();
+                model.note_reported_gone();
                 match is_durable {
                     true => Ok(()),
                     false => wrong(format!("{id} said {refusal} before that was durable")),
                 }
             }
-            other => wrong(format!("{id}: {other:?} to {read:?}, it is {:?}", model.standing())),
+            other => wrong(format!("{id}: {other:?} to {read:?}, it is {:?}", model.state())),
         }
     }
 
@@ -297,18 +297,17 @@ impl Oracle {
             let sure = model.history.iter().rposition(|version| version.turn <= durable_turn);
             let sure = sure.unwrap_or(0);
             let is_so = |version: &&Version| match found {
-                None => !version.standing.is_there,
+                None => !version.state.is_there,
                 Some((_, status, is_deleted, forks)) => {
                     let seen = (true, status.next.0, status.is_closed, *is_deleted, forks);
-                    version.standing.seen() == seen
+                    version.state.seen() == seen
                 }
             };
             let candidates = &model.history[sure..];
             let first = candidates.iter().find(is_so);
             let last = candidates.iter().rposition(|version| is_so(&version));
             let (Some(first), Some(last)) = (first, last) else {
-                let standings: Vec<_> =
-                    candidates.iter().map(|held| held.standing.seen()).collect();
+                let standings: Vec<_> = candidates.iter().map(|held| held.state.seen()).collect();
                 let found = found.map(|held| (held.1.next.0, held.1.is_closed, held.2, &held.3));
                 let detail =
                     format!("{id} is {found:?}, and was one after the other {standings:?}");
@@ -352,14 +351,14 @@ impl Oracle {
             return Err(Violation::new(rule, format!("{request}: {refused:?}")));
         }
         let awaited = self.streams.reads.iter().filter(|(_, asked)| !asked.is_stopped);
-        for (request, AskedRead { id, read, .. }) in awaited {
+        for (request, PendingRead { id, read, .. }) in awaited {
             let Some(model) = self.streams.by_id.get(id) else { continue };
             let at = if let ReadFrom::Offset(offset) = read.at { offset.0 } else { 0 };
-            let standing = model.standing();
+            let state = model.state();
             // Behind the end there is nothing to wait for: such a read is refused.
-            let has_reason = at != standing.end || standing.is_closed || model.gone().is_some();
+            let has_reason = at != state.end || state.is_closed || model.gone().is_some();
             if !read.waits || has_reason {
-                let detail = format!("{request}: {read:?} of {id}, which is {standing:?}");
+                let detail = format!("{request}: {read:?} of {id}, which is {state:?}");
                 return Err(Violation::new(rule, detail));
             }
         }
@@ -371,15 +370,15 @@ impl Oracle {
 fn tell(model: &mut StreamModel, answer: &StreamAnswer) {
     match answer {
         StreamAnswer::Opened { status, .. } | StreamAnswer::Status(status) => {
-            model.told_end = model.told_end.max(status.next.0);
-            model.told_closed |= status.is_closed;
+            model.reported_end = model.reported_end.max(status.next.0);
+            model.reported_closed |= status.is_closed;
         }
         StreamAnswer::Appended(appended) => {
-            model.told_end = model.told_end.max(appended.next.0);
-            model.told_closed |= appended.is_closed;
+            model.reported_end = model.reported_end.max(appended.next.0);
+            model.reported_closed |= appended.is_closed;
         }
         StreamAnswer::Refused(StreamRefusal::Unknown | StreamRefusal::Deleted)
-        | StreamAnswer::Deleted { .. } => model.told_gone(),
+        | StreamAnswer::Deleted { .. } => model.note_reported_gone(),
         _ => {}
     }
 }
@@ -395,7 +394,7 @@ impl StreamModel {
     /// was told of, before what an earlier life has left, or before what a fork goes on from.
     fn end_least(&self) -> u64 {
         let of_earlier_lives = self.entries.iter().take_while(|entry| entry.turn == 0).count();
-        self.told_end.max(of_earlier_lives as u64).max(self.fork_at())
+        self.reported_end.max(of_earlier_lives as u64).max(self.fork_at())
     }
 
     /// Whether a read may be refused because the stream ends at `next`. What is on its way to the disk is
@@ -405,9 +404,9 @@ impl StreamModel {
         let ReadFrom::Offset(at) = read.at else { return false };
         let sure: Vec<&Version> =
             self.history.iter().filter(|version| version.turn <= durable_turn).collect();
-        let is_there = sure.iter().any(|version| version.standing.is_there);
+        let is_there = sure.iter().any(|version| version.state.is_there);
         let is_an_end =
-            next == self.fork_at() || sure.iter().any(|version| version.standing.end == next);
+            next == self.fork_at() || sure.iter().any(|version| version.state.end == next);
         !read.for_fork && next < at.0 && end_least <= next && is_there && is_an_end
     }
 
@@ -416,7 +415,7 @@ impl StreamModel {
         &self,
         id: PartitionId,
         read: &StreamRead,
-        (told_end, told_closed): (u64, bool),
+        (reported_end, reported_closed): (u64, bool),
         chunk: &StreamChunk,
         durable_turn: u64,
     ) -> Result<(), Violation> {
@@ -426,22 +425,22 @@ impl StreamModel {
                 READ,
                 format!(
                     "{what}: {read:?} of {id} is given {first}..{next}, up to date {is_up_to_date}, \
-                     closed {is_closed}; told of {told_end}; it is {:?}",
-                    self.standing()
+                     closed {is_closed}; told of {reported_end}; it is {:?}",
+                    self.state()
                 ),
             ))
         };
-        let (first, next, end) = (chunk.first.0, chunk.next.0, self.standing().end);
+        let (first, next, end) = (chunk.first.0, chunk.next.0, self.state().end);
         let before = read.before.map_or(u64::MAX, |before| before.0);
         let asked = match read.at {
             ReadFrom::Offset(offset) => (offset.0, offset.0),
             ReadFrom::Earliest => (self.fork_at(), self.fork_at()),
-            _ => (told_end, end),
+            _ => (reported_end, end),
         };
         // Reads for forks begin at the end if they ask for more; others would have been refused.
         let least = match read.at {
             ReadFrom::Offset(_) if !read.for_fork => asked.0.min(before),
-            _ => asked.0.min(before).min(told_end),
+            _ => asked.0.min(before).min(reported_end),
         };
         let most = asked.1.min(before).min(end);
         if !(least..=most).contains(&first) || next < first || next > end.min(before) {
@@ -460,11 +459,11 @@ impl StreamModel {
             return wrong("it is not durable");
         }
         // Without a message in it, it still says that the stream is there.
-        let made = self.history.iter().find(|version| version.standing.is_there);
+        let made = self.history.iter().find(|version| version.state.is_there);
         if made.is_some_and(|version| version.turn > durable_turn && version.turn != UNSURE) {
             return wrong("that there is such a stream is not durable");
         }
-        if chunk.is_up_to_date && read.before.is_none() && next < told_end {
+        if chunk.is_up_to_date && read.before.is_none() && next < reported_end {
             return wrong("more is there");
         }
         if given.is_empty() && read.before.is_none() && !chunk.is_up_to_date {
@@ -473,11 +472,11 @@ impl StreamModel {
         if given.is_empty() && read.waits && !chunk.is_closed {
             return wrong("who waits is given nothing");
         }
-        let closed_since = self.since(|standing| standing.is_closed);
+        let closed_since = self.since(|state| state.is_closed);
         if chunk.is_closed && (next != end || closed_since > durable_turn) {
             return wrong("it is not closed there, or not for sure");
         }
-        if told_closed && next == end && !chunk.is_closed {
+        if reported_closed && next == end && !chunk.is_closed {
             return wrong("it was closed");
         }
         Ok(())
@@ -485,7 +484,7 @@ impl StreamModel {
 }
 
 /// What an answer says of each stream that it is of, in their order.
-fn each_of(answer: &StreamAnswer) -> Vec<Option<StreamAnswer>> {
+fn answers_by_stream(answer: &StreamAnswer) -> Vec<Option<StreamAnswer>> {
     match answer {
         StreamAnswer::AppendedTogether(all) => {
             all.iter().map(|appended| Some(StreamAnswer::Appended(*appended))).collect()

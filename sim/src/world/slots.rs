@@ -1,13 +1,13 @@
-//! The slots of the lane, and the room for them on a disk that may be full: made, held and lent as the broker
-//! does it, by the same rule. It judges nothing but that the lane goes on.
+//! The lane's slots, and the room for them on a disk that may be full: created, held and lent by the broker's own
+//! rule.
 
-use sennit_engine::{StreamCommand, StreamContent};
+use sennit_engine::{Content, StreamCommand};
 
 use super::*;
 
 /// Bytes of messages that a command appends.
 fn published_bytes(command: &Command) -> u64 {
-    let of = |content: Option<&StreamContent>| content.map_or(0, |content| content.bytes() as u64);
+    let of = |content: Option<&Content>| content.map_or(0, |content| content.bytes() as u64);
     match command {
         Command::Publish(publish) | Command::PublishAt(publish, _) => {
             publish.batch.bytes().len() as u64
@@ -55,9 +55,9 @@ impl World {
         if self.slots_are_late && self.parts.lane.spare_count() > 0 {
             return Ok(());
         }
-        self.room.checkpoint_takes(self.parts.shard.checkpoint_segments());
+        self.room.set_checkpoint_segments(self.parts.shard.checkpoint_segments());
         let spare = self.parts.lane.spare_count();
-        if let Some(keep) = self.room.surplus(spare, self.room.is_full()) {
+        if let Some(keep) = self.room.surplus_over(spare, self.room.is_full()) {
             self.surplus.extend(self.parts.lane.take_surplus(keep.max(self.slots_wanted)));
         }
         if let Some(slot) = self.surplus.pop() {
@@ -69,28 +69,28 @@ impl World {
         if self.disk.is_off() {
             return Err(Stop::PowerOff);
         }
-        self.full_changed();
+        self.update_full();
         Ok(())
     }
 
     /// The lane has written: it says whether publishes are to be refused, and if it has begun to use the slots
     /// that it holds it looks itself whether there is room for others.
     pub(super) fn look_for_room(&mut self) {
-        self.full_changed();
+        self.update_full();
         let spare = self.parts.lane.spare_count();
-        if self.room.is_to_look(spare) {
+        if self.room.must_check_disk(spare) {
             let needed = self.room.missing(spare) as u64 * self.config.segment_bytes;
             let available = self.parts.lane.available_bytes().unwrap_or_default();
             self.trace.step(format_args!("  {spare} slots are spare, {available} bytes are free"));
             if available < needed {
                 self.room.set_room(false);
-                self.full_changed();
+                self.update_full();
             }
         }
     }
 
-    fn full_changed(&mut self) {
-        if let Some(full) = self.room.full_changed(self.parts.lane.spare_count()) {
+    fn update_full(&mut self) {
+        if let Some(full) = self.room.update_full(self.parts.lane.spare_count()) {
             self.storage_full(full);
         }
     }
@@ -100,14 +100,19 @@ impl World {
         let (count, written) =
             (self.parts.lane.spare_count(), self.parts.lane.written_spare_count());
         let is_wanted = count < self.slots_wanted;
-        let wish = self.wish.or_else(|| self.room.next_wish(Spare { count, written }));
-        self.wish = wish.or(is_wanted.then_some(Wish::Ready));
-        if let Some(wish) = self.wish {
-            let fill = if wish == Wish::Held { SlotFill::Taken } else { SlotFill::Written };
-            match self.parts.slots.make_beside(0, fill) {
+        let slot_request =
+            self.slot_request.or_else(|| self.room.next_request(SpareSlots { count, written }));
+        self.slot_request = slot_request.or(is_wanted.then_some(SlotRequest::Ready));
+        if let Some(slot_request) = self.slot_request {
+            let fill = if slot_request == SlotRequest::Held {
+                SlotFill::Allocated
+            } else {
+                SlotFill::Written
+            };
+            match self.parts.slots.make_with_free_bytes(0, fill) {
                 Ok(slot) => {
-                    self.wish = None;
-                    self.room.made(wish);
+                    self.slot_request = None;
+                    self.room.slot_made(slot_request);
                     self.parts.lane.add_spare(slot);
                 }
                 Err(Fault::StorageFull { .. }) => return self.room.set_room(false),
@@ -141,12 +146,12 @@ impl World {
         let spare = self.parts.lane.spare_count() as u64;
         let segment_bytes = self.config.segment_bytes;
         let Ok(free) = self.parts.slots.available_bytes() else {
-            self.room = Room::new(checkpoint_segments, false);
+            self.room = SlotBudget::new(checkpoint_segments, false);
             return Ok(());
         };
         let missing = held_slots(checkpoint_segments).saturating_sub(spare);
         let begins_full = free < missing.saturating_mul(segment_bytes);
-        self.room = Room::new(checkpoint_segments, begins_full);
+        self.room = SlotBudget::new(checkpoint_segments, begins_full);
         if begins_full {
             self.storage_full(true);
             // Segments that only the checkpoint before the newest needs are room too.

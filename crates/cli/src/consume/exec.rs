@@ -1,5 +1,5 @@
-//! A shell command for each message: its exit code says what becomes of the message. Commands run in
-//! process groups of their own, which end with this program's signals.
+//! Runs a shell command for each message and settles the message by the command's exit code. Commands run in
+//! process groups of their own, which receive this program's signals.
 
 use std::{
     fmt::Write as _,
@@ -24,14 +24,14 @@ use tokio::{
 use crate::{
     exit::{Exit, Failure},
     interrupt::{before_exit, interrupted},
-    output::talk,
+    message_format::say_gap,
+    output::print_to_stderr,
     quantity::show_duration,
-    shown::say_gap,
 };
 
 use super::{
     Args,
-    intake::Intake,
+    group_consumer::GroupConsumer,
     settlements::Settlements,
     verdict::{Verdict, Verdicts},
 };
@@ -39,77 +39,79 @@ use super::{
 /// Most commands that run at once.
 const JOBS_MAX: i64 = 1024;
 
-/// How long commands may take to end that were told to, before they are killed.
+/// How long commands may take to end after a signal, before they are killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What can be said on the command line.
+/// The options for commands.
 #[derive(Debug, clap::Args)]
 pub struct ExecArgs {
-    /// Run this shell command for each message, instead of printing it: the payload is on its standard
-    /// input, and its exit code says what becomes of the message (see below)
+    /// Run this shell command for each message, instead of printing it: the payload is on its
+    /// standard input, and its exit code settles the message (see below)
     #[arg(long, value_name = "COMMAND")]
     #[arg(conflicts_with_all = ["no_ack", "json", "delimiter", "null", "raw"])]
     exec: Option<String>,
-    /// With --exec: how many commands run at once
+    /// With --exec: the number of commands that run at once
     #[arg(long, short, value_name = "N", default_value_t = 1, requires = "exec")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=JOBS_MAX))]
     jobs: u32,
 }
 
 impl ExecArgs {
-    /// Whether commands are to run.
+    /// Returns whether to run commands.
     pub fn is_wanted(&self) -> bool {
         self.exec.is_some()
     }
 
-    /// How many messages may be here at first: others of the group can have those that no command works on.
+    /// The initial number of messages to fetch, so that other members of the group can have those
+    /// that no command works on.
     pub fn credit(&self, args: &Args) -> u32 {
         u32::try_from(args.count()).unwrap_or(u32::MAX).min(self.jobs)
     }
 }
 
-/// The commands that run.
-struct Groups {
-    /// Their process groups, which get a signal when the program ends.
+/// The running commands.
+struct RunningCommands {
+    /// Their process groups, which receive a signal when the program ends.
     running: Vec<Pid>,
-    /// Whether the program ends: no command is started any more.
+    /// Whether the program ends: no more commands are started.
     are_ending: bool,
 }
 
-static GROUPS: Mutex<Groups> = Mutex::new(Groups { running: Vec::new(), are_ending: false });
+static RUNNING_COMMANDS: Mutex<RunningCommands> =
+    Mutex::new(RunningCommands { running: Vec::new(), are_ending: false });
 
-fn groups() -> MutexGuard<'static, Groups> {
-    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+fn running_commands() -> MutexGuard<'static, RunningCommands> {
+    RUNNING_COMMANDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sends a signal to all commands, and has no other started.
+/// Sends a signal to all commands, and prevents others from starting.
 fn signal_all(signal: Signal) {
-    let mut groups = groups();
-    groups.are_ending = true;
-    for group in &groups.running {
+    let mut running_commands = running_commands();
+    running_commands.are_ending = true;
+    for group in &running_commands.running {
         // It may have ended by itself.
         let _ = kill_process_group(*group, signal);
     }
 }
 
-/// A message whose work has ended, and how its command did; `None` if none was started, because the message
-/// is not this consumer's any more or the program ends.
+/// A message and the result of its command; `None` if the command was not started, because the
+/// message has gone to another consumer or the program ends.
 type Ended = (DeliveryRun, Option<io::Result<ExitStatus>>);
 
-/// How many messages commands were done with, and how many not.
+/// The numbers of messages whose commands succeeded and failed.
 #[derive(Default)]
 struct Counts {
     done: u64,
     failed: u64,
 }
 
-/// Runs a command for each message that comes, and says of it what its exit code means.
+/// Runs a command for each message, and settles the message by its exit code.
 ///
 /// # Errors
-/// What the broker refuses, or that commands failed.
+/// The broker's refusal, or commands failed.
 pub async fn run(
     args: &Args,
-    intake: &mut Intake<'_>,
+    group_consumer: &mut GroupConsumer<'_>,
     verdicts: &Verdicts,
     settlements: &mut Settlements,
 ) -> Result<(), Failure> {
@@ -122,36 +124,36 @@ pub async fn run(
     loop {
         while left > 0
             && running.len() < args.exec.jobs as usize
-            && let Some(run) = next(intake)
+            && let Some(run) = next(group_consumer)
         {
             left -= 1;
-            intake.begun.push(run.clone());
+            group_consumer.in_progress.push(run.clone());
             start(command, args, run, &mut running);
         }
         if running.is_empty() && left == 0 {
             break;
         }
         if running.is_empty() {
-            let is_quiet = tokio::select! {
-                is_quiet = intake.is_quiet() => is_quiet,
+            let is_idle = tokio::select! {
+                is_idle = group_consumer.is_idle() => is_idle,
                 () = &mut interrupted => {
                     is_stopped = true;
                     break;
                 }
             };
-            if let Some(said) = intake.end() {
+            if let Some(said) = group_consumer.end() {
                 end = said;
                 break;
             }
-            let is_over = is_quiet && !args.follow;
-            if is_over && intake.ready().await?.is_some_and(|(ready, _)| ready == 0) {
+            let is_over = is_idle && !args.follow;
+            if is_over && group_consumer.ready().await?.is_some_and(|(ready, _)| ready == 0) {
                 break;
             }
             continue;
         }
         let ended = tokio::select! {
             Some(ended) = running.join_next() => ended,
-            () = intake.tend() => continue,
+            () = group_consumer.poll() => continue,
             () = &mut interrupted => {
                 is_stopped = true;
                 break;
@@ -161,11 +163,11 @@ pub async fn run(
             left = left.saturating_add(1);
         }
         let more = u32::try_from(left).unwrap_or(u32::MAX).saturating_add(running.len() as u32);
-        intake.set_credit(more.min(args.exec.jobs));
-        judge(args, ended, intake, verdicts, settlements, &mut counts)?;
+        group_consumer.set_credit(more.min(args.exec.jobs));
+        settle_ended(args, ended, group_consumer, verdicts, settlements, &mut counts)?;
     }
     if is_stopped {
-        stop(args, running, intake, verdicts, settlements, &mut counts).await?;
+        stop(args, running, group_consumer, verdicts, settlements, &mut counts).await?;
     }
     end?;
     let Counts { done, failed } = counts;
@@ -179,15 +181,15 @@ pub async fn run(
     }
 }
 
-/// The next message that waits; gaps before it are said.
-fn next(intake: &mut Intake<'_>) -> Option<DeliveryRun> {
+/// The next waiting message. Reports gaps before it.
+fn next(group_consumer: &mut GroupConsumer<'_>) -> Option<DeliveryRun> {
     loop {
-        match intake.waiting.pop_front()? {
+        match group_consumer.waiting.pop_front()? {
             Received::Gap(gap) => say_gap(&gap),
             Received::Delivered(mut run) => {
                 let first = run.split_to(1);
                 if run.count() > 0 {
-                    intake.waiting.push_front(Received::Delivered(run));
+                    group_consumer.waiting.push_front(Received::Delivered(run));
                 }
                 return Some(first);
             }
@@ -195,8 +197,8 @@ fn next(intake: &mut Intake<'_>) -> Option<DeliveryRun> {
     }
 }
 
-/// Starts the command for a message once the broker knows that work on it begins: if the command ends this
-/// program too, the attempt has failed.
+/// Starts the command for a message after the broker has noted the start of work: if the command
+/// kills this program, the attempt counts as failed.
 fn start(command: &str, args: &Args, run: DeliveryRun, running: &mut JoinSet<Ended>) {
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command).envs(environment(args, &run));
@@ -206,33 +208,33 @@ fn start(command: &str, args: &Args, run: DeliveryRun, running: &mut JoinSet<End
         let is_ours = run.started_confirmed().await.is_ok_and(|settled| settled.stale == 0);
         let child = if is_ours { spawn(&mut shell) } else { None };
         let Some(child) = child else { return (run, None) };
-        let group = child.as_ref().ok().and_then(group_of);
+        let group = child.as_ref().ok().and_then(process_group);
         let status = match child {
-            Ok(child) => give(&run, child).await,
+            Ok(child) => run_with_input(&run, child).await,
             Err(error) => Err(error),
         };
-        groups().running.retain(|running| Some(*running) != group);
+        running_commands().running.retain(|running| Some(*running) != group);
         (run, Some(status))
     });
 }
 
 /// Starts a command, and notes its process group; `None` if the program ends.
 fn spawn(shell: &mut Command) -> Option<io::Result<Child>> {
-    let mut groups = groups();
-    if groups.are_ending {
+    let mut running_commands = running_commands();
+    if running_commands.are_ending {
         return None;
     }
     let child = shell.spawn();
-    groups.running.extend(child.as_ref().ok().and_then(group_of));
+    running_commands.running.extend(child.as_ref().ok().and_then(process_group));
     Some(child)
 }
 
-fn group_of(child: &Child) -> Option<Pid> {
+fn process_group(child: &Child) -> Option<Pid> {
     child.id().and_then(|id| Pid::from_raw(id as i32))
 }
 
-/// Gives a command its message, and waits for its end.
-async fn give(run: &DeliveryRun, mut child: Child) -> io::Result<ExitStatus> {
+/// Writes the message to the command's standard input, and waits for its end.
+async fn run_with_input(run: &DeliveryRun, mut child: Child) -> io::Result<ExitStatus> {
     if let (Some(mut stdin), Some(message)) = (child.stdin.take(), run.messages().next()) {
         // A command that does not want it closes its end.
         let _ = stdin.write_all(message.payload()).await;
@@ -240,27 +242,27 @@ async fn give(run: &DeliveryRun, mut child: Child) -> io::Result<ExitStatus> {
     child.wait().await
 }
 
-/// Says of a message what the end of its command means.
-fn judge(
+/// Settles a message by the result of its command.
+fn settle_ended(
     args: &Args,
     ended: Result<Ended, tokio::task::JoinError>,
-    intake: &mut Intake<'_>,
+    group_consumer: &mut GroupConsumer<'_>,
     verdicts: &Verdicts,
     settlements: &mut Settlements,
     counts: &mut Counts,
 ) -> Result<(), Failure> {
     let ended = ended.map_err(|error| Failure::new(Exit::Failed, error.to_string()));
     let (run, status) = ended?;
-    let is_it = |begun: &DeliveryRun| {
-        (begun.partition(), begun.first_offset(), begun.attempt())
+    let is_it = |in_progress: &DeliveryRun| {
+        (in_progress.partition(), in_progress.first_offset(), in_progress.attempt())
             == (run.partition(), run.first_offset(), run.attempt())
     };
-    intake.begun.retain(|begun| !is_it(begun));
+    group_consumer.in_progress.retain(|in_progress| !is_it(in_progress));
     let Some(status) = status else { return Ok(()) };
     let why = match status {
         Ok(status) if status.success() => {
             counts.done += 1;
-            return settlements.say(&Verdict::Ack, run);
+            return settlements.settle(&Verdict::Ack, run);
         }
         Ok(status) => match (status.code(), status.signal()) {
             (Some(code), _) => format!("the command ended with exit code {code}"),
@@ -285,16 +287,16 @@ fn judge(
         Verdict::Retry(rest) => write!(said, "; again in {}", show_duration(*rest)),
         _ => write!(said, "; it goes to the dead-letter topic"),
     };
-    talk(&said);
-    settlements.say(&verdict, run)
+    print_to_stderr(&said);
+    settlements.settle(&verdict, run)
 }
 
-/// Ends the commands that run. Those that are done in time are, the messages of the others return to the
-/// group.
+/// Ends the running commands. Messages whose commands finish in time are settled, the others return
+/// to the group.
 async fn stop(
     args: &Args,
     mut running: JoinSet<Ended>,
-    intake: &mut Intake<'_>,
+    group_consumer: &mut GroupConsumer<'_>,
     verdicts: &Verdicts,
     settlements: &mut Settlements,
     counts: &mut Counts,
@@ -314,19 +316,19 @@ async fn stop(
     for ended in ends {
         match &ended {
             Ok((_, Some(Ok(status)))) if status.success() => {
-                judge(args, ended, intake, verdicts, settlements, counts)?;
+                settle_ended(args, ended, group_consumer, verdicts, settlements, counts)?;
             }
             Ok((_, None)) => {}
             _ => killed += 1,
         }
     }
     if killed > 0 {
-        talk(&format!("{killed} commands were ended; their messages are handed back"));
+        print_to_stderr(&format!("{killed} commands were ended; their messages are handed back"));
     }
     Ok(())
 }
 
-/// What a command is told of its message.
+/// The environment variables of a command.
 fn environment(args: &Args, run: &DeliveryRun) -> Vec<(String, String)> {
     let mut told = vec![
         ("SENNIT_TOPIC".to_owned(), args.topic.to_string()),
@@ -339,19 +341,20 @@ fn environment(args: &Args, run: &DeliveryRun) -> Vec<(String, String)> {
     if let Some(message) = run.messages().next() {
         told.push(variable("SENNIT_KEY", message.key()));
         for (name, _, value) in message.headers().flatten() {
-            told.push(variable(&format!("SENNIT_HEADER_{}", shouted(name)), value));
+            told.push(variable(&format!("SENNIT_HEADER_{}", variable_name(name)), value));
         }
     }
     told
 }
 
-/// A name as one of a variable.
-fn shouted(name: &str) -> String {
+/// A name in the form of a variable's.
+fn variable_name(name: &str) -> String {
     let shout = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     name.chars().map(shout).collect()
 }
 
-/// A variable that holds bytes: as they are if they are text, else as base64 under a name that says so.
+/// A variable with bytes: as they are if they are text, otherwise as base64 under a name that says
+/// so.
 fn variable(name: &str, bytes: &[u8]) -> (String, String) {
     match std::str::from_utf8(bytes) {
         // No variable holds a zero byte.
@@ -370,6 +373,6 @@ mod tests {
         assert_eq!(variable("SENNIT_KEY", b"k 1"), pair("SENNIT_KEY", "k 1"));
         assert_eq!(variable("SENNIT_KEY", b"\xff\0"), pair("SENNIT_KEY_BASE64", "/wA="));
         assert_eq!(variable("SENNIT_KEY", b"a\0"), pair("SENNIT_KEY_BASE64", "YQA="));
-        assert_eq!(shouted("content-type.é2"), "CONTENT_TYPE__2");
+        assert_eq!(variable_name("content-type.é2"), "CONTENT_TYPE__2");
     }
 }

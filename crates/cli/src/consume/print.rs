@@ -1,4 +1,4 @@
-//! Messages that are printed, each settled once whoever reads standard output has taken it.
+//! Prints messages, and settles each once the reader of standard output has taken it.
 
 use std::pin::pin;
 
@@ -10,23 +10,23 @@ use tokio::time::timeout;
 use crate::{
     exit::Failure,
     interrupt::interrupted,
-    output::unless_reader_left,
+    message_format::MessageFormat,
+    output::ignore_broken_pipe,
     printer::{GRACE, Printer, WINDOW_BYTES},
-    reader_left::reader_left,
-    shown::Shown,
+    stdout_closed::stdout_closed,
 };
 
 use super::{
     Args,
-    intake::Intake,
+    group_consumer::GroupConsumer,
     settlements::Settlements,
     verdict::{Verdict, Verdicts},
 };
 
-/// How many messages are held unsettled unless fewer are asked for.
+/// The default limit for unsettled messages.
 const CREDIT_MESSAGES: u32 = 4096;
 
-/// How many messages may be here at first.
+/// The initial number of messages to fetch.
 pub fn credit_at_first(args: &Args, verdicts: &Verdicts) -> u32 {
     let most = if verdicts.hold_printed() { CREDIT_MESSAGES_MAX } else { CREDIT_MESSAGES };
     let count = u32::try_from(args.count()).unwrap_or(u32::MAX).min(most);
@@ -35,51 +35,51 @@ pub fn credit_at_first(args: &Args, verdicts: &Verdicts) -> u32 {
     if verdicts.hold_printed() { count } else { count.min(credit_for(window)) }
 }
 
-/// How many messages may be here for so many that are printed at once. No more are fetched: while a reader
-/// rests, the others of the group can have them.
+/// The number of messages to fetch for this printer window. No more are fetched, so that other
+/// members of the group can have them while the reader pauses.
 fn credit_for(window: usize) -> u32 {
     u32::try_from(window).unwrap_or(u32::MAX).min(CREDIT_MESSAGES)
 }
 
-/// Prints what comes and settles it.
+/// Prints messages and settles them.
 ///
 /// # Errors
-/// What the broker refuses, or that standard output takes nothing.
+/// The broker's refusal, or standard output fails.
 pub async fn run(
     args: &Args,
-    intake: &mut Intake<'_>,
+    group_consumer: &mut GroupConsumer<'_>,
     verdicts: &Verdicts,
     settlements: &mut Settlements,
 ) -> Result<(), Failure> {
-    let shown = args.format.shown();
+    let message_format = args.format.message_format();
     let holds = verdicts.hold_printed();
     let mut held = Vec::new();
     let mut printer = Printer::standard(!holds || verdicts.printed != Verdict::Nothing)?;
-    let (mut interrupted, mut reader_left) = (pin!(interrupted()), pin!(reader_left()));
+    let (mut interrupted, mut stdout_closed) = (pin!(interrupted()), pin!(stdout_closed()));
     let mut left = args.count();
     // Without a count it has all there is from the beginning.
     let mut is_wide = args.count.is_none();
     let mut ended = Ok(());
     while left > 0 {
-        if intake.waiting.is_empty() {
-            let is_quiet = tokio::select! {
-                is_quiet = intake.is_quiet() => is_quiet,
+        if group_consumer.waiting.is_empty() {
+            let is_idle = tokio::select! {
+                is_idle = group_consumer.is_idle() => is_idle,
                 () = &mut interrupted => break,
-                () = &mut reader_left => break,
+                () = &mut stdout_closed => break,
             };
-            if let Some(end) = intake.end() {
+            if let Some(end) = group_consumer.end() {
                 ended = end;
                 break;
             }
-            if !is_quiet {
+            if !is_idle {
                 continue;
             }
             // Nothing makes room, and the window is shared out among the partitions: one may have all
             // that is ready.
             if holds && !is_wide {
-                if let Some((_, partitions)) = intake.ready().await? {
+                if let Some((_, partitions)) = group_consumer.ready().await? {
                     let wide = credit_at_first(args, verdicts).saturating_mul(partitions as u32);
-                    intake.set_credit(wide);
+                    group_consumer.set_credit(wide);
                     is_wide = true;
                 }
                 continue;
@@ -88,19 +88,19 @@ pub async fn run(
                 continue;
             }
             // What is printed and kept stays leased: what else is ready has come.
-            if holds || intake.ready().await?.is_some_and(|(ready, _)| ready == 0) {
+            if holds || group_consumer.ready().await?.is_some_and(|(ready, _)| ready == 0) {
                 break;
             }
             continue;
         }
-        let pushed = push(args, &shown, intake, &mut printer, left);
+        let pushed = push(args, &message_format, group_consumer, &mut printer, left);
         let mut is_stopped = false;
         let delivered = {
             let mut delivering = pin!(printer.deliver());
             loop {
                 tokio::select! {
                     delivered = &mut delivering => break delivered,
-                    () = intake.tend() => {}
+                    () = group_consumer.poll() => {}
                     () = &mut interrupted => {
                         is_stopped = true;
                         // What is not taken by then is handed back.
@@ -109,35 +109,34 @@ pub async fn run(
                 }
             }
         };
-        let taken = taken(pushed, printer.settle(), intake);
+        let taken = taken(pushed, printer.settle(), group_consumer);
         left = left.saturating_sub(taken.iter().map(|run| u64::from(run.count())).sum());
         if holds {
             held.extend(taken);
         } else {
             // Before the verdicts, which would make room for more than is wanted.
             let credit = u32::try_from(left).unwrap_or(u32::MAX).min(credit_for(printer.window()));
-            intake.set_credit(credit);
+            group_consumer.set_credit(credit);
             for run in taken {
-                settlements.say(&verdicts.printed, run)?;
+                settlements.settle(&verdicts.printed, run)?;
             }
         }
         if delivered.is_err() || is_stopped {
-            ended = unless_reader_left(delivered);
+            ended = ignore_broken_pipe(delivered);
             break;
         }
     }
     for run in held {
-        settlements.say(&verdicts.printed, run)?;
+        settlements.settle(&verdicts.printed, run)?;
     }
     ended
 }
 
-/// Prints what waits into the window; returns the messages in the order of what was printed, and `None`
-/// for each gap.
+/// Prints waiting messages into the window; returns them in order, with `None` for each gap.
 fn push(
     args: &Args,
-    shown: &Shown,
-    intake: &mut Intake<'_>,
+    message_format: &MessageFormat,
+    group_consumer: &mut GroupConsumer<'_>,
     printer: &mut Printer,
     left: u64,
 ) -> Vec<Option<DeliveryRun>> {
@@ -145,12 +144,12 @@ fn push(
     while messages < left
         && printer.count() < printer.window()
         && printer.byte_count() < WINDOW_BYTES
-        && let Some(received) = intake.waiting.pop_front()
+        && let Some(received) = group_consumer.waiting.pop_front()
     {
         let mut run = match received {
             Received::Delivered(run) => run,
             Received::Gap(gap) => {
-                if let Some(line) = shown.gap(&args.topic, &gap) {
+                if let Some(line) = message_format.gap(&args.topic, &gap) {
                     printer.push(|out| out.extend_from_slice(line.as_bytes()));
                     pushed.push(None);
                 }
@@ -160,19 +159,20 @@ fn push(
         let room = (left - messages).min((printer.window() - printer.count()) as u64);
         let first = run.split_to(u32::try_from(room).unwrap_or(u32::MAX));
         if run.count() > 0 {
-            intake.waiting.push_front(Received::Delivered(run));
+            group_consumer.waiting.push_front(Received::Delivered(run));
         }
         for (index, message) in first.messages().enumerate() {
-            printer.push(|out| shown.message(&message, || place(args, &first, index), out));
+            printer
+                .push(|out| message_format.message(&message, || place(args, &first, index), out));
         }
         messages += u64::from(first.count());
-        intake.begun.push(first.clone());
+        group_consumer.in_progress.push(first.clone());
         pushed.push(Some(first));
     }
     pushed
 }
 
-/// What JSON says of a delivery beside its message.
+/// The location of a delivery for JSON.
 fn place(args: &Args, run: &DeliveryRun, index: usize) -> Value {
     json!({
         "topic": args.topic.as_str(),
@@ -184,13 +184,13 @@ fn place(args: &Args, run: &DeliveryRun, index: usize) -> Value {
     })
 }
 
-/// The messages among the first `count` of the things that were `pushed`. Nobody works on the others.
+/// The messages among the first `count` `pushed` items. The others are no longer in progress.
 fn taken(
     pushed: Vec<Option<DeliveryRun>>,
     mut count: usize,
-    intake: &mut Intake<'_>,
+    group_consumer: &mut GroupConsumer<'_>,
 ) -> Vec<DeliveryRun> {
-    intake.begun.clear();
+    group_consumer.in_progress.clear();
     let mut taken = Vec::new();
     for part in pushed {
         let Some(mut run) = part else {

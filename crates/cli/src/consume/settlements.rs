@@ -1,19 +1,19 @@
-//! What was said of messages and is on its way to being confirmed. Knows no output.
+//! Settlements that wait for their confirmation.
 
 use sennit_client::{DeliveryRun, Error, Settled};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::{
     exit::{Exit, Failure},
-    output::talk,
+    output::print_to_stderr,
 };
 
 use super::verdict::Verdict;
 
-/// What is written into a dead letter for which no reason was given.
+/// The reason of a dead letter without a given reason.
 const NO_REASON: &str = "sennit consume --verdict dead-letter";
 
-/// Settlements on their way.
+/// Settlements under way.
 #[derive(Default)]
 pub struct Settlements {
     waiting: JoinSet<Result<Settled, Error>>,
@@ -21,11 +21,11 @@ pub struct Settlements {
 }
 
 impl Settlements {
-    /// Says `verdict` of all messages of `run`, and looks at the answers that have come.
+    /// Settles all messages of `run`, and handles the answers that have come.
     ///
     /// # Errors
-    /// The broker has refused an earlier one.
-    pub fn say(&mut self, verdict: &Verdict, run: DeliveryRun) -> Result<(), Failure> {
+    /// The broker has refused an earlier settlement.
+    pub fn settle(&mut self, verdict: &Verdict, run: DeliveryRun) -> Result<(), Failure> {
         match verdict.clone() {
             Verdict::Nothing => {}
             Verdict::Ack => drop(self.waiting.spawn(async move { run.ack_confirmed().await })),
@@ -50,10 +50,10 @@ impl Settlements {
         Ok(())
     }
 
-    /// Waits until the broker has committed all of them; says how many came too late.
+    /// Waits until the broker has committed all of them; reports the stale ones.
     ///
     /// # Errors
-    /// The broker has refused one.
+    /// The broker has refused a settlement.
     pub async fn all_confirmed(mut self) -> Result<(), Failure> {
         let mut ended = Ok(());
         while let Some(answer) = self.waiting.join_next().await {
@@ -61,7 +61,7 @@ impl Settlements {
         }
         if self.stale > 0 {
             let stale = self.stale;
-            talk(&format!(
+            print_to_stderr(&format!(
                 "{stale} messages were settled after their lease had ended: they come again"
             ));
         }

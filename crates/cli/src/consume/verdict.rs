@@ -1,5 +1,4 @@
-//! What is said of messages: of those that were printed, and of those whose command failed. Knows no
-//! message.
+//! The verdicts for printed messages and for messages whose command failed.
 
 use std::time::Duration;
 
@@ -8,72 +7,72 @@ use crate::{
     quantity::duration,
 };
 
-/// How long a message rests whose command failed, unless something else is said: what has just failed
-/// would fail at once again.
+/// The default delay before a message whose command failed is ready again, because it would most
+/// likely fail again at once.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What can be said on the command line.
+/// The options for verdicts.
 #[derive(Debug, clap::Args)]
 pub struct VerdictArgs {
-    /// What to say of each message that was printed
+    /// The verdict for each printed message
     #[arg(long, value_enum, value_name = "VERDICT", default_value = "ack")]
     #[arg(conflicts_with_all = ["no_ack", "exec"])]
-    verdict: OfPrinted,
-    /// With --exec: what to say of each message whose command failed
+    verdict: PrintedVerdict,
+    /// With --exec: the verdict for each message whose command failed
     #[arg(long, value_enum, value_name = "VERDICT", default_value = "retry", requires = "exec")]
-    on_failure: OfFailed,
-    /// With a verdict of retry: how long the message rests before it is ready again [default: 0s, with
+    on_failure: FailureVerdict,
+    /// With a verdict of retry: the delay before the message is ready again [default: 0s, with
     /// --exec 1s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     retry_after: Option<Duration>,
-    /// With a verdict of dead-letter: why, which is a header of the dead letter
+    /// With a verdict of dead-letter: the reason, which is a header of the dead letter
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
-enum OfPrinted {
-    /// It is done
+enum PrintedVerdict {
+    /// The message is processed
     Ack,
-    /// It failed, and is ready again once this command has ended
+    /// The attempt failed; the message is ready again after this command has ended
     Retry,
-    /// It failed for good, and goes to the dead-letter topic
+    /// The message failed for good, and goes to the dead-letter topic
     DeadLetter,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
-enum OfFailed {
-    /// It is ready again after --retry-after
+enum FailureVerdict {
+    /// The message is ready again after --retry-after
     Retry,
-    /// It goes to the dead-letter topic
+    /// The message goes to the dead-letter topic
     DeadLetter,
 }
 
-/// What is said of one message.
+/// The verdict for a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// It is done.
+    /// Acked.
     Ack,
-    /// It failed, and is ready again after so long.
+    /// Failed; ready again after this delay.
     Retry(Duration),
-    /// It failed for good; the reason, if one was given.
+    /// Failed for good; the reason, if one was given.
     DeadLetter(Option<String>),
-    /// Nothing: it returns to the group.
+    /// Not settled: the message returns to the group.
     Nothing,
 }
 
-/// What is said of messages.
+/// The verdicts.
 #[derive(Clone, Debug)]
 pub struct Verdicts {
-    /// Of those that were printed.
+    /// For printed messages.
     pub printed: Verdict,
-    /// Of those whose command failed.
+    /// For messages whose command failed.
     pub failed: Verdict,
 }
 
 impl Verdicts {
-    /// Whether messages that were printed are kept until the command ends: said earlier, the same ones
-    /// would come again and again.
+    /// Returns whether printed messages are kept until the command ends: if they were settled
+    /// earlier, they would come again and again.
     #[must_use]
     pub fn hold_printed(&self) -> bool {
         matches!(self.printed, Verdict::Nothing | Verdict::Retry(_))
@@ -81,18 +80,18 @@ impl Verdicts {
 }
 
 impl VerdictArgs {
-    /// What is to be said.
+    /// The chosen verdicts.
     ///
     /// # Errors
-    /// A part of the command line means nothing here.
+    /// An option has no meaning here.
     pub fn verdicts(&self, has_exec: bool, no_ack: bool) -> Result<Verdicts, Failure> {
         let is_retry = match has_exec {
-            true => self.on_failure == OfFailed::Retry,
-            false => !no_ack && self.verdict == OfPrinted::Retry,
+            true => self.on_failure == FailureVerdict::Retry,
+            false => !no_ack && self.verdict == PrintedVerdict::Retry,
         };
         let is_dead_letter = match has_exec {
-            true => self.on_failure == OfFailed::DeadLetter,
-            false => !no_ack && self.verdict == OfPrinted::DeadLetter,
+            true => self.on_failure == FailureVerdict::DeadLetter,
+            false => !no_ack && self.verdict == PrintedVerdict::DeadLetter,
         };
         let option = if has_exec { "--on-failure" } else { "--verdict" };
         if self.retry_after.is_some() && !is_retry {
@@ -112,13 +111,13 @@ impl VerdictArgs {
         Ok(Verdicts {
             printed: match self.verdict {
                 _ if no_ack => Verdict::Nothing,
-                OfPrinted::Ack => Verdict::Ack,
-                OfPrinted::Retry => retry(Duration::ZERO),
-                OfPrinted::DeadLetter => dead_letter(),
+                PrintedVerdict::Ack => Verdict::Ack,
+                PrintedVerdict::Retry => retry(Duration::ZERO),
+                PrintedVerdict::DeadLetter => dead_letter(),
             },
             failed: match self.on_failure {
-                OfFailed::Retry => retry(RETRY_AFTER),
-                OfFailed::DeadLetter => dead_letter(),
+                FailureVerdict::Retry => retry(RETRY_AFTER),
+                FailureVerdict::DeadLetter => dead_letter(),
             },
         })
     }

@@ -1,4 +1,4 @@
-//! The counting behind the closing line of `make test` (`.ci/count`), asked to count logs that are known.
+//! Tests of `.ci/count`, which makes the closing line of `make test`, with known logs.
 
 use std::{
     fs,

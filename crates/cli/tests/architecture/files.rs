@@ -1,6 +1,6 @@
-//! Inside a crate the files stand one above the other, and the files of the server lie in layers: which layer may
-//! name which is the table of ARCHITECTURE.md. A scan of the text, not of the syntax: it reads paths that begin with
-//! `crate::`, `super::` or `self::`, and leaves out comments and tests.
+//! The files of a crate do not depend on each other in circles, and the files of the server keep to the layers of
+//! ARCHITECTURE.md. A scan of the text, not of the syntax: it reads paths that begin with `crate::`, `super::` or
+//! `self::`, and ignores comments and tests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

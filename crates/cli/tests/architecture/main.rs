@@ -1,6 +1,6 @@
-//! The house rules that a program can check: the walls between crates are where ARCHITECTURE.md
-//! says, the waterline holds, modules do not turn in circles, files say what room they are, tests wait for facts.
-//! What is counted as tested is counted right. CONTRIBUTING.md lists what is checked, with the same numbers.
+//! The house rules that a program can check: the walls between crates are those of ARCHITECTURE.md, the waterline
+//! holds, modules do not depend on each other in circles, names are made of known words, files have a `//!` line,
+//! tests wait for facts, and `make test` counts correctly. CONTRIBUTING.md lists the checks, with the same numbers.
 //! Knows the repository's files and nothing of what the code does.
 
 mod counting;
@@ -9,10 +9,12 @@ mod modules;
 mod tree;
 mod waits;
 mod walls;
+mod words;
 
 use std::{fs, path::PathBuf};
 
-use tree::{read, root, workspace_rust_files};
+use modules::code_of;
+use tree::{read, root, rust_files, workspace_rust_files};
 
 /// The only prose at the root; everything else is under docs/ or beside its code.
 const ROOT_PROSE: [&str; 6] =
@@ -33,6 +35,13 @@ const UNSAFE: [&str; 4] = [
     "crates/engine/tests/footprint.rs",
     "crates/server/src/doors/streams/parked_connections/sockets.rs",
     "crates/server/tests/counting/mod.rs",
+];
+
+/// The files of the server that name a TCP stream, with the reason. All others know a connection by its wire, so
+/// that TLS is added in one place.
+const TCP_STREAMS: [(&str, &str); 2] = [
+    ("crates/server/src/runtime/wire.rs", "the wire of every connection that is accepted"),
+    ("crates/server/src/subscriptions/webhook.rs", "a client of webhooks, with TLS of its own"),
 ];
 
 /// The parts of every decision, in this order.
@@ -99,6 +108,19 @@ fn unsafe_is_in_few_files_and_these_are_known() {
     let found: Vec<_> = files.iter().filter(|path| is_unsafe(path)).collect();
     let known: Vec<_> = UNSAFE.iter().map(|path| root().join(path)).collect();
     assert_eq!(found, known.iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn connections_are_known_by_their_wires_alone() {
+    let server = root().join("crates/server/src");
+    let is_test = |path: &PathBuf| path.with_extension("").iter().any(|part| part == "tests");
+    let mut files = rust_files(&server);
+    files.retain(|path| !is_test(path) && code_of(&read(path)).contains("TcpStream"));
+    let is_listed =
+        |path: &&PathBuf| TCP_STREAMS.iter().any(|(file, _)| **path == root().join(file));
+    let unlisted: Vec<_> = files.iter().filter(|path| !is_listed(path)).collect();
+    assert!(unlisted.is_empty(), "use `runtime/wire`, or these would not speak TLS: {unlisted:#?}");
+    assert_eq!(files.len(), TCP_STREAMS.len(), "one that is listed names no `TcpStream` any more");
 }
 
 #[test]

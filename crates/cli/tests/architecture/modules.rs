@@ -1,6 +1,5 @@
-//! Inside a crate the modules stand one above the other: none names, over any detour, one that
-//! names it. A scan of the text, not of the syntax: it reads `crate::NAME`, follows what the
-//! crate's root re-exports, and leaves out comments and tests.
+//! The modules of a crate do not depend on each other in circles. A scan of the text, not of the syntax: it reads
+//! `crate::NAME`, follows the re-exports of the crate's root, and ignores comments and tests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

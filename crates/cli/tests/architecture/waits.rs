@@ -1,5 +1,5 @@
-//! Tests wait for facts, and no longer than a bound. A scan of the text of tests: who sleeps is on a list, with
-//! the reason; so is who runs futures without the helper that bounds them.
+//! Tests wait for facts, with a time limit. A scan of the text of tests: a list with reasons names the tests that
+//! sleep, and those that run futures without the helper that limits them.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! The walls between crates: the dependency table of ARCHITECTURE.md against Cargo's own view,
-//! and the bans below the waterline. Knows no file's contents but those pages'.
+//! The walls between crates: compares the dependency table of ARCHITECTURE.md with Cargo's metadata, and checks the
+//! bans below the waterline.
 
 use std::collections::{BTreeMap, BTreeSet};
 

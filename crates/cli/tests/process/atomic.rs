@@ -1,5 +1,5 @@
-//! Appends to several streams at once while the broker is killed again and again: the streams of a
-//! group never differ, what was answered is there, and what is sent again counts once.
+//! Atomic appends to several streams while the broker is killed again and again: the streams of a group never
+//! differ, answered appends exist, and repeated ones count once.
 
 use std::{thread, time::Duration};
 

@@ -1,5 +1,5 @@
-//! A backup of a broker that serves, and the broker that comes of it: everything that was confirmed
-//! before is there, and nothing that was never published.
+//! A backup of a running broker, restored: all messages that were confirmed before exist, and none that was never
+//! published.
 
 use std::{
     io::{Read, Write},

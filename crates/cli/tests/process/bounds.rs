@@ -1,5 +1,5 @@
-//! Every wait of a test has an end, and says what did not come. The one place where tests look again and again
-//! until something is so. Knows no broker.
+//! Time limits for every wait of a test, with an error that says what did not happen. The only place where tests
+//! poll.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! A broker process that tests start, kill and start again, and the commands they give it.
+//! A broker process that tests start, kill and restart, and the commands of tests.
 
 use std::{
     io::{BufRead, BufReader, Write},

@@ -1,5 +1,5 @@
-//! What must hold however often the broker dies: judged from what producers and consumers were
-//! told, in the order in which they were told it. Knows no broker.
+//! The promises that hold however often the broker dies, judged from the confirms and deliveries of producers and
+//! consumers, in order.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,5 +1,5 @@
-//! A topic that keeps the latest message of each key, with a real broker: the disk comes back, readers get
-//! the latest of each key, also after a kill.
+//! A topic that keeps the latest message of each key, with a real broker: disk space comes free, and readers get
+//! the latest message of each key, also after a kill.
 
 use std::collections::BTreeMap;
 

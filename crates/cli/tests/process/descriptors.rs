@@ -1,4 +1,4 @@
-//! Connections until the process may have no more files open: the log has those that it needs.
+//! Connections up to the limit of open files: the log keeps the descriptors that it needs.
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
-//! Topics of every durability in one broker that is killed under them: what each promises is there
-//! afterwards, and no offset that anybody has seen holds anything else.
+//! Topics of every durability in one broker that is killed: each keeps its promise, and no offset that a reader has
+//! seen holds another message.
 
 use std::{
     cell::Cell,

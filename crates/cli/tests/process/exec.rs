@@ -1,5 +1,4 @@
-//! A command for each message: it is told all of the message, its exit code is the verdict, and signals
-//! end it.
+//! A command for each message: it receives all of the message, its exit code is the verdict, and signals end it.
 
 use std::{
     path::Path,

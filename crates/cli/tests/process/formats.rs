@@ -1,5 +1,5 @@
-//! Messages go in and come out as lines, between other delimiters, whole, and as JSON; what is printed
-//! as JSON can be published again and is the same.
+//! Messages as lines, with other delimiters, as whole files, and as JSON; printed JSON can be published again and
+//! yields the same messages.
 
 use std::process::Output;
 

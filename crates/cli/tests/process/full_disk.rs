@@ -1,7 +1,7 @@
-//! Backups and full disks: the broker's own fills while it is copied, or that on which the archive grows. The
-//! broker goes on, whoever asked is told, nothing that is cut passes for whole, and what was pinned comes
-//! free; acks go on as long as somebody acks, also when the broker is killed meanwhile. The small disk is a file system in memory, in a mount namespace
-//! that a process of its own keeps; where the system allows none these tests are skipped.
+//! Backups and full disks: the broker's disk or the disk of the archive fills during a backup. The broker
+//! continues, the backup reports the error, no incomplete archive is accepted, and pinned files come free. Acks
+//! continue, also when the broker is killed meanwhile. The small disk is a file system in memory, in a mount
+//! namespace of a process of its own; where the system does not allow one, these tests are skipped.
 
 use std::{
     fs,

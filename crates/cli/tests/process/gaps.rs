@@ -1,5 +1,4 @@
-//! A bit that turns over on the disk: whoever consumes is told which messages that costs, and gets
-//! the others.
+//! A flipped bit on the disk: consumers receive gaps for the lost messages, and all others.
 
 use std::{fs::File, os::unix::fs::FileExt, path::Path};
 

@@ -1,6 +1,6 @@
-//! A data directory that an earlier Sennit made, opened by this one: every message is where it was,
-//! and as it was. `SENNIT_WRITE_GOLDEN=v1 cargo test -p sennit --test process golden` makes the
-//! directory of the present format; one that is committed is never made again.
+//! A data directory of an earlier Sennit, opened by this one: every message is unchanged. `SENNIT_WRITE_GOLDEN=v1
+//! cargo test -p sennit --test process golden` creates the directory of the present format; a committed one is
+//! never created again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,6 +1,6 @@
-//! A data directory with a group that was altered and messages that were parked and asked for again, which an
-//! earlier Sennit made, opened by this one. `SENNIT_WRITE_GOLDEN=groups cargo test -p sennit --test process
-//! golden_groups` makes it; one that is committed is never made again.
+//! A data directory of an earlier Sennit with an altered group and parked and retried messages, opened by this one.
+//! `SENNIT_WRITE_GOLDEN=groups cargo test -p sennit --test process golden_groups` creates it; a committed one is
+//! never created again.
 
 use serde_json::Value;
 

@@ -1,8 +1,7 @@
-//! A data directory with nearly every kind of record that there is, which an earlier Sennit made, opened by
-//! this one: asked the same, it answers the same, and what is sent again counts once. That each kind is in some
-//! golden directory the server's own tests see (`crates/server/tests/server/golden.rs`).
-//! `SENNIT_WRITE_GOLDEN=kinds cargo test -p sennit --test process golden_kinds` makes it; one that is
-//! committed is never made again.
+//! A data directory of an earlier Sennit with nearly every kind of record, opened by this one: it gives the same
+//! answers, and repeated requests count once. The server's own tests check that each kind is in some golden
+//! directory (`crates/server/tests/server/golden.rs`). `SENNIT_WRITE_GOLDEN=kinds cargo test -p sennit --test
+//! process golden_kinds` creates it; a committed one is never created again.
 
 use std::{fs, time::Duration};
 

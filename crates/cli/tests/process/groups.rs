@@ -1,5 +1,5 @@
-//! Groups on the command line: what is parked and why, what is asked for again, and which group holds what
-//! others are through with.
+//! Groups on the command line: parked messages and their reasons, retries, and groups that hold messages which
+//! others have settled.
 
 use sennit_client::{Client, GroupName, TopicName};
 use serde_json::Value;

@@ -1,6 +1,5 @@
-//! HTTP streams while the broker is killed again and again: what was answered is there once and in
-//! order, what was closed stays closed, what was deleted stays deleted, and a fork has what it was made
-//! of.
+//! HTTP streams while the broker is killed again and again: answered appends exist once and in order, closed
+//! streams stay closed, deleted ones stay deleted, and a fork has the content of its source.
 
 use std::{
     sync::{

@@ -1,4 +1,4 @@
-//! Ctrl-C: the first lets a verb finish what it has begun, the second does not.
+//! Ctrl-C: the first lets a verb finish its current work, the second does not.
 
 use std::{
     io::{BufRead, BufReader, Read},

@@ -1,6 +1,5 @@
-//! What a long run has to find again: for each topic which messages it was given, and which of them
-//! were settled. A message's bytes follow from its name, so that each can be compared whole. Knows
-//! no broker.
+//! The ledger of a long run: for each topic the messages that were published, and which of them were settled. A
+//! message's bytes follow from its name, so that each can be compared.
 
 use std::collections::BTreeSet;
 

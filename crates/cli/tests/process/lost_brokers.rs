@@ -1,5 +1,5 @@
-//! Verbs that go on until they are stopped outlive their broker: once it is back they go on where they
-//! were, and nothing comes twice.
+//! Verbs that run until they are stopped survive a restart of their broker: they continue where they were, without
+//! repetitions.
 
 use std::{
     io::{BufRead, BufReader},

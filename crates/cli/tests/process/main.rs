@@ -1,5 +1,5 @@
-//! The real binary against the real disk: what goes in comes out, what was confirmed survives a
-//! kill, what is wrong is said, and ends with its code. Knows commands and processes only.
+//! The real binary on a real disk: messages come out as they went in, confirmed ones survive a kill, and errors are
+//! reported with their exit codes. Knows commands and processes only.
 #![expect(
     clippy::print_stderr,
     clippy::unwrap_used,

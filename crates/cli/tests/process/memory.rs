@@ -1,4 +1,4 @@
-//! The broker's memory: what it had for those who are gone it gives back.
+//! The broker returns the memory of connections that have ended.
 
 use std::{fs, io::Write, net::TcpStream};
 

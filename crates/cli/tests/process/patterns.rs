@@ -1,5 +1,5 @@
-//! Readers of all topics that a pattern means: nothing is missed of topics that are made while others
-//! publish, deleted topics leave, cursors and filters hold in each.
+//! Readers of all topics that match a pattern: no message of a new topic is missed, deleted topics are removed, and
+//! cursors and filters work in each topic.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,5 +1,5 @@
-//! What is printed into a pipe counts once its reader has taken it: what lies in the pipe when the reader
-//! leaves is handed back, and a cursor stays before it.
+//! Messages that are printed into a pipe count once the reader has taken them: unread ones return to the group, and
+//! a cursor stays before them.
 
 use std::{
     io::{BufRead, BufReader, Read},

@@ -1,5 +1,5 @@
-//! Readers: everything that is published, in order and without a gap, while the broker is killed
-//! and others consume the same.
+//! Readers get all messages in order and without a gap, while the broker is killed and others consume the same
+//! messages.
 
 use std::{collections::BTreeMap, process::Output, time::Duration};
 

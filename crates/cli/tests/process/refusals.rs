@@ -1,4 +1,4 @@
-//! Everything that can be wrong: it is said in a line, and the exit code says what kind it is.
+//! All errors of the command line: each is reported in one line, with the exit code of its kind.
 
 use std::{
     io::{BufRead, BufReader, Write},

@@ -1,5 +1,5 @@
-//! Streams over HTTP on a disk that has turned a byte over: what lies there is refused by name, never
-//! given wrong, and everything else goes on.
+//! HTTP streams on a disk with a changed byte: damaged content is refused with a named error, never returned, and
+//! everything else continues.
 
 use std::{
     fs::{self, OpenOptions},

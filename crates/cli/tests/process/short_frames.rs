@@ -1,5 +1,5 @@
-//! A client with the shortest frames there are, and a topic of as many partitions as there may be: what no
-//! frame holds is refused, and everything else goes on over the same connection.
+//! A client with the shortest frames, and a topic with the most partitions: replies that no frame holds are
+//! refused, and the connection continues.
 
 use sennit_client::{
     Client, CursorName, Error, ErrorCode, Message, Offset, PartitionIndex, Reconnect, TopicConfig,

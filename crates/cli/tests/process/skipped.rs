@@ -1,5 +1,5 @@
-//! Says which tests cannot run on this machine. libtest counts a test that returns early as passed; `make test`
-//! takes those that are said here out of that count, and lists them. Knows no test.
+//! Reports tests that cannot run on this machine. libtest counts a test that returns early as passed; `make test`
+//! subtracts the reported ones and lists them.
 
 use std::{
     fs::File,

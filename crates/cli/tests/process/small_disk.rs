@@ -1,5 +1,5 @@
-//! Small disks: what a broker holds there, that publishing comes back once messages are gone, and that a start
-//! which has too little room says how much there is and how much it needs.
+//! Small disks: the slots that a broker holds, publishing after messages were freed, and the error of a start with
+//! too little room.
 
 use std::{
     fs::{self, File},

@@ -1,6 +1,6 @@
-//! A broker under a long mixed load: thousands of queues, many streams, a backlog far beyond its
-//! memory; everything is accounted for in the end, and what it takes of the machine stays bounded.
-//! `SENNIT_SOAK_SECONDS` makes it long and large, `SENNIT_SOAK_SEED` repeats its choices.
+//! A broker under a long mixed load: thousands of queues, many streams, a backlog far beyond its memory. Every
+//! message is accounted for, and the broker's use of the machine stays within bounds. `SENNIT_SOAK_SECONDS` makes
+//! the load long and large, `SENNIT_SOAK_SEED` repeats its choices.
 
 use std::{
     cell::{Cell, RefCell},

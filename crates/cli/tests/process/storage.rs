@@ -1,4 +1,4 @@
-//! Looking at a data directory: what is whole, what is served, what is damaged.
+//! Verifying data directories: whole, served and damaged ones.
 
 use std::{collections::BTreeSet, os::unix::fs::FileExt, path::Path};
 

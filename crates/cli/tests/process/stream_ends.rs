@@ -1,5 +1,5 @@
-//! Streams whose time is over while the broker is killed again and again: what somebody was told is gone
-//! stays gone, and what is there is whole.
+//! Streams that expire while the broker is killed again and again: a stream that was reported as gone stays gone,
+//! and all others are whole.
 
 use std::{
     collections::VecDeque,

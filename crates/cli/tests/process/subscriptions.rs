@@ -1,5 +1,5 @@
-//! Subscriptions of a broker that is killed under those who work for them: each is there afterwards,
-//! with all that was acked, and no generation comes twice.
+//! Subscriptions of a broker that is killed while workers use them: each exists afterwards with all acks, and no
+//! generation is repeated.
 
 use std::{process::Command, thread, time::Duration};
 
@@ -123,10 +123,10 @@ fn subscriptions_are_made_listed_shown_and_deleted_from_the_command_line() {
     assert_eq!(shown["streams"][0]["has_pending"], true);
     let metrics = get(&broker.http, "/metrics");
     for line in [
-        "sennit_subscriptions{shard=\"0\"} 2",
-        "sennit_subscription_links{shard=\"0\"} 1",
-        "sennit_subscriptions_held{shard=\"0\"} 1",
-        "sennit_subscriptions_woken{shard=\"0\"} 0",
+        "sennit_subscriptions{core=\"0\"} 2",
+        "sennit_subscription_links{core=\"0\"} 1",
+        "sennit_subscriptions_held{core=\"0\"} 1",
+        "sennit_subscriptions_woken{core=\"0\"} 0",
     ] {
         assert!(metrics.contains(line), "{line} is missing: {metrics}");
     }

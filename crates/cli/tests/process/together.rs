@@ -1,8 +1,6 @@
-//! Everything at once while the broker is killed over and over: a stream that groups consume, that
-//! is read live, filtered, by pattern, and under a cursor whose readers come and go, and whose oldest
-//! messages are freed.
-//! `SENNIT_TORTURE_CYCLES` or `SENNIT_TORTURE_SECONDS` make it long, `SENNIT_TORTURE_SEED` repeats
-//! its choices.
+//! Everything at once while the broker is killed again and again: a stream that groups consume, that is read live,
+//! filtered, by pattern, and with a cursor whose readers come and go, and whose oldest messages are freed.
+//! `SENNIT_TORTURE_CYCLES` or `SENNIT_TORTURE_SECONDS` make it long, `SENNIT_TORTURE_SEED` repeats its choices.
 
 use std::{
     cell::{Cell, RefCell},
@@ -457,7 +455,7 @@ async fn all_at_once(broker: &mut Broker, seed: u64) {
         consumers.push(tokio::task::spawn_local(task));
     }
     let mut readers = Vec::new();
-    for from in [ReadFrom::Earliest, ReadFrom::Latest, ReadFrom::Back(10)] {
+    for from in [ReadFrom::Earliest, ReadFrom::Latest, ReadFrom::Last(10)] {
         readers.push(tokio::task::spawn_local(read_live(Rc::clone(&world), from)));
     }
     readers.push(tokio::task::spawn_local(read_by_pattern(Rc::clone(&world))));

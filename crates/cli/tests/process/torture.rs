@@ -1,6 +1,5 @@
-//! Producers and consumers at work while the broker is killed and started again, over and over.
-//! `SENNIT_TORTURE_CYCLES` or `SENNIT_TORTURE_SECONDS` make it long, `SENNIT_TORTURE_SEED` repeats
-//! its choices.
+//! Producers and consumers at work while the broker is killed and restarted again and again.
+//! `SENNIT_TORTURE_CYCLES` or `SENNIT_TORTURE_SECONDS` make it long, `SENNIT_TORTURE_SEED` repeats its choices.
 
 use std::{
     cell::{Cell, RefCell},

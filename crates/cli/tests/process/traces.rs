@@ -1,4 +1,4 @@
-//! What is refused, fails or is ended leaves nothing behind, or names itself.
+//! A refused, failed or interrupted verb leaves no file behind, or one that names itself.
 
 use std::{
     collections::BTreeSet,

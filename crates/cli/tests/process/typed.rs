@@ -1,5 +1,4 @@
-//! What people type is taken where its meaning is plain, and refused with what would be right where it
-//! is not.
+//! Arguments with a plain meaning are accepted; others are refused with a correct example.
 
 use std::{
     io::{BufRead, BufReader},

@@ -1,5 +1,5 @@
-//! What is said of messages that were printed: they come again, rest before they do, or go to the
-//! dead-letter topic with a reason.
+//! The verdicts for printed messages: they are delivered again, at once or after a delay, or go to the dead-letter
+//! topic with a reason.
 
 use std::process::Output;
 

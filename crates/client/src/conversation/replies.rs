@@ -1,4 +1,4 @@
-//! What the broker says, and what comes of it: answers to what was asked, deliveries, refusals.
+//! Handles the broker's frames: answers to requests, deliveries, gaps and refusals.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,21 +9,22 @@ use tokio::time::Instant;
 
 use super::Conversation;
 use crate::{
-    asked::{Asked, Publishing},
+    connection_handle::{ReplySender, respond},
     error::Error,
-    link::{Answer, tell},
     partition_buffer::BatchRefusal,
-    shares::Share,
+    pending_request::{PendingRequest, PublisherEntry},
+    sequence_ranges::SequenceRange,
 };
 
-/// How long to wait before a topic is opened again that the broker had no room for, unless it says.
-const AGAIN_DELAY: Duration = Duration::from_millis(250);
+/// Delay before the client opens a topic again that the broker had no room for, unless the broker
+/// names one.
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 impl Conversation {
-    /// Takes a frame.
+    /// Handles a frame.
     ///
     /// # Errors
-    /// The connection cannot go on.
+    /// The connection cannot continue.
     pub(crate) fn frame(
         &mut self,
         header: &FrameHeader,
@@ -39,41 +40,41 @@ impl Conversation {
         let number = header.request;
         match reply {
             Reply::Confirm(confirm) => self.confirmed(&confirm, now),
-            Reply::Deliver(deliver) if self.readings.knows(deliver.head.subscription) => {
-                let pauses = self.readings.delivered(deliver)?;
-                pauses.into_iter().for_each(|pause| self.say_credit(Some(pause)));
+            Reply::Deliver(deliver) if self.readers.knows(deliver.head.subscription) => {
+                let pauses = self.readers.delivered(deliver)?;
+                pauses.into_iter().for_each(|pause| self.encode_credit(Some(pause)));
             }
             Reply::Deliver(deliver) => {
                 let pause = self.subscriptions.delivered(deliver)?;
-                self.say_credit(pause);
+                self.encode_credit(pause);
             }
-            Reply::Gap(gap) if self.readings.knows(gap.subscription) => self.readings.gap(&gap)?,
+            Reply::Gap(gap) if self.readers.knows(gap.subscription) => self.readers.gap(&gap)?,
             Reply::Gap(gap) => self.subscriptions.gap(&gap),
             Reply::Settled(frame) => self.settles.answered(number, &frame),
             Reply::Error(error) => self.refused(number, error, now)?,
-            Reply::Ping => self.outgoing.request(&Request::Pong, number),
+            Reply::Ping => self.write_buffer.request(&Request::Pong, number),
             Reply::Pong => {
                 self.arrived = self.arrived.max(number);
                 self.settles.arrived(number);
             }
             Reply::GoAway(body) => {
                 tracing::info!(reason = body.reason, "the broker is leaving");
-                // Until then it answers what it has; it closes the connection itself, or is left.
+                // Until then the broker answers open requests. It closes the connection, or the client does.
                 let at = now + Duration::from_millis(body.grace_ms);
                 self.leave_at = Some(at);
                 self.wake_by(at);
             }
             Reply::SubscriptionEnded(ended) => {
                 self.subscriptions.ended(&ended);
-                let at = self.readings.ended(&ended, now);
+                let at = self.readers.ended(&ended, now);
                 at.into_iter().for_each(|at| self.wake_by(at));
             }
             Reply::Watching(page) => {
-                self.asked.remove(&number);
-                self.readings.watches.listed(page);
+                self.pending_requests.remove(&number);
+                self.readers.watches.listed(page);
             }
-            Reply::TopicAppeared(body) => self.readings.watches.appeared(body),
-            Reply::TopicGone(body) => self.readings.watches.gone(body),
+            Reply::TopicAppeared(body) => self.readers.watches.appeared(body),
+            Reply::TopicGone(body) => self.readers.watches.gone(body),
             Reply::HelloOk(_) => {
                 return Err(Error::Unexpected("a second answer to the greeting".into()));
             }
@@ -91,34 +92,34 @@ impl Conversation {
     }
 
     fn answered(&mut self, number: u64, reply: Reply, now: Instant) -> Result<(), Error> {
-        match (self.asked.remove(&number), reply) {
-            (Some(Asked::Question { answer, .. }), reply) => tell(Some(answer), Ok(reply)),
-            (Some(Asked::Open(publisher)), Reply::TopicOpened(opened)) => {
-                let Some(publishing) = self.publishers.get_mut(&publisher) else { return Ok(()) };
-                let core = Arc::clone(&publishing.core);
+        match (self.pending_requests.remove(&number), reply) {
+            (Some(PendingRequest::Call { answer, .. }), reply) => respond(Some(answer), Ok(reply)),
+            (Some(PendingRequest::OpenPublisher(publisher)), Reply::TopicOpened(opened)) => {
+                let Some(entry) = self.publishers.get_mut(&publisher) else { return Ok(()) };
+                let core = Arc::clone(&entry.core);
                 match core.opened(&opened, self.frame_bytes_max) {
                     Ok(listed) => {
                         self.listed.extend(listed.then_some(core));
-                        // Whoever opened it may have stopped waiting, and will never drop it.
-                        let answer = publishing.answer.take();
-                        let gone = |answer: Answer<()>| answer.send(Ok(())).is_err();
-                        publishing.dropped |= answer.is_some_and(gone);
+                        // The caller may have stopped waiting, and then never drops the publisher.
+                        let answer = entry.answer.take();
+                        let gone = |answer: ReplySender<()>| answer.send(Ok(())).is_err();
+                        entry.dropped |= answer.is_some_and(gone);
                         self.forget_if_drained(publisher);
                     }
                     Err(error) => self.not_opened(publisher, error, now),
                 }
             }
-            (Some(Asked::Subscribe(_)), Reply::Subscribed(subscribed)) => {
+            (Some(PendingRequest::Subscribe(_)), Reply::Subscribed(subscribed)) => {
                 let frame = self.subscriptions.subscribed(&subscribed)?;
-                self.say_credit(frame);
+                self.encode_credit(frame);
             }
-            (Some(Asked::Read(reader)), Reply::Subscribed(subscribed)) => {
-                let frame = self.readings.begun(subscribed, now);
-                self.say_credit(frame);
-                self.say_commits(reader);
+            (Some(PendingRequest::Read(reader)), Reply::Subscribed(subscribed)) => {
+                let frame = self.readers.start(subscribed, now);
+                self.encode_credit(frame);
+                self.encode_commits(reader);
             }
-            (Some(Asked::Unsubscribe(answer)), Reply::Done(_)) => tell(answer, Ok(())),
-            // Whoever asked has been told that the connection was lost.
+            (Some(PendingRequest::Unsubscribe(answer)), Reply::Done(_)) => respond(answer, Ok(())),
+            // The caller has been told that the connection was lost.
             (None, _) => {}
             (Some(_), reply) => {
                 return Err(Error::Unexpected(format!(
@@ -136,9 +137,9 @@ impl Conversation {
         }
         let mut last = None;
         for run in confirm.runs.iter() {
-            let share = Share::of_sequence(run.first_sequence);
-            if last.replace(share) != Some(share)
-                && let Some(number) = self.shares.publisher(share)
+            let sequence_range = SequenceRange::of_sequence(run.first_sequence);
+            if last.replace(sequence_range) != Some(sequence_range)
+                && let Some(number) = self.sequence_ranges.publisher(sequence_range)
             {
                 self.confirmed_to(number, confirm, now);
             }
@@ -146,15 +147,15 @@ impl Conversation {
     }
 
     fn confirmed_to(&mut self, number: u64, confirm: &Confirm, now: Instant) {
-        let Some(publishing) = self.publishers.get(&number) else { return };
-        if publishing.core.topic().0 != confirm.head.partition.topic {
+        let Some(entry) = self.publishers.get(&number) else { return };
+        if entry.core.topic().0 != confirm.head.partition.topic {
             return;
         }
-        let core = Arc::clone(&publishing.core);
-        let is_dropped = publishing.dropped;
+        let core = Arc::clone(&entry.core);
+        let is_dropped = entry.dropped;
         let is_listed = core.confirmed(confirm, now);
-        // A refusal may have come before it: what was refused rests from now on.
-        if let Some(until) = core.rests_in(confirm.head.partition.index) {
+        // A refusal may have come before, and the pause begins now.
+        if let Some(until) = core.paused_until_in(confirm.head.partition.index) {
             self.wake_by(until);
         }
         self.listed.extend(is_listed.then_some(core));
@@ -164,46 +165,48 @@ impl Conversation {
     }
 
     pub(super) fn forget_if_drained(&mut self, number: u64) {
-        let done = |publishing: &Publishing| publishing.dropped && publishing.core.is_drained();
+        let done = |entry: &PublisherEntry| entry.dropped && entry.core.is_drained();
         if self.publishers.get(&number).is_some_and(done) {
             self.forget(number);
         }
     }
 
-    fn forget(&mut self, number: u64) -> Option<Publishing> {
-        let publishing = self.publishers.remove(&number)?;
-        match publishing.core.share() {
-            Some(share) => self.shares.take_back(share),
-            None => drop(self.by_producer.remove(&publishing.core.producer)),
+    fn forget(&mut self, number: u64) -> Option<PublisherEntry> {
+        let entry = self.publishers.remove(&number)?;
+        match entry.core.sequence_range() {
+            Some(sequence_range) => self.sequence_ranges.release(sequence_range),
+            None => drop(self.by_producer.remove(&entry.core.producer)),
         }
-        Some(publishing)
+        Some(entry)
     }
 
     fn refused(&mut self, number: u64, body: control::Error, now: Instant) -> Result<(), Error> {
         let error = Error::from(body.clone());
-        if let Some(asked) = self.asked.remove(&number) {
-            match asked {
-                Asked::Question { answer, .. } => tell(Some(answer), Err(error.clone())),
-                Asked::Open(publisher) => self.not_opened(publisher, error.clone(), now),
-                Asked::Subscribe(subscription) => {
+        if let Some(pending_requests) = self.pending_requests.remove(&number) {
+            match pending_requests {
+                PendingRequest::Call { answer, .. } => respond(Some(answer), Err(error.clone())),
+                PendingRequest::OpenPublisher(publisher) => {
+                    self.not_opened(publisher, error.clone(), now)
+                }
+                PendingRequest::Subscribe(subscription) => {
                     let at = self.subscriptions.refused(subscription, &error, now);
                     at.into_iter().for_each(|at| self.wake_by(at));
                 }
-                Asked::Read(reader) => match self.readings.refused(reader, &error, now) {
+                PendingRequest::Read(reader) => match self.readers.refused(reader, &error, now) {
                     Some(at) => self.wake_by(at),
-                    None => self.say_commits(reader),
+                    None => self.encode_commits(reader),
                 },
                 // It had ended already.
-                Asked::Unsubscribe(answer) => tell(answer, Ok(())),
+                PendingRequest::Unsubscribe(answer) => respond(answer, Ok(())),
             }
         } else if self.settles.refused(number, &error) {
-            // Whoever waited was told.
+            // The waiters have the error.
         } else if number != 0 || body.first_sequence.is_some() {
             self.publish_refused(number, &body, &error, now);
         } else if !body.closes_connection {
             tracing::warn!(%error, "the broker reports an error that is no answer");
         }
-        // Whatever is not answered is asked again of the broker that comes after this one.
+        // The client sends unanswered requests again on the next connection.
         let leaving = body.error_code() == Some(ErrorCode::ShuttingDown);
         if leaving || body.closes_connection { Err(error) } else { Ok(()) }
     }
@@ -223,18 +226,18 @@ impl Conversation {
             error: error.clone(),
         };
         let producer = body.producer_id.map(ProducerId);
-        let found = self.publishers.iter().find_map(|(&number, publishing)| {
-            if producer.is_some_and(|producer| producer != publishing.core.producer) {
+        let found = self.publishers.iter().find_map(|(&number, entry)| {
+            if producer.is_some_and(|producer| producer != entry.core.producer) {
                 return None;
             }
-            let listed = publishing.core.refused(&refusal, now)?;
-            Some((number, listed, Arc::clone(&publishing.core)))
+            let listed = entry.core.refused(&refusal, now)?;
+            Some((number, listed, Arc::clone(&entry.core)))
         });
         let Some((number, listed, core)) = found else {
             tracing::warn!(%error, "the broker reports an error that is no answer");
             return;
         };
-        if let Some(until) = core.rests_until() {
+        if let Some(until) = core.paused_until() {
             self.wake_by(until);
         }
         self.listed.extend(listed.then_some(core));
@@ -242,15 +245,15 @@ impl Conversation {
     }
 
     fn not_opened(&mut self, publisher: u64, error: Error, now: Instant) {
-        let Some(publishing) = self.publishers.get_mut(&publisher) else { return };
-        if publishing.answer.is_none() && error.is_retryable() {
-            let at = now + AGAIN_DELAY.max(error.retry_after().unwrap_or_default());
-            publishing.open_at = Some(at);
+        let Some(entry) = self.publishers.get_mut(&publisher) else { return };
+        if entry.answer.is_none() && error.is_retryable() {
+            let at = now + RETRY_DELAY.max(error.retry_after().unwrap_or_default());
+            entry.open_at = Some(at);
             return self.wake_by(at);
         }
-        let publishing = self.forget(publisher).expect("it was there above");
-        publishing.core.fail(&error, &error);
-        tell(publishing.answer, Err(error));
+        let entry = self.forget(publisher).expect("it was there above");
+        entry.core.fail(&error, &error);
+        respond(entry.answer, Err(error));
     }
 }
 
@@ -263,7 +266,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        link::Command,
+        connection_handle::Command,
         publisher_core::{PublisherCore, PublisherSettings, SharedPublisher},
     };
 
@@ -275,11 +278,11 @@ mod tests {
         conversation
     }
 
-    /// What was said since the last time.
-    fn said(conversation: &mut Conversation) -> Vec<(u64, Request)> {
+    /// The requests that were encoded since the last call.
+    fn encoded_requests(conversation: &mut Conversation) -> Vec<(u64, Request)> {
         let mut bytes = BytesMut::new();
-        conversation.outgoing.slices().iter().for_each(|slice| bytes.extend_from_slice(slice));
-        conversation.outgoing.clear();
+        conversation.write_buffer.slices().iter().for_each(|slice| bytes.extend_from_slice(slice));
+        conversation.write_buffer.clear();
         let mut frames = FrameReader::before_greeting();
         let next = || frames.next_frame(&mut bytes).unwrap();
         std::iter::from_fn(next)
@@ -306,10 +309,10 @@ mod tests {
             partition: None,
         };
         let publisher = Arc::new(PublisherCore::new(number, ProducerId(0), settings, None));
-        let (told, mut is_open) = oneshot::channel();
-        let command = Command::OpenPublisher { publisher: Arc::clone(&publisher), answer: told };
+        let (sender, mut is_open) = oneshot::channel();
+        let command = Command::OpenPublisher { publisher: Arc::clone(&publisher), answer: sender };
         conversation.command(command, Instant::now());
-        let opened = said(conversation).remove(0).0;
+        let opened = encoded_requests(conversation).remove(0).0;
         let body =
             control::TopicOpened { topic_id: 1, incarnation: 9, partitions: 1, limits: None };
         answer(conversation, opened, &Reply::TopicOpened(body));
@@ -320,10 +323,10 @@ mod tests {
     fn published(conversation: &mut Conversation, publisher: &SharedPublisher) -> Publish {
         let message = Message::new("x");
         let taken = publisher.take(&message, BatchBuilder::encoded_len(&message));
-        assert!(taken.is_ok_and(|taken| taken.tell));
+        assert!(taken.is_ok_and(|taken| taken.notify));
         conversation.outbox.publisher_has_batches(Arc::clone(publisher));
         conversation.fill(Instant::now());
-        match said(conversation).remove(0).1 {
+        match encoded_requests(conversation).remove(0).1 {
             Request::Publish(publish) => publish,
             other => panic!("{other:?}"),
         }

@@ -1,4 +1,4 @@
-//! A broker by script: it speaks the protocol's frames and does what the test says, nothing else.
+//! A scripted broker: it speaks the protocol's frames as the test says.
 
 #![allow(clippy::allow_attributes, dead_code, reason = "each test program uses a part of it")]
 #![expect(clippy::unwrap_used, reason = "a script that does not run ends the test")]

@@ -1,10 +1,10 @@
-//! A disk that does what disks do at their worst, as a seed tells it to: it loses, tears and
-//! reorders what was not synced, fails syncs and then forgets, runs full, rots.
+//! A disk with faults, as a seed decides: it loses, tears and reorders unsynced writes, fails syncs and then
+//! forgets them, runs full, and rots.
 //!
-//! It keeps two images of each file: what the system's cache holds and what the platter holds, by
-//! sector. A sync copies the one to the other; a crash decides for each unsynced sector by itself.
-//! Source of the model: Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014, and
-//! Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020.
+//! It keeps two images of each file, by sector: the system's cache and the platter. A sync copies the cache to the
+//! platter; a crash decides for each unsynced sector separately. Source of the model: Pillai et al., "All File
+//! Systems Are Not Created Equal", OSDI 2014, and Rebello et al., "Can Applications Recover from fsync Failures?",
+//! ATC 2020.
 
 use std::{
     cell::RefCell,
@@ -18,24 +18,23 @@ use super::{Disk, DiskFile};
 
 const SECTOR_BYTES: usize = 512;
 
-/// How often things go wrong, each in parts of a thousand; all 0 by default.
+/// The probability of each fault, in parts of a thousand; all 0 by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultPlan {
-    /// A sync fails, and the sectors it was to make durable are forgotten by the cache's books:
-    /// the next sync succeeds without them.
+    /// A sync fails, and the cache forgets that its sectors are dirty: the next sync succeeds
+    /// without them.
     pub sync_fails: u32,
     /// A write fails after a part of it was done.
     pub write_fails: u32,
     /// A read fails.
     pub read_fails: u32,
-    /// In a crash, what was not synced reaches the platter all the same: a sector, a length, the
-    /// creation or the removal of a file.
+    /// A crash keeps an unsynced change: a sector, a length, the creation or the removal of a file.
     pub crash_keeps: u32,
-    /// In a crash, an unsynced sector reaches the platter as noise.
+    /// A crash replaces an unsynced sector by noise.
     pub crash_tears: u32,
-    /// The disk holds at most so many bytes; 0 for no limit.
+    /// The capacity of the disk in bytes; 0 for no limit.
     pub capacity_bytes: u64,
-    /// The call of this number fails (writes, syncs, reads, removals and changes of length
+    /// The number of the call that fails (writes, syncs, reads, removals and changes of length
     /// count); 0 for none.
     pub failing_call: u64,
 }
@@ -46,7 +45,7 @@ struct Image {
     platter: Vec<u8>,
     dirty: BTreeSet<usize>,
     /// Whether its directory entry is durable.
-    entered: bool,
+    is_linked: bool,
 }
 
 #[derive(Debug)]
@@ -55,13 +54,13 @@ struct State {
     plan: FaultPlan,
     directories: BTreeSet<PathBuf>,
     files: BTreeMap<PathBuf, Image>,
-    /// What was removed since its directory was last synced.
+    /// Files that were removed since the last sync of their directory.
     removed: BTreeMap<PathBuf, Image>,
-    /// Sectors that cannot be read, by file.
+    /// Unreadable sectors, by file.
     unreadable: BTreeMap<PathBuf, BTreeSet<usize>>,
     calls: u64,
-    /// Counts crashes: handles opened before the last one are dead.
-    life: u64,
+    /// The number of crashes. File handles from before the last crash are invalid.
+    crash_count: u64,
 }
 
 impl State {
@@ -83,8 +82,8 @@ impl State {
         self.chance(per_mille) || self.calls == self.plan.failing_call
     }
 
-    /// Leaves of an image what a crash leaves.
-    fn settle(&mut self, image: &mut Image) {
+    /// Applies a crash to an image.
+    fn apply_crash(&mut self, image: &mut Image) {
         let plan = self.plan;
         // A length that was not synced is lost like any other write.
         let grown = image.cached.len().saturating_sub(image.platter.len());
@@ -92,8 +91,8 @@ impl State {
             let kept = self.next_random() as usize % grown;
             image.cached.truncate(image.platter.len() + kept);
         }
-        let is_cut = image.cached.len() < image.platter.len();
-        if is_cut && !self.chance(plan.crash_keeps) {
+        let is_truncated = image.cached.len() < image.platter.len();
+        if is_truncated && !self.chance(plan.crash_keeps) {
             let lost = image.platter[image.cached.len()..].to_vec();
             image.cached.extend(lost);
         }
@@ -113,7 +112,7 @@ impl State {
             }
         }
         image.cached.clone_from(&image.platter);
-        image.entered = true;
+        image.is_linked = true;
     }
 
     fn used_bytes(&self) -> u64 {
@@ -132,11 +131,11 @@ pub struct FaultyDisk {
 pub struct FaultyFile {
     state: Rc<RefCell<State>>,
     path: PathBuf,
-    life: u64,
+    crash_count: u64,
 }
 
 impl FaultyDisk {
-    /// An empty disk whose every accident follows from `seed` and `plan`.
+    /// An empty disk. `seed` and `plan` determine all its faults.
     #[must_use]
     pub fn new(seed: u64, plan: FaultPlan) -> Self {
         let state = State {
@@ -147,47 +146,47 @@ impl FaultyDisk {
             removed: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             calls: 0,
-            life: 0,
+            crash_count: 0,
         };
         Self { state: Rc::new(RefCell::new(state)) }
     }
 
-    /// Changes what goes wrong from now on.
+    /// Replaces the plan.
     pub fn set_plan(&self, plan: FaultPlan) {
         self.state.borrow_mut().plan = plan;
     }
 
-    /// How many writes, syncs, reads, removals and changes of length there were.
+    /// The number of writes, syncs, reads, removals and changes of length.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.state.borrow().calls
     }
 
-    /// The power goes: of what was not synced each sector is kept, torn or lost by itself, files
-    /// made or removed since their directory was synced are there or gone, and open files are
-    /// dead.
+    /// Power loss: each unsynced sector is kept, torn or lost separately; the creation or removal
+    /// of a file since the last sync of its directory may be undone; open files are invalid.
     pub fn crash(&self) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        state.life += 1;
+        state.crash_count += 1;
         let plan = state.plan;
         let mut files = std::mem::take(&mut state.files);
-        files.retain(|_, image| image.entered || state.chance(plan.crash_keeps));
+        files.retain(|_, image| image.is_linked || state.chance(plan.crash_keeps));
         for (path, image) in std::mem::take(&mut state.removed) {
-            let was_there = image.entered || state.chance(plan.crash_keeps);
+            let was_there = image.is_linked || state.chance(plan.crash_keeps);
             if was_there && !files.contains_key(&path) && !state.chance(plan.crash_keeps) {
                 files.insert(path, image);
             }
         }
         for image in files.values_mut() {
-            state.settle(image);
+            state.apply_crash(image);
         }
         state.files = files;
     }
 
-    /// The process goes and the system stays: open files are dead, the cache keeps what it holds.
+    /// The process dies and the system does not: open files are invalid, and the cache keeps its
+    /// contents.
     pub fn kill(&self) {
-        self.state.borrow_mut().life += 1;
+        self.state.borrow_mut().crash_count += 1;
     }
 
     /// Flips a bit of a file, on the platter and in the cache.
@@ -201,14 +200,14 @@ impl FaultyDisk {
         image.platter[byte] ^= 1 << (bit % 8);
     }
 
-    /// The sector of this byte of a file cannot be read from now on.
-    pub fn spoil(&self, path: &Path, byte: usize) {
+    /// Makes the sector with this byte of a file unreadable.
+    pub fn make_unreadable(&self, path: &Path, byte: usize) {
         let mut state = self.state.borrow_mut();
         state.unreadable.entry(path.to_owned()).or_default().insert(byte / SECTOR_BYTES);
     }
 
-    /// Every sector can be read again.
-    pub fn heal(&self) {
+    /// Makes all sectors readable again.
+    pub fn make_readable(&self) {
         self.state.borrow_mut().unreadable.clear();
     }
 
@@ -224,7 +223,11 @@ impl FaultyDisk {
         if !state.files.contains_key(path) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        Ok(FaultyFile { state: self.state.clone(), path: path.to_owned(), life: state.life })
+        Ok(FaultyFile {
+            state: self.state.clone(),
+            path: path.to_owned(),
+            crash_count: state.crash_count,
+        })
     }
 }
 
@@ -290,7 +293,7 @@ impl Disk for FaultyDisk {
         }
         for (path, image) in &mut state.files {
             if path.parent() == Some(directory) {
-                image.entered = true;
+                image.is_linked = true;
             }
         }
         state.removed.retain(|path, _| path.parent() != Some(directory));
@@ -309,7 +312,7 @@ impl Disk for FaultyDisk {
 impl DiskFile for FaultyFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut state = self.state.borrow_mut();
-        if state.life != self.life {
+        if state.crash_count != self.crash_count {
             return Err(broken());
         }
         let plan = state.plan;
@@ -337,7 +340,7 @@ impl DiskFile for FaultyFile {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         let mut state = self.state.borrow_mut();
         let plan = state.plan;
-        if state.life != self.life || state.fails(plan.read_fails) {
+        if state.crash_count != self.crash_count || state.fails(plan.read_fails) {
             return Err(broken());
         }
         let offset = usize::try_from(offset).map_err(io::Error::other)?;
@@ -367,7 +370,7 @@ impl DiskFile for FaultyFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state.borrow_mut();
-        if state.life != self.life {
+        if state.crash_count != self.crash_count {
             return Err(broken());
         }
         let plan = state.plan;
@@ -389,7 +392,7 @@ impl DiskFile for FaultyFile {
 
     fn set_length(&self, length: u64) -> io::Result<()> {
         let mut state = self.state.borrow_mut();
-        if state.life != self.life || state.fails(0) {
+        if state.crash_count != self.crash_count || state.fails(0) {
             return Err(broken());
         }
         let length = usize::try_from(length).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! A disk in memory on which every write is durable at once.
+//! A disk in memory. Every write is durable at once.
 
 use std::{
     cell::RefCell,
@@ -26,8 +26,8 @@ pub struct MemoryFile {
 }
 
 impl MemoryDisk {
-    /// Puts a file there, whatever was there before: for tests of what lies on a disk.
-    pub fn put(&self, path: &Path, bytes: Vec<u8>) {
+    /// Creates or replaces a file: for tests of damaged disks.
+    pub fn insert_file(&self, path: &Path, bytes: Vec<u8>) {
         if let Some(directory) = path.parent() {
             self.directories.borrow_mut().insert(directory.to_owned());
         }
@@ -71,7 +71,7 @@ impl Disk for MemoryDisk {
         Ok(MemoryFile { bytes })
     }
 
-    fn open_to_read_past(&self, path: &Path) -> io::Result<Option<MemoryFile>> {
+    fn open_uncached(&self, path: &Path) -> io::Result<Option<MemoryFile>> {
         self.open_to_read(path).map(Some)
     }
 

@@ -1,5 +1,5 @@
-//! The disk, as far as the journal needs one. There are three: the real one, one in memory, and
-//! one that loses, tears and refuses as a seed tells it to. One contract test holds for all.
+//! The disk as the journal uses it. There are three: the real one, one in memory, and one with faults. One contract
+//! test covers all.
 
 mod faulty;
 mod memory;
@@ -11,68 +11,68 @@ pub use faulty::{FaultPlan, FaultyDisk};
 pub use memory::MemoryDisk;
 pub use real::{Access, RealDisk};
 
-/// A disk with directories and files. Clones speak to the same disk.
+/// A disk with directories and files. Clones refer to the same disk.
 pub trait Disk: Clone + std::fmt::Debug {
     /// An open file.
     type File: DiskFile + std::fmt::Debug;
 
-    /// Creates a directory, and those above it; one that is there is left as it is.
+    /// Creates a directory and its parents. An existing directory is left as it is.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn create_directory(&self, path: &Path) -> io::Result<()>;
 
     /// The names of the files in a directory, sorted.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
 
     /// Creates an empty file and opens it for writing.
     ///
     /// # Errors
-    /// What the system says; `AlreadyExists` if it is there.
+    /// The system's error; `AlreadyExists` if it exists.
     fn create(&self, path: &Path) -> io::Result<Self::File>;
 
     /// Opens a file for reading through the system's cache.
     ///
     /// # Errors
-    /// What the system says; `NotFound` if it is not there.
+    /// The system's error; `NotFound` if it does not exist.
     fn open_to_read(&self, path: &Path) -> io::Result<Self::File>;
 
-    /// Opens a file for reading whole blocks at block boundaries into memory that is aligned like
-    /// them, past the system's cache; `None` where there is no such way.
+    /// Opens a file for reading whole aligned blocks into aligned memory, bypassing the system's
+    /// cache; `None` if that is not supported.
     ///
     /// # Errors
-    /// What the system says; `NotFound` if it is not there.
-    fn open_to_read_past(&self, _path: &Path) -> io::Result<Option<Self::File>> {
+    /// The system's error; `NotFound` if it does not exist.
+    fn open_uncached(&self, _path: &Path) -> io::Result<Option<Self::File>> {
         Ok(None)
     }
 
-    /// Opens a file for writing whole blocks at block boundaries, past the system's cache where
-    /// the file system can.
+    /// Opens a file for writing whole aligned blocks, bypassing the system's cache if the file
+    /// system supports it.
     ///
     /// # Errors
-    /// What the system says; `NotFound` if it is not there.
+    /// The system's error; `NotFound` if it does not exist.
     fn open_to_write(&self, path: &Path) -> io::Result<Self::File>;
 
-    /// Removes a file. Not durable before [`Disk::sync_directory`]. Whoever has it open may go on
-    /// reading it, or fail.
+    /// Removes a file. Not durable before [`Disk::sync_directory`]. Reads of open handles may
+    /// continue or fail.
     ///
     /// # Errors
-    /// What the system says; `NotFound` if it is not there.
+    /// The system's error; `NotFound` if it does not exist.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
     /// Makes the creation and the removal of files in a directory durable.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
 
-    /// How many bytes may still be written to the disk that holds `directory`.
+    /// The number of bytes that can still be written to the disk of `directory`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn available_bytes(&self, directory: &Path) -> io::Result<u64>;
 }
 
@@ -81,46 +81,45 @@ pub trait DiskFile {
     /// Writes all of `bytes` at `offset`. Not durable before a sync.
     ///
     /// # Errors
-    /// What the system says; `StorageFull` if there is no room. Part of the bytes may be written.
+    /// The system's error; `StorageFull` if there is no room. A part of the bytes may be written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
     /// Fills `bytes` from `offset`.
     ///
     /// # Errors
-    /// What the system says; `UnexpectedEof` if the file ends before.
+    /// The system's error; `UnexpectedEof` if the file ends before.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Makes later reads see what the disk holds, not what the system's cache remembers: after a
-    /// failed sync the two differ. What was written and not synced stays readable.
+    /// Makes later reads return the bytes on the disk instead of those in the system's cache, which
+    /// differ after a failed sync. Unsynced writes stay readable.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn forget_cached(&self) -> io::Result<()>;
 
-    /// Makes everything written durable, through whichever handle. After an error nothing is known of what was written since
-    /// the last sync, and another sync proves nothing.
+    /// Makes all writes to the file durable, through any handle. After an error the state of the
+    /// writes since the last sync is unknown, and another sync proves nothing.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn sync(&self) -> io::Result<()>;
 
-    /// Makes the file `length` bytes long: cuts it, or lets it grow by zeros. Not durable before
-    /// a sync.
+    /// Sets the length of the file: cuts it, or extends it with zeros. Not durable before a sync.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn set_length(&self, length: u64) -> io::Result<()>;
 
-    /// Takes `length` bytes of the disk for the file, which is as long then and reads as zeros, without
-    /// writing them. False, with nothing done, where the file system has no such way.
+    /// Allocates `length` bytes of the disk for the file, which then has that length and reads as
+    /// zeros. Returns false without any effect if the file system does not support it.
     ///
     /// # Errors
-    /// What the system says; `StorageFull` if there is no room.
+    /// The system's error; `StorageFull` if there is no room.
     fn allocate(&self, length: u64) -> io::Result<bool>;
 
     /// The file's length in bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn length(&self) -> io::Result<u64>;
 }

@@ -20,13 +20,13 @@ use rustix::{
 use super::{Disk, DiskFile};
 use crate::{block::Blocks, format::BLOCK_BYTES};
 
-/// How segments are written, and how long pieces of them are read.
+/// How segments are written, and how long reads are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// Past the system's cache where the file system can, through it elsewhere.
+    /// Uncached if the file system supports it, otherwise through the system's cache.
     #[default]
     Auto,
-    /// Past the system's cache, or not at all.
+    /// Only uncached.
     Direct,
     /// Through the system's cache.
     Buffered,
@@ -38,13 +38,13 @@ pub struct RealDisk {
     access: Access,
 }
 
-/// The flag that reads and writes past the system's cache.
+/// The flag for uncached reads and writes.
 fn direct_flag() -> io::Result<i32> {
     i32::try_from(OFlags::DIRECT.bits()).map_err(io::Error::other)
 }
 
 impl RealDisk {
-    /// The disk, written in this way.
+    /// A disk with this access.
     #[must_use]
     pub fn new(access: Access) -> Self {
         Self { access }
@@ -80,7 +80,7 @@ impl Disk for RealDisk {
         File::open(path)
     }
 
-    fn open_to_read_past(&self, path: &Path) -> io::Result<Option<File>> {
+    fn open_uncached(&self, path: &Path) -> io::Result<Option<File>> {
         if self.access == Access::Buffered {
             return Ok(None);
         }

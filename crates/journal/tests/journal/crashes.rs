@@ -1,5 +1,5 @@
-//! Wherever a crash comes and whatever it leaves of the last write: everything committed is
-//! there, in order, and nothing that was never written.
+//! After a crash at any point, with any part of the last write, all committed records exist in order, and no record
+//! that was never written.
 
 use proptest::prelude::*;
 use sennit_journal::{
@@ -31,7 +31,7 @@ fn cut_everywhere(committed: usize, old: u8) {
         let mut bytes = before.clone();
         bytes[at..at + frame.bytes.len()].fill(old);
         bytes[at..at + cut].copy_from_slice(&frame.bytes[..cut]);
-        disk.put(&path, bytes);
+        disk.insert_file(&path, bytes);
         let found = World::open(&disk).unwrap().found;
         if cut >= whole_from {
             assert_eq!(found, [&kept[..], std::slice::from_ref(&last)].concat(), "cut at {cut}");
@@ -66,7 +66,7 @@ fn a_torn_tail_is_said_and_the_lane_goes_on_behind_it() {
     let path = &slot_paths(&disk)[0];
     let mut bytes = disk.bytes_of(path).unwrap();
     bytes[torn.position.0 as usize + 4500] ^= 1;
-    disk.put(path, bytes);
+    disk.insert_file(path, bytes);
     let mut next = World::open(&disk).unwrap();
     assert_eq!(next.found, std::slice::from_ref(&safe));
     assert_eq!(next.torn_bytes, 2 * BLOCK_BYTES as u64);
@@ -83,11 +83,11 @@ fn course_with_a_failing_call(nth: u64, pulls_the_plug: bool) -> bool {
     let disk = FaultyDisk::new(nth, FaultPlan { failing_call: nth, ..plan });
     let (mut pushed, mut committed) = (Vec::new(), 0);
     let mut came_to_its_end = true;
-    for life in 0..4u64 {
-        let lived = live(&disk, life, &mut pushed, &mut committed);
+    for crash_count in 0..4u64 {
+        let lived = live(&disk, crash_count, &mut pushed, &mut committed);
         came_to_its_end &= lived.is_ok();
         if let Err(fault) = lived {
-            assert!(matches!(fault, Fault::Io { .. }), "call {nth}, life {life}: {fault}");
+            assert!(matches!(fault, Fault::Io { .. }), "call {nth}, life {crash_count}: {fault}");
         }
         if pulls_the_plug { disk.crash() } else { disk.kill() }
     }
@@ -102,7 +102,7 @@ fn course_with_a_failing_call(nth: u64, pulls_the_plug: bool) -> bool {
 /// most, `committed` how much of it must be there.
 fn live(
     disk: &FaultyDisk,
-    life: u64,
+    crash_count: u64,
     pushed: &mut Vec<Entry>,
     committed: &mut usize,
 ) -> Result<(), Fault> {
@@ -112,8 +112,8 @@ fn live(
     pushed.truncate(world.found.len());
     *committed = pushed.len();
     for number in 0..3 {
-        pushed.push(world.push(1, &body(life * 10 + number, 2500 * number as usize)));
-        pushed.push(world.push(2, &body(life * 10 + number, 6000)));
+        pushed.push(world.push(1, &body(crash_count * 10 + number, 2500 * number as usize)));
+        pushed.push(world.push(2, &body(crash_count * 10 + number, 6000)));
         world.commit()?;
         *committed = pushed.len();
     }

@@ -1,11 +1,10 @@
-//! A copy of a cut is what a crash at that moment would have left, whatever is written while it is
-//! copied.
+//! A copy of a cut equals the disk after a crash at that moment, whatever is written during the copy.
 
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use sennit_journal::{
-    Cut, DiskFile, FileName, Home, Position,
+    Container, Cut, DiskFile, FileName, Position,
     disk::{FaultPlan, FaultyDisk, MemoryDisk},
     verify,
 };
@@ -29,7 +28,7 @@ fn copied(cut: &Cut, disk: &FaultyDisk) -> MemoryDisk {
         if let FileName::Slot(_) = file.name {
             bytes.resize(SEGMENT_BYTES as usize, 0);
         }
-        copy.put(&directory().join(file.name.to_string()), bytes);
+        copy.insert_file(&directory().join(file.name.to_string()), bytes);
     }
     copy
 }
@@ -116,9 +115,9 @@ fn a_cut_leaves_out_what_is_spare_and_what_lies_behind_the_log() {
     assert!(slot_paths(&disk).len() > 2);
     let cut = world.lane.cut();
     let files = cut.files(&disk, &BTreeSet::new()).unwrap().files;
-    let homes: Vec<_> = files.iter().map(|file| (file.home, file.bytes)).collect();
-    let (Home::Segment(segment), bytes) = homes[0] else { panic!("{homes:?}") };
-    assert_eq!(homes.len(), 1);
+    let containers: Vec<_> = files.iter().map(|file| (file.container, file.bytes)).collect();
+    let (Container::Segment(segment), bytes) = containers[0] else { panic!("{containers:?}") };
+    assert_eq!(containers.len(), 1);
     assert_eq!(Position(segment * SEGMENT_BYTES).plus(bytes), world.builder.end());
     assert!(cut.at_rest(&disk, &BTreeSet::new()).unwrap().files.is_empty());
 }
@@ -138,12 +137,15 @@ fn a_pack_that_is_not_whole_is_left_out_unless_it_is_in_use() {
     let cut = world.lane.cut();
     let packs = |in_use: &[u32]| {
         let found = cut.files(&disk, &in_use.iter().copied().collect()).unwrap();
-        let homes = found.files.into_iter().map(|file| (file.home, file.bytes));
-        homes.filter(|(home, _)| matches!(home, Home::Pack(_))).collect::<Vec<_>>()
+        let containers = found.files.into_iter().map(|file| (file.container, file.bytes));
+        containers
+            .filter(|(container, _)| matches!(container, Container::Pack(_)))
+            .collect::<Vec<_>>()
     };
-    let three = (Home::Pack(3), 12288);
+    let three = (Container::Pack(3), 12288);
     assert_eq!(packs(&[]), [three]);
-    let (four, five, six) = ((Home::Pack(4), 8192), (Home::Pack(5), 0), (Home::Pack(6), three.1));
+    let (four, five, six) =
+        ((Container::Pack(4), 8192), (Container::Pack(5), 0), (Container::Pack(6), three.1));
     assert_eq!(packs(&[3, 4, 5, 6, 7]), [three, four, five, six]);
 }
 
@@ -164,13 +166,13 @@ fn a_pack_in_use_or_a_slot_that_is_gone_is_named_and_what_nobody_needs_is_not() 
     }
     for found in [cut.files(&disk, &[4, 5].into()), cut.at_rest(&disk, &[4, 5].into())] {
         let found = found.unwrap();
-        let missing = found.missing.iter().map(|missing| (missing.home, missing.is_gone()));
-        let expected = [(Home::Segment(0), true), (Home::Pack(4), true)];
+        let missing = found.missing.iter().map(|missing| (missing.container, missing.is_gone()));
+        let expected = [(Container::Segment(0), true), (Container::Pack(4), true)];
         assert_eq!(missing.collect::<Vec<_>>(), expected);
         let damage: Vec<_> = found.missing.iter().map(|missing| missing.as_damage(&cut)).collect();
         assert_eq!((&damage[0].path, damage[0].position), (&slot, Position(0)));
         assert_eq!((&damage[1].path, damage[1].position), (&pack_path(4), Position::of_pack(4, 0)));
-        assert!(found.files.iter().any(|file| file.home == Home::Pack(5)));
+        assert!(found.files.iter().any(|file| file.container == Container::Pack(5)));
     }
 }
 

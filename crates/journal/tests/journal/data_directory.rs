@@ -1,9 +1,9 @@
-//! A data directory is made once, belongs to one process, and says clearly what it is not.
+//! A data directory is created once, belongs to one process, and other directories are refused with a clear error.
 #![expect(clippy::disallowed_methods, reason = "it is the real disk's, and so are its tests")]
 
 use std::{fs, path::Path};
 
-use sennit_journal::{DataDirectory, DirectorySettings, Fault, UnmadeDirectory};
+use sennit_journal::{DataDirectory, DirectorySettings, Fault, UnfinishedDirectory};
 
 const WANTED: DirectorySettings =
     DirectorySettings { shards: 2, segment_bytes: 64 << 20, incarnation: 0xfeed };
@@ -42,8 +42,8 @@ fn what_a_directory_was_made_with_stands_over_what_is_wanted() {
 #[test]
 fn a_directory_that_is_filled_belongs_to_one_process() {
     let folder = tempfile::tempdir().unwrap();
-    let _unmade = UnmadeDirectory::begin(&folder.path().join("data")).unwrap();
-    assert!(UnmadeDirectory::begin(&folder.path().join("data")).is_err());
+    let _unmade = UnfinishedDirectory::begin(&folder.path().join("data")).unwrap();
+    assert!(UnfinishedDirectory::begin(&folder.path().join("data")).is_err());
 }
 
 #[test]
@@ -126,11 +126,11 @@ fn a_path_that_is_a_file_is_refused_by_name() {
 fn a_directory_that_is_filled_from_elsewhere_is_one_when_it_is_finished() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("data");
-    let unmade = UnmadeDirectory::begin(&path).unwrap();
+    let unmade = UnfinishedDirectory::begin(&path).unwrap();
     fs::create_dir(unmade.lane_directory(0)).unwrap();
     unmade.finish(WANTED).unwrap();
     drop(unmade);
-    assert_eq!(*DataDirectory::existing(&path).unwrap().settings(), WANTED);
+    assert_eq!(*DataDirectory::open_existing(&path).unwrap().settings(), WANTED);
     let text = fs::read_to_string(path.join("FORMAT")).unwrap();
     assert_eq!(DirectorySettings::parse(&text, &path).unwrap(), WANTED);
     assert_eq!(text, WANTED.to_string());
@@ -141,15 +141,15 @@ fn a_directory_that_is_filled_from_elsewhere_is_one_when_it_is_finished() {
 fn a_directory_that_was_filled_in_part_says_so_to_whoever_opens_or_fills_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("data");
-    let unmade = UnmadeDirectory::begin(&path).unwrap();
+    let unmade = UnfinishedDirectory::begin(&path).unwrap();
     fs::create_dir(unmade.lane_directory(0)).unwrap();
     // As a killed process leaves it.
     drop(unmade);
     let before = listed(&path);
     for fault in [
         DataDirectory::open(&path, WANTED).unwrap_err(),
-        DataDirectory::existing(&path).unwrap_err(),
-        UnmadeDirectory::begin(&path).unwrap_err(),
+        DataDirectory::open_existing(&path).unwrap_err(),
+        UnfinishedDirectory::begin(&path).unwrap_err(),
     ] {
         assert!(matches!(fault, Fault::UnfinishedRestore { .. }), "{fault}");
         assert!(fault.to_string().contains("restore that has not ended"), "{fault}");
@@ -161,7 +161,7 @@ fn a_directory_that_was_filled_in_part_says_so_to_whoever_opens_or_fills_it() {
 fn a_restore_that_was_killed_behind_its_last_step_is_whole() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("data");
-    UnmadeDirectory::begin(&path).unwrap().finish(WANTED).unwrap();
+    UnfinishedDirectory::begin(&path).unwrap().finish(WANTED).unwrap();
     fs::write(path.join("RESTORING"), "").unwrap();
     drop(DataDirectory::open(&path, WANTED).unwrap());
     assert_eq!(listed(&path), ["FORMAT", "LOCK"]);
@@ -170,11 +170,11 @@ fn a_restore_that_was_killed_behind_its_last_step_is_whole() {
 #[test]
 fn what_is_abandoned_leaves_nothing_not_even_the_directories_above() {
     let folder = tempfile::tempdir().unwrap();
-    UnmadeDirectory::begin(&folder.path().join("one/two/data")).unwrap().abandon();
+    UnfinishedDirectory::begin(&folder.path().join("one/two/data")).unwrap().abandon();
     assert!(listed(folder.path()).is_empty());
     let there = folder.path().join("there");
     fs::create_dir(&there).unwrap();
-    UnmadeDirectory::begin(&there).unwrap().abandon();
+    UnfinishedDirectory::begin(&there).unwrap().abandon();
     assert!(there.exists() && listed(&there).is_empty());
 }
 
@@ -192,13 +192,13 @@ fn whatever_is_refused_is_left_as_it_was() {
         fs::create_dir(path).unwrap();
         fs::write(path.join(file), text).unwrap();
         DataDirectory::open(path, WANTED).unwrap_err();
-        DataDirectory::existing(path).unwrap_err();
-        UnmadeDirectory::begin(path).unwrap_err();
+        DataDirectory::open_existing(path).unwrap_err();
+        UnfinishedDirectory::begin(path).unwrap_err();
         assert_eq!(listed(path), [file]);
     }
     let none = DirectorySettings { shards: 0, ..WANTED };
     DataDirectory::open(&folder.path().join("new/below"), none).unwrap_err();
-    DataDirectory::existing(&folder.path().join("new/below")).unwrap_err();
+    DataDirectory::open_existing(&folder.path().join("new/below")).unwrap_err();
     assert_eq!(listed(folder.path()), ["damaged", "foreign", "newer"]);
 }
 

@@ -1,4 +1,4 @@
-//! What every disk promises, held against each of them.
+//! The contract of a disk, tested for each of them.
 
 use std::{io::ErrorKind, path::Path};
 
@@ -63,7 +63,7 @@ fn hold_to_the_contract(disk: &impl Disk, root: &Path) {
     }
     reader.sync().unwrap();
     assert_eq!(reader.length().unwrap(), 3 * BLOCK_BYTES as u64);
-    if let Some(past) = disk.open_to_read_past(&path).unwrap() {
+    if let Some(past) = disk.open_uncached(&path).unwrap() {
         assert_eq!(block_at(&past, BLOCK_BYTES as u64), [9; BLOCK_BYTES]);
     }
     let beyond = with_block(0, |block| reader.read_at(block, 3 * BLOCK_BYTES as u64));

@@ -1,4 +1,4 @@
-//! The faulty disk does each of its wrongs when it is told to, and none otherwise.
+//! The disk with faults has each fault of its plan, and no other.
 
 use std::{
     io::ErrorKind,

@@ -1,6 +1,6 @@
-//! FORMAT.md holds an example; this reads the page, puts the example on a disk and opens it.
+//! Opens the example of FORMAT.md.
 
-use sennit_journal::{Home, PackWriter, Position, disk::MemoryDisk, packs};
+use sennit_journal::{Container, PackWriter, Position, disk::MemoryDisk, packs};
 
 use crate::world::{Entry, SEGMENT_BYTES, World, config, directory, pack_path, walk};
 
@@ -33,7 +33,7 @@ fn pack_example() -> Vec<u8> {
 #[test]
 fn the_example_of_the_page_is_a_lane_with_one_record() {
     let disk = MemoryDisk::default();
-    disk.put(&directory().join("slot-00000.journal"), example());
+    disk.insert_file(&directory().join("slot-00000.journal"), example());
     let world = World::open(&disk).unwrap();
     let body = bytes::Bytes::from_static(b"hello");
     assert_eq!(world.found, [Entry { kind: 7, position: Position(0x1048), body }]);
@@ -51,14 +51,14 @@ fn the_example_of_the_page_is_what_is_written() {
 #[test]
 fn the_second_example_of_the_page_is_a_pack_with_one_record() {
     let disk = MemoryDisk::default();
-    disk.put(&pack_path(1), pack_example());
+    disk.insert_file(&pack_path(1), pack_example());
     let mut reader = World::open(&disk).unwrap().reader;
     let [pack] = packs(&disk, &config()).unwrap()[..] else { panic!("not one pack") };
     assert_eq!((pack.number, pack.class, pack.is_whole), (1, 3, true));
     let body = bytes::Bytes::from_static(b"hello");
     let entry = Entry { kind: 7, position: Position(1 << 63 | 1 << 32 | 0x1048), body };
     assert_eq!(reader.read(entry.position, 5).unwrap(), entry.body);
-    assert_eq!(walk(&mut reader, Home::Pack(1)).unwrap(), (vec![entry], vec![]));
+    assert_eq!(walk(&mut reader, Container::Pack(1)).unwrap(), (vec![entry], vec![]));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Where records lie is said when they are pushed, and it is true.
+//! The position of a record is known when it is pushed, and is correct.
 
 use proptest::prelude::*;
 use sennit_journal::{

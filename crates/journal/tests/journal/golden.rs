@@ -1,5 +1,5 @@
-//! A lane as the first version of the format writes it, kept as files. It must be readable as
-//! long as the format number stands, and written the same way.
+//! A lane of the first format version, kept as files. It must stay readable as long as the format number is the
+//! same, and be written the same way.
 
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ fn write(disk: &impl Disk, config: &LaneConfig) {
 fn the_first_format_is_still_read() {
     let disk = MemoryDisk::default();
     for (name, bytes) in SLOTS {
-        disk.put(&directory().join(name), bytes.to_vec());
+        disk.insert_file(&directory().join(name), bytes.to_vec());
     }
     let world = World::open(&disk).unwrap();
     let found: Vec<_> =

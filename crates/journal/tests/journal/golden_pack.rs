@@ -1,10 +1,10 @@
-//! A pack as the first version of the format writes it, kept as a file. It must be readable as long
-//! as the format number stands, and written the same way.
+//! A pack of the first format version, kept as a file. It must stay readable as long as the format number is the
+//! same, and be written the same way.
 
 use std::path::PathBuf;
 
 use sennit_journal::{
-    Disk, Home, LaneConfig, PackWriter, Position,
+    Container, Disk, LaneConfig, PackWriter, Position,
     disk::{MemoryDisk, RealDisk},
     packs,
 };
@@ -34,11 +34,11 @@ fn write(disk: &impl Disk, config: &LaneConfig) {
 #[test]
 fn the_first_format_of_a_pack_is_still_read() {
     let disk = MemoryDisk::default();
-    disk.put(&pack_path(7), PACK.to_vec());
+    disk.insert_file(&pack_path(7), PACK.to_vec());
     let [pack] = packs(&disk, &config()).unwrap()[..] else { panic!("not one pack") };
     assert_eq!((pack.number, pack.class, pack.is_whole), (7, 0x0102_0304_0506_0708, true));
     let mut reader = World::open(&disk).unwrap().reader;
-    let (found, damage) = walk(&mut reader, Home::Pack(7)).unwrap();
+    let (found, damage) = walk(&mut reader, Container::Pack(7)).unwrap();
     let found: Vec<_> =
         found.iter().map(|entry| (entry.kind, entry.position, &entry.body[..])).collect();
     let at = |byte| Position::of_pack(7, byte);

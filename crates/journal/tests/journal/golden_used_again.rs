@@ -1,5 +1,4 @@
-//! A slot that was used again, as the first version of the format leaves it: what it held before
-//! lies behind what it holds now, and is not read.
+//! A reused slot of the first format version: its old content lies behind the new one and is not read.
 
 use std::path::PathBuf;
 
@@ -27,7 +26,7 @@ fn write(disk: &impl Disk, config: &LaneConfig) {
     }
     world.begin_replay_here().unwrap();
     world.write(2, &body(10, 200)).unwrap();
-    world.builder.turn_segment();
+    world.builder.start_segment();
     world.write(2, &body(11, 2000)).unwrap();
 }
 
@@ -35,7 +34,7 @@ fn write(disk: &impl Disk, config: &LaneConfig) {
 fn what_a_slot_held_before_lies_there_and_is_not_read() {
     let disk = MemoryDisk::default();
     for (name, bytes) in SLOTS {
-        disk.put(&directory().join(name), bytes.to_vec());
+        disk.insert_file(&directory().join(name), bytes.to_vec());
     }
     let stale = &SLOTS[0].1[3 * 4096 + 72..][..100];
     assert_eq!(stale, body(2, 100), "the last record of the first segment");

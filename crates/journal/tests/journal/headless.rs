@@ -1,8 +1,8 @@
-//! Old segments whose header is not whole: their frames say which segment a slot holds, and nothing that
-//! another use of the slot left in it is given for what the segment held.
+//! Old segments without a whole header: their frames identify the segment, and the remains of another use of the
+//! slot are not returned.
 
 use sennit_journal::{
-    BLOCK_BYTES, Home, LaneConfig, Position, Scrubbed,
+    BLOCK_BYTES, Container, LaneConfig, Position, ScrubResult,
     disk::{FaultPlan, FaultyDisk, MemoryDisk},
     scrub,
 };
@@ -13,7 +13,7 @@ fn change(disk: &MemoryDisk, slot: usize, change: impl FnOnce(&mut [u8])) {
     let path = &slot_paths(disk)[slot];
     let mut bytes = disk.bytes_of(path).unwrap();
     change(&mut bytes);
-    disk.put(path, bytes);
+    disk.insert_file(path, bytes);
 }
 
 /// A lane whose first segment holds three records, in the frames of blocks 1 to 3, and is not replayed.
@@ -21,7 +21,7 @@ fn lane() -> (MemoryDisk, World<MemoryDisk>, Vec<Entry>) {
     let disk = MemoryDisk::default();
     let mut world = World::open(&disk).unwrap();
     let entries = [&b"first"[..], b"other", b"third"].map(|body| world.write(1, body).unwrap());
-    world.builder.turn_segment();
+    world.builder.start_segment();
     world.builder.replay_from(Position(SEGMENT_BYTES));
     world.mark().unwrap();
     (disk, world, entries.to_vec())
@@ -40,7 +40,7 @@ fn an_old_segment_is_read_and_walked_through_without_its_header() {
     assert_eq!(world.headless, [(0, slot_paths(&disk)[0].clone())].into());
     for entry in &entries {
         assert_eq!(read(&mut world, entry), entry.body);
-        let mut another = world.reader.another();
+        let mut another = world.reader.duplicate();
         assert_eq!(another.read(entry.position, entry.body.len()).unwrap(), entry.body);
     }
     // Several frames at once.
@@ -48,7 +48,7 @@ fn an_old_segment_is_read_and_walked_through_without_its_header() {
     let length = (last.position.0 - first.position.0) as usize + last.body.len();
     let whole = world.reader.read(first.position, length).unwrap();
     assert!(whole.starts_with(&first.body) && whole.ends_with(&last.body));
-    assert_eq!(walk(&mut world.reader, Home::Segment(0)).unwrap(), (entries, vec![]));
+    assert_eq!(walk(&mut world.reader, Container::Segment(0)).unwrap(), (entries, vec![]));
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn of_a_segment_without_its_header_only_the_frame_is_lost_that_is_not_whole() {
     assert_eq!(read(&mut world, &entries[0]), entries[0].body);
     assert_eq!(read(&mut world, &entries[1]), [0; 5], "nothing says what lies there");
     assert_eq!(read(&mut world, &entries[2]), entries[2].body);
-    let (walked, damage) = walk(&mut world.reader, Home::Segment(0)).unwrap();
+    let (walked, damage) = walk(&mut world.reader, Container::Segment(0)).unwrap();
     assert_eq!(walked, [entries[0].clone(), entries[2].clone()]);
     let [hole] = &damage[..] else { panic!("{damage:?}") };
     assert_eq!((hole.position, hole.bytes), (Position(2 * BLOCK_BYTES as u64), 4096));
@@ -88,7 +88,7 @@ fn a_long_record_of_a_segment_without_its_header_is_read_past_the_cache() {
     let config = || LaneConfig { segment_bytes: 4 << 20, ..config() };
     let mut world = World::open_as(&disk, config()).unwrap();
     let [small, long] = [100, 700_001].map(|length| world.write(1, &body(1, length)).unwrap());
-    world.builder.turn_segment();
+    world.builder.start_segment();
     world.builder.replay_from(Position(4 << 20));
     world.mark().unwrap();
     change(&disk, 0, |bytes| {
@@ -96,13 +96,13 @@ fn a_long_record_of_a_segment_without_its_header_is_read_past_the_cache() {
         bytes[BLOCK_BYTES + 17] ^= 1;
     });
     let mut world = World::open_as(&disk, config()).unwrap();
-    assert_eq!(world.reader.read_past(long.position, 700_001).unwrap(), long.body);
-    let part = world.reader.read_past(long.position.plus(4095), 300_000).unwrap();
+    assert_eq!(world.reader.read_uncached(long.position, 700_001).unwrap(), long.body);
+    let part = world.reader.read_uncached(long.position.plus(4095), 300_000).unwrap();
     assert_eq!(part, long.body[4095..][..300_000]);
     // From the frame before, of which nothing is given.
     let from = Position(BLOCK_BYTES as u64 + 200);
     let length = (long.position.0 - from.0) as usize + 500_000;
-    let both = world.reader.read_past(from, length).unwrap();
+    let both = world.reader.read_uncached(from, length).unwrap();
     assert!(both[..BLOCK_BYTES - 200].iter().all(|byte| *byte == 0), "{small:?}");
     assert!(both.ends_with(&long.body[..500_000]));
 }
@@ -111,11 +111,11 @@ fn a_long_record_of_a_segment_without_its_header_is_read_past_the_cache() {
 fn what_a_later_segment_wrote_is_not_read_for_the_earlier_one_of_its_slot() {
     let (disk, mut world, entries) = lane();
     world.lane.release(0);
-    world.builder.turn_segment();
+    world.builder.start_segment();
     let later = world.write(1, b"later").unwrap();
     let at = later.position.in_segment(SEGMENT_BYTES);
     assert_eq!(at, entries[0].position.0, "as long, at the same byte");
-    world.builder.turn_segment();
+    world.builder.start_segment();
     world.mark().unwrap();
     // The header of the later segment rots, and then that of its only frame too.
     change(&disk, 0, |bytes| bytes[5] ^= 1);
@@ -138,9 +138,9 @@ fn a_frame_of_an_earlier_use_of_the_slot_is_not_read_for_the_one_that_did_not_re
     let (disk, mut world, entries) = lane();
     world.lane.release(0);
     let earlier = disk.bytes_of(&slot_paths(&disk)[0]).unwrap();
-    world.builder.turn_segment();
+    world.builder.start_segment();
     let later = [&b"later"[..], b"last!"].map(|body| world.write(1, body).unwrap());
-    world.builder.turn_segment();
+    world.builder.start_segment();
     world.mark().unwrap();
     change(&disk, 0, |bytes| bytes[..2 * BLOCK_BYTES].copy_from_slice(&earlier[..2 * BLOCK_BYTES]));
     change(&disk, 0, |bytes| bytes[0] ^= 1);
@@ -158,11 +158,11 @@ fn of_two_slots_without_a_header_the_later_life_has_written_an_old_segment() {
         let header =
             |disk: &MemoryDisk, slot: usize| disk.bytes_of(&slot_paths(disk)[slot]).unwrap();
         // A segment is torn in one slot, and begun again in another.
-        world.builder.turn_segment();
+        world.builder.start_segment();
         world.write(1, b"torn!").unwrap();
         let mut torn = header(&disk, 2);
         torn[..BLOCK_BYTES].fill(0);
-        disk.put(&slot_paths(&disk)[2], vec![0; SEGMENT_BYTES as usize]);
+        disk.insert_file(&slot_paths(&disk)[2], vec![0; SEGMENT_BYTES as usize]);
         let mut again = World::open(&disk).unwrap();
         // The torn one was not in this slot.
         let right = again.write(1, b"right").unwrap();
@@ -171,8 +171,8 @@ fn of_two_slots_without_a_header_the_later_life_has_written_an_old_segment() {
         slot[..BLOCK_BYTES].fill(0);
         let names = ["slot-00002.journal", "slot-00009.journal"];
         let [torn_in, right_in] = if is_torn_first { [0, 1] } else { [1, 0] };
-        disk.put(&directory().join(names[torn_in]), torn);
-        disk.put(&directory().join(names[right_in]), slot);
+        disk.insert_file(&directory().join(names[torn_in]), torn);
+        disk.insert_file(&directory().join(names[right_in]), slot);
         let mut world = World::open(&disk).unwrap();
         assert_eq!(read(&mut world, &right), b"right", "{names:?} {is_torn_first}");
     }
@@ -182,13 +182,13 @@ fn of_two_slots_without_a_header_the_later_life_has_written_an_old_segment() {
 #[test]
 fn a_slot_in_which_a_segment_was_torn_is_the_next_that_is_used() {
     let (disk, mut world, _) = lane();
-    world.builder.turn_segment();
+    world.builder.start_segment();
     world.write(1, b"torn!").unwrap();
     let mut torn = disk.bytes_of(&slot_paths(&disk)[2]).unwrap();
     torn[..BLOCK_BYTES].fill(0);
-    disk.put(&slot_paths(&disk)[2], vec![0; SEGMENT_BYTES as usize]);
+    disk.insert_file(&slot_paths(&disk)[2], vec![0; SEGMENT_BYTES as usize]);
     let path = directory().join("slot-00009.journal");
-    disk.put(&path, torn);
+    disk.insert_file(&path, torn);
     let mut world = World::open(&disk).unwrap();
     assert_eq!(world.lane.spare_count(), 2);
     world.write(1, b"right").unwrap();
@@ -200,7 +200,7 @@ fn a_slot_in_which_a_segment_was_torn_is_the_next_that_is_used() {
 fn a_slot_in_which_a_segment_was_torn_is_not_taken_for_the_one_it_held_before() {
     let (disk, mut world, entries) = lane();
     world.lane.release(0);
-    world.builder.turn_segment();
+    world.builder.start_segment();
     world.write(1, b"torn!").unwrap();
     change(&disk, 0, |bytes| bytes[..BLOCK_BYTES].fill(0));
     let mut world = World::open(&disk).unwrap();
@@ -221,7 +221,7 @@ fn the_scrub_looks_at_the_frames_of_a_segment_without_its_header() {
     let (cut, oldest) = (world.lane.cut(), &slot_paths(&disk)[0]);
     let positions = |disk: &FaultyDisk| {
         let file = &cut.at_rest(disk, &[].into()).unwrap().files[0];
-        let Scrubbed::Read(damage) = scrub(disk, &cut, file, &mut |_| true) else { panic!() };
+        let ScrubResult::Read(damage) = scrub(disk, &cut, file, &mut |_| true) else { panic!() };
         damage.iter().map(|damage| damage.position.0).collect::<Vec<_>>()
     };
     disk.rot(oldest, 20, 0);

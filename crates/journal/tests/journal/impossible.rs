@@ -1,6 +1,6 @@
-//! Headers whose checksums are right and whose numbers cannot be: refused or passed over, never counted with.
+//! Headers with correct checksums and impossible numbers are refused or skipped, and never used.
 
-use sennit_journal::{BLOCK_BYTES, Fault, ReplayFrom, Walked, disk::MemoryDisk, recover};
+use sennit_journal::{BLOCK_BYTES, Fault, ReplayFrom, WalkItem, disk::MemoryDisk, recover};
 
 use crate::{
     recovery::{crc32c, crc32c_of_header},
@@ -21,7 +21,7 @@ fn lane_with(at: usize, bytes: &[u8]) -> MemoryDisk {
     slot[at..at + bytes.len()].copy_from_slice(bytes);
     let checksum = crc32c_of_header(&slot);
     slot[64..68].copy_from_slice(&checksum.to_le_bytes());
-    disk.put(path, slot);
+    disk.insert_file(path, slot);
     disk
 }
 
@@ -37,21 +37,21 @@ fn open_with(at: usize, bytes: &[u8]) -> Fault {
 fn a_segment_whose_position_cannot_be_counted_is_refused() {
     for segment in [u64::MAX, u64::MAX / 16384, u64::MAX / 16384 - 1] {
         let fault = open_with(16, &segment.to_le_bytes());
-        assert!(fault.to_string().contains("says what cannot be"), "{segment}: {fault}");
+        assert!(fault.to_string().contains("values are impossible"), "{segment}: {fault}");
     }
 }
 
 #[test]
 fn a_segment_that_follows_its_own_end_is_refused() {
     let fault = open_with(48, &(BLOCK_BYTES as u64).to_le_bytes());
-    assert!(fault.to_string().contains("says what cannot be"), "{fault}");
+    assert!(fault.to_string().contains("values are impossible"), "{fault}");
 }
 
 #[test]
 fn a_replay_that_begins_behind_the_segment_or_within_a_block_is_refused() {
     for replay_from in [BLOCK_BYTES as u64, 1, u64::MAX] {
         let fault = open_with(56, &replay_from.to_le_bytes());
-        assert!(fault.to_string().contains("says what cannot be"), "{replay_from}: {fault}");
+        assert!(fault.to_string().contains("values are impossible"), "{replay_from}: {fault}");
     }
 }
 
@@ -75,12 +75,12 @@ fn found_beside(forge: impl FnOnce(&mut [u8])) -> (usize, usize) {
     forge(second);
     let checksum = crc32c(&second[8..64]);
     second[4..8].copy_from_slice(&checksum.to_le_bytes());
-    disk.put(path, slot);
+    disk.insert_file(path, slot);
     let (mut found, mut holes) = (0, 0);
     let walk = recover(&disk, config(), ReplayFrom::Newest, |walked| {
         match walked {
-            Walked::Record { .. } => found += 1,
-            Walked::Damage(_) => holes += 1,
+            WalkItem::Record { .. } => found += 1,
+            WalkItem::Damage(_) => holes += 1,
         }
         assert!(found + holes < 10, "it goes on for ever");
         Ok::<(), Fault>(())
@@ -123,7 +123,7 @@ fn a_whole_frame_whose_records_cannot_be_is_damage_up_to_its_end() {
         "a frame does not hold as many records as it says",
         "a record does not end where its frame does",
     ];
-    for (forge, what) in forgeries.into_iter().zip(said) {
+    for (forge, problem) in forgeries.into_iter().zip(said) {
         let disk = MemoryDisk::default();
         let mut world = World::open(&disk).unwrap();
         let first = world.write(1, b"one").unwrap();
@@ -137,12 +137,12 @@ fn a_whole_frame_whose_records_cannot_be_is_damage_up_to_its_end() {
         frame[8..12].copy_from_slice(&checksum.to_le_bytes());
         let checksum = crc32c(&frame[8..64]);
         frame[4..8].copy_from_slice(&checksum.to_le_bytes());
-        disk.put(path, slot);
+        disk.insert_file(path, slot);
         let mut world = World::open_past_rot(&disk).unwrap();
         assert_eq!(world.found, [first]);
         let [(1, hole)] = &world.damage[..] else { panic!("{:?}", world.damage) };
         assert_eq!((hole.position.0, hole.end().0), (2 * BLOCK_BYTES as u64, SEGMENT_BYTES));
-        assert_eq!(hole.what, what);
+        assert_eq!(hole.problem, problem);
         world.write(1, b"later").unwrap();
         assert_eq!(World::open_past_rot(&disk).unwrap().damage, world.damage);
     }

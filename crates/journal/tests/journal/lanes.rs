@@ -1,4 +1,4 @@
-//! A lane writes in order, uses slots again, and after a failure writes no more.
+//! A lane writes in order, reuses slots, and writes no more after a failure.
 
 use std::path::Path;
 
@@ -44,7 +44,7 @@ fn of_frames_of_several_segments_those_fit_for_which_there_are_slots() {
     for _ in 0..3 {
         world.push(1, b"one");
         world.seal();
-        world.builder.turn_segment();
+        world.builder.start_segment();
     }
     let frames = world.take_sealed();
     assert_eq!((frames.len(), world.lane.fits(&frames)), (3, 0));
@@ -158,11 +158,11 @@ fn a_slot_is_made_only_where_room_is_left_beside_it() {
     let disk = FaultyDisk::new(1, plan);
     let mut world = World::open(&disk).unwrap();
     assert_eq!(world.slots.available_bytes().unwrap(), 2 * SEGMENT_BYTES);
-    for fill in [SlotFill::Written, SlotFill::Taken] {
-        let refused = world.slots.make_beside(SEGMENT_BYTES + 1, fill);
+    for fill in [SlotFill::Written, SlotFill::Allocated] {
+        let refused = world.slots.make_with_free_bytes(SEGMENT_BYTES + 1, fill);
         assert!(matches!(refused, Err(Fault::StorageFull { .. })), "{refused:?}");
     }
-    assert!(world.slots.make_beside(SEGMENT_BYTES, SlotFill::Taken).is_ok());
+    assert!(world.slots.make_with_free_bytes(SEGMENT_BYTES, SlotFill::Allocated).is_ok());
 }
 
 #[test]
@@ -221,8 +221,8 @@ fn a_long_piece_of_a_segment_is_the_same_past_the_cache() {
         let mut world = World::open_as(&RealDisk::new(access), config.clone()).unwrap();
         let entries = [1, 2, 3].map(|number| world.write(1, &body(number, 700_001)).unwrap());
         for entry in &entries {
-            assert_eq!(world.reader.read_past(entry.position, 700_001).unwrap(), entry.body);
-            let part = world.reader.read_past(entry.position.plus(4095), 300_000).unwrap();
+            assert_eq!(world.reader.read_uncached(entry.position, 700_001).unwrap(), entry.body);
+            let part = world.reader.read_uncached(entry.position.plus(4095), 300_000).unwrap();
             assert_eq!(part, entry.body.slice(4095..304_095));
         }
     }
@@ -251,11 +251,11 @@ fn a_lane_on_the_real_disk_is_read_back() {
         let directory = folder.path().join("lane-0");
         let config = LaneConfig { directory, segment_bytes: 4 << 20, ..config() };
         let mut entries = Vec::new();
-        for life in 0..3 {
+        for crash_count in 0..3 {
             let mut world = World::open_as(&disk, config.clone()).unwrap();
             assert_eq!(world.found, entries);
             for number in 0..40 {
-                entries.push(world.push(1, &body(life * 100 + number, 70_000)));
+                entries.push(world.push(1, &body(crash_count * 100 + number, 70_000)));
                 if number % 5 == 0 {
                     world.commit().unwrap();
                 }
@@ -286,15 +286,15 @@ fn spare_slots_that_may_hold_a_segment_that_is_missed_are_left_alone() {
     let mut world = World::open(&disk).unwrap();
     for number in 0..3 {
         world.write(1, &body(number, 40)).unwrap();
-        world.builder.turn_segment();
+        world.builder.start_segment();
     }
     world.begin_replay_here().unwrap();
     assert_eq!(world.lane.spare_count(), 3);
     let paths = slot_paths(&disk);
-    disk.spoil(&paths[1], BLOCK_BYTES);
-    world.lane.leave_alone(&[0].into());
+    disk.make_unreadable(&paths[1], BLOCK_BYTES);
+    world.lane.exclude_spares(&[0].into());
     assert_eq!(world.lane.spare_count(), 1);
-    world.builder.turn_segment();
+    world.builder.start_segment();
     world.write(1, b"later").unwrap();
     let segment_in = |path: &Path| {
         let mut header = [0; 24];

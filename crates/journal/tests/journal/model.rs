@@ -1,4 +1,4 @@
-//! A lane against its naive twin: a list of records, of which a prefix is committed.
+//! A lane against a simple model: a list of records with a committed prefix.
 
 use proptest::prelude::*;
 use sennit_journal::{

@@ -1,9 +1,9 @@
-//! Wherever a crash comes while packs are made and removed: what was finished is there and whole
-//! until its removal begins, what was removed stays away, and the rest is rubbish that can go.
+//! After a crash at any point of writing and removing packs: a finished pack is whole until its removal begins, a
+//! removed pack does not come back, and the rest is garbage that can be removed.
 
 use proptest::prelude::*;
 use sennit_journal::{
-    Disk, Fault, Home,
+    Container, Disk, Fault,
     disk::{FaultPlan, FaultyDisk},
     packs, remove_pack,
 };
@@ -51,7 +51,7 @@ fn check(disk: &FaultyDisk, known: &Known, context: &str) {
     for (number, entries) in &known.finished {
         let pack = listed.iter().find(|pack| pack.number == *number);
         assert!(pack.is_some_and(|pack| pack.is_whole), "{context}: pack {number} of {listed:?}");
-        let (found, damage) = walk(&mut world.reader, Home::Pack(*number)).unwrap();
+        let (found, damage) = walk(&mut world.reader, Container::Pack(*number)).unwrap();
         assert!(found == *entries && damage.is_empty(), "{context}: pack {number}");
         for entry in entries {
             let bytes = world.reader.read(entry.position, entry.body.len()).unwrap();
@@ -64,7 +64,7 @@ fn check(disk: &FaultyDisk, known: &Known, context: &str) {
     }
     // A pack that says that it is whole is whole, whoever refers to it.
     for pack in listed.iter().filter(|pack| pack.is_whole) {
-        let (_, damage) = walk(&mut world.reader, Home::Pack(pack.number)).unwrap();
+        let (_, damage) = walk(&mut world.reader, Container::Pack(pack.number)).unwrap();
         assert!(damage.is_empty(), "{context}: {pack:?}: {damage:?}");
     }
     // What nobody refers to goes, and the numbers can be had again.
@@ -142,7 +142,7 @@ fn a_last_frame_that_a_crash_kept_says_the_truth() {
         disk.set_plan(FaultPlan::default());
         let mut reader = World::open(&disk).unwrap().reader;
         if packs(&disk, &config()).unwrap().first().is_some_and(|pack| pack.is_whole) {
-            let (found, damage) = walk(&mut reader, Home::Pack(1)).unwrap();
+            let (found, damage) = walk(&mut reader, Container::Pack(1)).unwrap();
             assert_eq!((found.len(), damage), (1, vec![]), "seed {seed}, call {nth}");
             whole += 1;
         }

@@ -1,7 +1,7 @@
-//! Damage to a pack is found and said with its place, and what is behind it is read all the same.
+//! Damage to a pack is reported with its position, and the records behind it are readable.
 
 use proptest::prelude::*;
-use sennit_journal::{BLOCK_BYTES, Damage, Disk, Home, Position, disk::MemoryDisk, packs};
+use sennit_journal::{BLOCK_BYTES, Container, Damage, Disk, Position, disk::MemoryDisk, packs};
 
 use crate::world::{Entry, World, body, config, pack_path, slot_paths, walk, write_pack};
 
@@ -18,13 +18,13 @@ fn pack() -> (MemoryDisk, Vec<Entry>) {
 
 fn found(disk: &MemoryDisk) -> (Vec<Entry>, Vec<Damage>) {
     let mut reader = World::open(disk).unwrap().reader;
-    walk(&mut reader, Home::Pack(1)).unwrap()
+    walk(&mut reader, Container::Pack(1)).unwrap()
 }
 
 fn flip(disk: &MemoryDisk, byte: usize, bit: u8) {
     let mut bytes = disk.bytes_of(&pack_path(1)).unwrap();
     bytes[byte] ^= 1 << bit;
-    disk.put(&pack_path(1), bytes);
+    disk.insert_file(&pack_path(1), bytes);
 }
 
 /// Where the padding of the frames, which nothing is read from, begins and ends.
@@ -86,7 +86,7 @@ fn a_walk_says_in_which_file_and_where_the_damage_is() {
     let (disk, entries) = pack();
     flip(&disk, entries[2].position.pack().unwrap().1 as usize, 0);
     let mut reader = World::open(&disk).unwrap().reader;
-    let (_, damage) = walk(&mut reader, Home::Pack(1)).unwrap();
+    let (_, damage) = walk(&mut reader, Container::Pack(1)).unwrap();
     let [hole] = &damage[..] else { panic!("{damage:?}") };
     assert_eq!(hole.path, pack_path(1));
     assert_eq!(hole.position, Position(entries[2].position.0 - 72));
@@ -99,7 +99,7 @@ fn a_pack_cut_anywhere_is_not_whole_and_the_cut_is_found() {
     let blocks = (0..bytes.len()).step_by(BLOCK_BYTES);
     let within = (0..bytes.len()).filter(|length| length % 4093 == 1);
     for length in blocks.chain(within).chain([bytes.len() - 1]) {
-        disk.put(&pack_path(1), bytes[..length].to_vec());
+        disk.insert_file(&pack_path(1), bytes[..length].to_vec());
         let [pack] = packs(&disk, &config()).unwrap()[..] else { panic!("not one pack") };
         assert!(!pack.is_whole, "{length} bytes");
         let (seen, damage) = found(&disk);
@@ -114,7 +114,7 @@ fn a_pack_with_something_behind_it_is_found() {
     let bytes = disk.bytes_of(&pack_path(1)).unwrap();
     for more in [1, BLOCK_BYTES, 3 * BLOCK_BYTES] {
         let longer = [&bytes[..], &vec![0; more]].concat();
-        disk.put(&pack_path(1), longer);
+        disk.insert_file(&pack_path(1), longer);
         let (seen, damage) = found(&disk);
         assert_eq!(seen, entries);
         let [damage] = &damage[..] else { panic!("{damage:?}") };
@@ -129,7 +129,7 @@ fn a_frame_that_lies_elsewhere_than_it_says_is_found() {
     let first = bytes[BLOCK_BYTES..2 * BLOCK_BYTES].to_vec();
     let at = entries[3].position.pack().unwrap().1 as usize - 72;
     bytes[at..at + BLOCK_BYTES].copy_from_slice(&first);
-    disk.put(&pack_path(1), bytes);
+    disk.insert_file(&pack_path(1), bytes);
     let (seen, damage) = found(&disk);
     assert_eq!(seen, entries[..3]);
     assert_eq!(damage.len(), 1);
@@ -146,10 +146,10 @@ fn a_frame_of_another_making_of_the_pack_is_found() {
     let theirs = disk.bytes_of(&pack_path(1)).unwrap();
     // The tail is theirs, frame for frame in its place; only the chain tells.
     let at = entries[3].position.pack().unwrap().1 as usize - 72;
-    disk.put(&pack_path(1), [&ours[..at], &theirs[at..]].concat());
+    disk.insert_file(&pack_path(1), [&ours[..at], &theirs[at..]].concat());
     let (_, damage) = found(&disk);
     assert_eq!(damage[0].position, Position::of_pack(1, at as u32));
-    assert!(damage[0].what.contains("follow"), "{damage:?}");
+    assert!(damage[0].problem.contains("follow"), "{damage:?}");
 }
 
 proptest! {
@@ -172,7 +172,7 @@ proptest! {
         let before = bytes.clone();
         bytes[at..end].fill(noise);
         let is_same = bytes == before;
-        disk.put(&pack_path(1), bytes);
+        disk.insert_file(&pack_path(1), bytes);
         let (seen, damage) = found(&disk);
         prop_assert!(seen.iter().all(|entry| entries.contains(entry)));
         prop_assert!(seen.is_sorted_by(|one, next| one.position < next.position));
@@ -192,6 +192,6 @@ fn a_frame_of_a_pack_that_lies_in_a_slot_is_none_of_the_lane() {
     let path = &slot_paths(&disk)[1];
     let mut slot = disk.bytes_of(path).unwrap();
     slot[BLOCK_BYTES..2 * BLOCK_BYTES].copy_from_slice(&frame);
-    disk.put(path, slot);
+    disk.insert_file(path, slot);
     assert_eq!(World::open(&disk).unwrap().found, [entry]);
 }

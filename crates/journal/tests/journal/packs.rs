@@ -1,10 +1,10 @@
-//! What is pushed into a pack comes back, from any place in it; packs are listed and removed.
+//! Records in a pack can be read back from any position; packs are listed and removed.
 
 use bytes::Bytes;
 use proptest::prelude::*;
 use sennit_journal::{
-    BLOCK_BYTES, Disk, DiskFile, FRAME_TARGET_BYTES, Fault, Home, LaneConfig, PACK_BYTES_MAX, Pack,
-    PackPushError, PackWriter, Position, REMOVAL_STEP_BYTES,
+    BLOCK_BYTES, Container, Disk, DiskFile, FRAME_TARGET_BYTES, Fault, LaneConfig, PACK_BYTES_MAX,
+    Pack, PackPushError, PackWriter, Position, REMOVAL_STEP_BYTES,
     disk::{FaultPlan, FaultyDisk, MemoryDisk, RealDisk},
     packs, remove_pack,
 };
@@ -43,11 +43,11 @@ fn what_was_pushed_is_read_where_the_writer_said() {
     for (entry, body) in entries.iter().zip(&bodies) {
         assert_eq!(entry.position.pack().unwrap().0, 12);
         assert_eq!(reader.read(entry.position, body.len()).unwrap(), body);
-        assert_eq!(reader.read_past(entry.position, body.len()).unwrap(), body);
+        assert_eq!(reader.read_uncached(entry.position, body.len()).unwrap(), body);
     }
     let within = entries[39].position.plus(1000);
     assert_eq!(reader.read(within, 500).unwrap(), bodies[39][1000..1500]);
-    assert_eq!(walk(&mut reader, Home::Pack(12)).unwrap(), (entries, vec![]));
+    assert_eq!(walk(&mut reader, Container::Pack(12)).unwrap(), (entries, vec![]));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn the_parts_of_a_body_lie_one_after_the_other() {
     let mut writer = PackWriter::create(&disk, &config(), 1, 0).unwrap();
     let position = writer.push(9, &[b"one, ", b"", b"two"]).unwrap();
     writer.finish().unwrap();
-    let (found, _) = walk(&mut reader, Home::Pack(1)).unwrap();
+    let (found, _) = walk(&mut reader, Container::Pack(1)).unwrap();
     assert_eq!((found[0].kind, found[0].position), (9, position));
     assert_eq!(found[0].body, Bytes::from_static(b"one, two"));
 }
@@ -102,7 +102,7 @@ fn other_files_are_no_packs() {
     let disk = MemoryDisk::default();
     World::open(&disk).unwrap();
     for name in ["pack-1.pack", "pack-0000000001.old", "pack-2147483648.pack", "x"] {
-        disk.put(&directory().join(name), vec![0; 8192]);
+        disk.insert_file(&directory().join(name), vec![0; 8192]);
     }
     assert_eq!(packs(&disk, &config()).unwrap(), []);
 }
@@ -118,11 +118,11 @@ fn a_pack_of_another_place_is_refused_with_what_differs() {
         let fault = packs(&disk, &config).unwrap_err();
         assert!(matches!(fault, Fault::Foreign { field: named, .. } if named == field), "{fault}");
     }
-    disk.put(&pack_path(4), disk.bytes_of(&pack_path(3)).unwrap());
+    disk.insert_file(&pack_path(4), disk.bytes_of(&pack_path(3)).unwrap());
     let fault = packs(&disk, &config()).unwrap_err();
     assert!(matches!(fault, Fault::Foreign { field: "pack", found: 3, expected: 4, .. }));
     let mut reader = World::open(&disk).unwrap().reader;
-    assert!(matches!(walk(&mut reader, Home::Pack(4)), Err(Fault::Foreign { .. })));
+    assert!(matches!(walk(&mut reader, Container::Pack(4)), Err(Fault::Foreign { .. })));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_pack_of_a_newer_format_is_refused_with_both_numbers() {
     bytes[8..10].copy_from_slice(&2u16.to_le_bytes());
     let checksum = crate::recovery::crc32c_of_header(&bytes);
     bytes[64..68].copy_from_slice(&checksum.to_le_bytes());
-    disk.put(&pack_path(3), bytes);
+    disk.insert_file(&pack_path(3), bytes);
     let fault = packs(&disk, &config()).unwrap_err();
     assert!(matches!(fault, Fault::NewerFormat { found: 2, known: 1, .. }), "{fault}");
 }
@@ -294,7 +294,7 @@ fn the_real_disk_makes_reads_and_removes_a_pack() {
     for (position, body) in positions.iter().zip(&bodies) {
         assert_eq!(reader.read(*position, body.len()).unwrap(), body);
     }
-    let (found, damage) = walk(&mut reader, Home::Pack(1)).unwrap();
+    let (found, damage) = walk(&mut reader, Container::Pack(1)).unwrap();
     assert!(damage.is_empty() && found.iter().map(|entry| &entry.body).eq(&bodies));
     reader.forget_pack(1);
     let mut removal = remove_pack(&disk, &config, 1).unwrap();
@@ -328,7 +328,7 @@ proptest! {
         let pack = writer.finish().unwrap();
         prop_assert!(pack.bytes == expected_length);
         prop_assert_eq!(packs(&disk, &config()).unwrap(), [pack]);
-        let (found, damage) = walk(&mut reader, Home::Pack(9)).unwrap();
+        let (found, damage) = walk(&mut reader, Container::Pack(9)).unwrap();
         prop_assert_eq!(damage, vec![]);
         let found: Vec<_> =
             found.into_iter().map(|entry| (entry.kind, entry.position, entry.body.to_vec())).collect();
@@ -363,7 +363,7 @@ fn a_pack_whose_last_frame_is_that_of_another_is_not_whole() {
         let mut bytes = whole.clone();
         let at = bytes.len() - BLOCK_BYTES;
         bytes[at..].copy_from_slice(&last);
-        disk.put(&pack_path(4), bytes);
+        disk.insert_file(&pack_path(4), bytes);
         let found = packs(&disk, &config()).unwrap();
         assert_eq!(
             found.iter().map(|pack| pack.is_whole).collect::<Vec<_>>(),
@@ -378,7 +378,7 @@ fn a_file_that_is_named_almost_like_a_pack_is_none() {
     let disk = disk();
     write_pack(&disk, 4, &[body(1, 30)]).unwrap();
     for name in ["pack-5.pack", "pack-+000000005.pack", "pack-00000000005.pack"] {
-        disk.put(&directory().join(name), disk.bytes_of(&pack_path(4)).unwrap());
+        disk.insert_file(&directory().join(name), disk.bytes_of(&pack_path(4)).unwrap());
     }
     assert_eq!(packs(&disk, &config()).unwrap().len(), 1);
 }
@@ -397,9 +397,10 @@ fn a_frame_that_holds_something_or_proves_nothing_does_not_end_a_pack() {
         frame[at..at + bytes.len()].copy_from_slice(bytes);
         let checksum = crc32c(&frame[8..64]);
         frame[4..8].copy_from_slice(&checksum.to_le_bytes());
-        disk.put(&pack_path(1), pack);
+        disk.insert_file(&pack_path(1), pack);
         assert!(!packs(&disk, &config()).unwrap()[0].is_whole, "{field}");
-        let (found, damage) = walk(&mut World::open(&disk).unwrap().reader, Home::Pack(1)).unwrap();
+        let (found, damage) =
+            walk(&mut World::open(&disk).unwrap().reader, Container::Pack(1)).unwrap();
         assert_eq!((found.len(), damage.len()), (1, 1), "{field}: {damage:?}");
     }
 }

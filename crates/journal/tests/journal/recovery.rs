@@ -1,7 +1,7 @@
-//! What a recovery gives back, and what it refuses to take.
+//! The results of a recovery, and its refusals.
 
 use sennit_journal::{
-    BLOCK_BYTES, Disk, Fault, LaneConfig, Position, ReplayFrom, Walked,
+    BLOCK_BYTES, Disk, Fault, LaneConfig, Position, ReplayFrom, WalkItem,
     disk::{FaultPlan, FaultyDisk, MemoryDisk},
     recover,
 };
@@ -27,12 +27,12 @@ fn a_new_lane_is_empty_and_begins_with_the_first_generation() {
 fn records_come_back_in_order_over_many_lives() {
     let disk = MemoryDisk::default();
     let mut entries: Vec<Entry> = Vec::new();
-    for life in 1..=6u32 {
+    for crash_count in 1..=6u32 {
         let mut world = World::open(&disk).unwrap();
         assert_eq!(world.found, entries);
-        assert_eq!(world.builder.generation(), life);
-        for number in 0..u64::from(life) * 3 {
-            entries.push(world.push(life as u8, &body(number, 100 * number as usize)));
+        assert_eq!(world.builder.generation(), crash_count);
+        for number in 0..u64::from(crash_count) * 3 {
+            entries.push(world.push(crash_count as u8, &body(number, 100 * number as usize)));
             if number % 2 == 0 {
                 world.commit().unwrap();
             }
@@ -51,7 +51,7 @@ fn records_that_are_kept_stay_what_they_were_while_what_lies_behind_is_read() {
     assert_eq!(World::open_as(&disk, config.clone()).unwrap().found, entries);
     let mut count = 0;
     recover(&disk, config, ReplayFrom::Newest, |walked| {
-        let Walked::Record { kind, position, body } = walked else { panic!("{walked:?}") };
+        let WalkItem::Record { kind, position, body } = walked else { panic!("{walked:?}") };
         assert_eq!(Entry { kind, position, body }, entries[count]);
         count += 1;
         Ok::<(), Fault>(())
@@ -89,7 +89,7 @@ fn a_replay_begins_where_the_newest_segment_says() {
     let begin = world.builder.frame_start();
     world.commit().unwrap();
     world.builder.replay_from(begin);
-    world.builder.turn_segment();
+    world.builder.start_segment();
     let later = world.write(3, b"later").unwrap();
     let again = World::open(&disk).unwrap();
     assert_eq!(again.replay_from, begin);
@@ -101,7 +101,7 @@ fn segments_before_the_replay_are_still_held_until_they_are_released() {
     let disk = MemoryDisk::default();
     let mut world = World::open(&disk).unwrap();
     let old = world.write(1, &body(1, 9000)).unwrap();
-    world.builder.turn_segment();
+    world.builder.start_segment();
     world.builder.replay_from(Position(SEGMENT_BYTES));
     world.mark().unwrap();
     let mut again = World::open(&disk).unwrap();
@@ -121,12 +121,12 @@ fn a_replay_falls_back_to_the_one_before_it_and_to_no_segment_that_is_not_there(
     let mut world = World::open(&disk).unwrap();
     world.write(1, b"first").unwrap();
     for _ in 0..3 {
-        world.builder.turn_segment();
+        world.builder.start_segment();
         world.write(1, b"is kept").unwrap();
         let begin = world.builder.frame_start();
         world.builder.replay_from(begin);
     }
-    world.builder.turn_segment();
+    world.builder.start_segment();
     world.mark().unwrap();
     // Segments 0 and 1 say that a replay begins with the lane, 2 to 4 that it begins in the one
     // before.
@@ -195,7 +195,7 @@ fn a_newer_format_is_refused_with_both_numbers() {
     bytes[8] = 2;
     let checksum = crc32c_of_header(&bytes);
     bytes[64..68].copy_from_slice(&checksum.to_le_bytes());
-    disk.put(path, bytes);
+    disk.insert_file(path, bytes);
     let fault = refusal(&disk, config());
     assert!(matches!(fault, Fault::NewerFormat { found: 2, known: 1, .. }), "{fault}");
 }
@@ -220,9 +220,9 @@ fn a_segment_that_is_gone_is_missed() {
     }
     let paths = slot_paths(&disk);
     let zeros = vec![0; SEGMENT_BYTES as usize];
-    disk.put(&paths[1], zeros);
+    disk.insert_file(&paths[1], zeros);
     let fault = refusal(&disk, config());
-    assert!(matches!(&fault, Fault::Rot { what, .. } if what.contains("missing")), "{fault}");
+    assert!(matches!(&fault, Fault::Rot { problem, .. } if problem.contains("missing")), "{fault}");
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn a_segment_that_lies_in_two_slots_is_refused() {
     let disk = MemoryDisk::default();
     World::open(&disk).unwrap().write(1, b"x").unwrap();
     let bytes = disk.bytes_of(&slot_paths(&disk)[0]).unwrap();
-    disk.put(&directory().join("slot-00007.journal"), bytes);
+    disk.insert_file(&directory().join("slot-00007.journal"), bytes);
     let fault = refusal(&disk, config());
     assert!(fault.to_string().contains("another slot holds the same segment"), "{fault}");
 }
@@ -239,7 +239,7 @@ fn a_segment_that_lies_in_two_slots_is_refused() {
 fn other_files_beside_the_slots_are_left_alone() {
     let disk = MemoryDisk::default();
     let entry = World::open(&disk).unwrap().write(1, b"x").unwrap();
-    disk.put(&directory().join("notes.txt"), b"do not touch".to_vec());
+    disk.insert_file(&directory().join("notes.txt"), b"do not touch".to_vec());
     assert_eq!(World::open(&disk).unwrap().found, [entry]);
     assert_eq!(disk.bytes_of(&directory().join("notes.txt")).unwrap(), b"do not touch");
 }
@@ -295,7 +295,7 @@ fn what_was_torn_when_a_segment_was_opened_stays_torn() {
     let (_, frame) = bytes.split_at_mut(2 * BLOCK_BYTES);
     let stale = frame[..BLOCK_BYTES].to_vec();
     frame[..BLOCK_BYTES].fill(0);
-    disk.put(path, bytes.clone());
+    disk.insert_file(path, bytes.clone());
     let first = World::open(&disk).unwrap();
     assert_eq!(first.builder.generation(), 3, "the torn life had the second");
     drop(first);
@@ -304,6 +304,6 @@ fn what_was_torn_when_a_segment_was_opened_stays_torn() {
     again.mark().unwrap();
     let mut bytes = disk.bytes_of(path).unwrap();
     bytes[2 * BLOCK_BYTES..3 * BLOCK_BYTES].copy_from_slice(&stale);
-    disk.put(path, bytes);
+    disk.insert_file(path, bytes);
     assert_eq!(World::open(&disk).unwrap().found, [safe]);
 }

@@ -1,4 +1,4 @@
-//! Damage to what was durable is reported or does no harm; it never makes the log shorter.
+//! Damage to durable data is reported or harmless; it never shortens the log.
 
 use sennit_journal::{
     BLOCK_BYTES, Fault, LaneConfig, Position,
@@ -12,10 +12,11 @@ use crate::world::{Entry, World, body, config, slot_paths};
 fn lane_with_a_mark() -> (FaultyDisk, Vec<Entry>) {
     let disk = FaultyDisk::new(1, FaultPlan::default());
     let mut entries = Vec::new();
-    for life in 0..2 {
+    for crash_count in 0..2 {
         let mut world = World::open(&disk).unwrap();
         for number in 0..4 {
-            entries.push(world.push(1, &body(life * 10 + number, 40 + 900 * number as usize)));
+            entries
+                .push(world.push(1, &body(crash_count * 10 + number, 40 + 900 * number as usize)));
             world.commit().unwrap();
         }
         world.mark().unwrap();
@@ -107,7 +108,7 @@ fn lane_that_is_replayed_from(begin: usize, first: &[u8]) -> MemoryDisk {
     let mut world = World::open(&disk).unwrap();
     let entries = [first, b"second", b"third!"].map(|body| world.write(1, body).unwrap());
     world.builder.replay_from(Position((begin * BLOCK_BYTES) as u64));
-    world.builder.turn_segment();
+    world.builder.start_segment();
     world.mark().unwrap();
     assert_eq!(World::open(&disk).unwrap().found, entries[begin - 1..]);
     disk
@@ -119,7 +120,7 @@ fn misdirect(disk: &MemoryDisk, source: &MemoryDisk, from: usize, to: usize) {
     let block = source.bytes_of(path).unwrap()[from * BLOCK_BYTES..][..BLOCK_BYTES].to_vec();
     let mut bytes = disk.bytes_of(path).unwrap();
     bytes[to * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(&block);
-    disk.put(path, bytes);
+    disk.insert_file(path, bytes);
 }
 
 #[test]
@@ -146,7 +147,7 @@ fn a_frame_of_another_generation_is_rot() {
     let path = &slot_paths(&other)[0];
     let mut bytes = other.bytes_of(path).unwrap();
     bytes[0] ^= 1;
-    other.put(path, bytes);
+    other.insert_file(path, bytes);
     let mut second = World::open(&other).unwrap();
     assert_eq!(second.builder.generation(), 2);
     second.write(1, b"first").unwrap();

@@ -1,9 +1,9 @@
-//! A recovery that goes on past damage loses what is damaged, says so, and nothing else: neither
-//! is anything else lost, nor does anything come back that was never there.
+//! A recovery past damage loses the damaged records, reports them, and loses nothing else; nothing appears that was
+//! never there.
 
 use proptest::prelude::*;
 use sennit_journal::{
-    BLOCK_BYTES, Disk, DiskFile, Fault, LaneConfig, Position, ReplayFrom, Walked,
+    BLOCK_BYTES, Disk, DiskFile, Fault, LaneConfig, Position, ReplayFrom, WalkItem,
     disk::{FaultPlan, FaultyDisk, MemoryDisk},
     recover,
 };
@@ -17,11 +17,12 @@ use crate::{
 fn lane() -> (FaultyDisk, Vec<Entry>) {
     let disk = FaultyDisk::new(1, FaultPlan::default());
     let mut entries = Vec::new();
-    for life in 0..2 {
+    for crash_count in 0..2 {
         let mut world = World::open(&disk).unwrap();
         for number in 0..5 {
-            entries.push(world.push(1, &body(life * 10 + number, 40 + 900 * number as usize)));
-            entries.push(world.push(2, &body(life * 10 + number, 20)));
+            entries
+                .push(world.push(1, &body(crash_count * 10 + number, 40 + 900 * number as usize)));
+            entries.push(world.push(2, &body(crash_count * 10 + number, 20)));
             world.commit().unwrap();
         }
         world.mark().unwrap();
@@ -141,7 +142,7 @@ fn a_slot_that_is_gone_is_said_with_all_it_held() {
         disk.remove(&slot_paths(&disk)[index]).unwrap();
         let world = open_and_check(&disk, &entries, "a slot is gone");
         assert_eq!(world.damage.len(), 1, "{:?}", world.damage);
-        assert!(world.damage[0].1.what.contains("missing"));
+        assert!(world.damage[0].1.problem.contains("missing"));
     }
 }
 
@@ -150,7 +151,7 @@ fn an_old_slot_that_is_cut_off_behind_its_last_frame_costs_nothing() {
     let disk = FaultyDisk::new(1, FaultPlan::default());
     let mut world = World::open(&disk).unwrap();
     let mut entries = vec![world.write(1, &body(0, 40)).unwrap()];
-    world.builder.turn_segment();
+    world.builder.start_segment();
     entries.push(world.write(1, &body(1, 40)).unwrap());
     let oldest = &slot_paths(&disk)[0];
     disk.open_to_write(oldest).unwrap().set_length(2 * BLOCK_BYTES as u64).unwrap();
@@ -236,7 +237,7 @@ fn however_many_blocks_have_rotted_a_segment_is_read_a_few_times_and_no_more() {
     let open = || {
         let (before, mut holes) = (disk.calls(), 0);
         let count = |walked| {
-            holes += usize::from(matches!(walked, Walked::Damage(_)));
+            holes += usize::from(matches!(walked, WalkItem::Damage(_)));
             Ok::<(), Fault>(())
         };
         recover(&disk, config.clone(), ReplayFrom::Newest, count).unwrap();
@@ -260,7 +261,7 @@ fn a_header_that_says_what_cannot_be_is_refused_all_the_same() {
     slot[16..24].copy_from_slice(&(u64::MAX / SEGMENT_BYTES).to_le_bytes());
     let checksum = crc32c_of_header(&slot);
     slot[64..68].copy_from_slice(&checksum.to_le_bytes());
-    disk.put(path, slot);
+    disk.insert_file(path, slot);
     assert!(matches!(World::open_past_rot(&disk).map(drop), Err(Fault::Rot { .. })));
 }
 

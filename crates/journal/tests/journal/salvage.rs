@@ -1,5 +1,5 @@
-//! Segments that lost their header and are read all the same: which slot is the segment's if frames
-//! of it lie in two, and what is built on it.
+//! Segments without a header that are recovered: the choice of the slot if two have frames of it, and appends
+//! behind them.
 
 use sennit_journal::{
     BLOCK_BYTES, Disk, Fault, Position,
@@ -31,7 +31,7 @@ fn twice_begun() -> (MemoryDisk, Vec<Entry>, [Vec<u8>; 2]) {
     lost.commit().unwrap();
     let path = &slot_paths(&disk)[1];
     let torn = headless(disk.bytes_of(path).unwrap());
-    disk.put(path, torn.clone());
+    disk.insert_file(path, torn.clone());
     let mut again = World::open(&disk).unwrap();
     assert_eq!((&again.found, again.builder.generation()), (&entries, 3));
     entries.extend([&b"first"[..], b"second", b"third"].map(|body| again.write(1, body).unwrap()));
@@ -46,7 +46,7 @@ fn of_two_slots_that_held_one_segment_the_later_life_has_written_it() {
     for places in [[0, 1], [1, 0]] {
         let (disk, entries, slots) = twice_begun();
         for (slot, place) in slots.into_iter().zip(places) {
-            disk.put(&directory().join(names[place]), slot);
+            disk.insert_file(&directory().join(names[place]), slot);
         }
         let world = World::open_past_rot(&disk).unwrap();
         assert_eq!(world.found, entries, "the torn one lies in {}", names[places[0]]);
@@ -60,7 +60,7 @@ fn frames_of_a_life_that_was_torn_behind_those_of_the_next_change_nothing() {
     let (disk, entries, [torn, mut slot]) = twice_begun();
     let stale = 3 * BLOCK_BYTES..;
     slot[stale.clone()].copy_from_slice(&torn[stale]);
-    disk.put(&directory().join("slot-00001.journal"), slot);
+    disk.insert_file(&directory().join("slot-00001.journal"), slot);
     let world = World::open_past_rot(&disk).unwrap();
     assert_eq!((&world.found[..], world.damage.len()), (&entries[..3], 1), "{:?}", world.damage);
 }
@@ -88,11 +88,11 @@ fn one_commit_each(segments: usize, rotten: usize) -> (MemoryDisk, Vec<Entry>) {
     let mut world = World::open(&disk).unwrap();
     let mut entries = Vec::new();
     for _ in 0..segments {
-        world.builder.turn_segment();
+        world.builder.start_segment();
         entries.push(world.write(1, b"alone").unwrap());
     }
     for path in &slot_paths(&disk)[segments - rotten..] {
-        disk.put(path, headless(disk.bytes_of(path).unwrap()));
+        disk.insert_file(path, headless(disk.bytes_of(path).unwrap()));
     }
     (disk, entries)
 }
@@ -136,14 +136,14 @@ fn what_lies_behind_rot_is_found_where_only_a_later_segment_says_that_it_was_dur
     world.seal();
     entries.push(world.push(1, b"behind"));
     world.commit().unwrap();
-    world.builder.turn_segment();
+    world.builder.start_segment();
     entries.push(world.write(1, b"next").unwrap());
     entries.push(world.write(1, b"last").unwrap());
     let paths = slot_paths(&disk);
     let mut slot = disk.bytes_of(&paths[0]).unwrap();
     slot[entries[1].position.0 as usize] ^= 1;
-    disk.put(&paths[0], slot);
-    disk.put(&paths[1], headless(disk.bytes_of(&paths[1]).unwrap()));
+    disk.insert_file(&paths[0], slot);
+    disk.insert_file(&paths[1], headless(disk.bytes_of(&paths[1]).unwrap()));
     let world = World::open_past_rot(&disk).unwrap();
     entries.remove(1);
     assert_eq!(world.found, entries, "{:?}", world.damage);
@@ -166,7 +166,7 @@ fn a_rotten_commit_is_no_torn_tail_where_only_a_later_segment_says_that_it_was_d
     let path = &slot_paths(&disk)[1];
     let mut slot = disk.bytes_of(path).unwrap();
     slot[entries[1].position.in_segment(SEGMENT_BYTES) as usize] ^= 1;
-    disk.put(path, slot);
+    disk.insert_file(path, slot);
     let mut world = World::open_past_rot(&disk).unwrap();
     assert_eq!(world.found, entries[..1]);
     let [(1, hole)] = &world.damage[..] else { panic!("{:?}", world.damage) };
@@ -185,7 +185,7 @@ fn a_block_that_was_written_to_the_wrong_slot_does_not_keep_a_segment_from_being
     let mut world = World::open(&disk).unwrap();
     let mut entries = Vec::new();
     for _ in 0..3 {
-        world.builder.turn_segment();
+        world.builder.start_segment();
         entries.extend([&b"one"[..], b"two"].map(|body| world.write(1, body).unwrap()));
     }
     let paths = slot_paths(&disk);
@@ -194,7 +194,7 @@ fn a_block_that_was_written_to_the_wrong_slot_does_not_keep_a_segment_from_being
     let other = disk.bytes_of(&paths[2]).unwrap();
     slot[2 * BLOCK_BYTES..3 * BLOCK_BYTES]
         .copy_from_slice(&other[2 * BLOCK_BYTES..3 * BLOCK_BYTES]);
-    disk.put(&paths[1], slot);
+    disk.insert_file(&paths[1], slot);
     let world = World::open_past_rot(&disk).unwrap();
     entries.remove(3);
     assert_eq!((world.found, world.headless), (entries, [(1, paths[1].clone())].into()));
@@ -202,7 +202,7 @@ fn a_block_that_was_written_to_the_wrong_slot_does_not_keep_a_segment_from_being
 
 /// Begin, end and cause of what is damaged.
 fn holes(world: &World<MemoryDisk>) -> Vec<(u64, u64, &'static str)> {
-    let holes = world.damage.iter().map(|(_, hole)| (hole.position.0, hole.end().0, hole.what));
+    let holes = world.damage.iter().map(|(_, hole)| (hole.position.0, hole.end().0, hole.problem));
     holes.collect()
 }
 
@@ -224,7 +224,7 @@ fn the_newest_segment_is_missed_where_only_a_frame_says_that_it_was_there() {
 fn a_lost_header_behind_a_missing_segment_is_damage_of_its_own() {
     let (disk, entries) = one_commit_each(4, 0);
     let paths = slot_paths(&disk);
-    disk.put(&paths[2], headless(disk.bytes_of(&paths[2]).unwrap()));
+    disk.insert_file(&paths[2], headless(disk.bytes_of(&paths[2]).unwrap()));
     disk.remove(&paths[1]).unwrap();
     let world = World::open_past_rot(&disk).unwrap();
     assert_eq!(world.found, [&entries[..1], &entries[2..]].concat());
@@ -238,7 +238,7 @@ fn a_lost_header_behind_a_missing_segment_is_damage_of_its_own() {
 fn a_lost_header_in_front_of_a_missing_segment_costs_no_record_behind_it() {
     let (disk, entries) = one_commit_each(4, 0);
     let paths = slot_paths(&disk);
-    disk.put(&paths[1], headless(disk.bytes_of(&paths[1]).unwrap()));
+    disk.insert_file(&paths[1], headless(disk.bytes_of(&paths[1]).unwrap()));
     disk.remove(&paths[2]).unwrap();
     let world = World::open_past_rot(&disk).unwrap();
     assert_eq!(world.found, [&entries[..2], &entries[3..]].concat());
@@ -254,11 +254,11 @@ fn a_frame_behind_a_full_segment_does_not_prove_the_segment_that_it_lies_in() {
     let disk = MemoryDisk::default();
     let mut world = World::open(&disk).unwrap();
     let entries = [100, 9000, 100].map(|length| {
-        world.builder.turn_segment();
+        world.builder.start_segment();
         world.write(1, &vec![7; length]).unwrap()
     });
     for path in &slot_paths(&disk)[1..] {
-        disk.put(path, headless(disk.bytes_of(path).unwrap()));
+        disk.insert_file(path, headless(disk.bytes_of(path).unwrap()));
     }
     let world = World::open_past_rot(&disk).unwrap();
     assert_eq!(world.found, entries[..2]);
@@ -269,6 +269,6 @@ fn a_frame_behind_a_full_segment_does_not_prove_the_segment_that_it_lies_in() {
 fn a_life_is_counted_above_all_that_were_torn_in_one_slot() {
     let (disk, _, [torn, mut slot]) = twice_begun();
     slot[2 * BLOCK_BYTES..].copy_from_slice(&torn[2 * BLOCK_BYTES..]);
-    disk.put(&directory().join("slot-00001.journal"), slot);
+    disk.insert_file(&directory().join("slot-00001.journal"), slot);
     assert_eq!(World::open(&disk).unwrap().builder.generation(), 4);
 }

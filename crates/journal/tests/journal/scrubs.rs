@@ -1,7 +1,7 @@
-//! A look at one file that is at rest, a little at a time.
+//! A scrub of one file at rest, in small steps.
 
 use sennit_journal::{
-    Disk, Home, Scrubbed,
+    Container, Disk, ScrubResult,
     disk::{FaultPlan, FaultyDisk},
     scrub,
 };
@@ -19,21 +19,22 @@ fn lane() -> (FaultyDisk, World<FaultyDisk>) {
     (disk, world)
 }
 
-fn homes(disk: &FaultyDisk, world: &World<FaultyDisk>) -> Vec<(Home, Scrubbed)> {
+fn containers(disk: &FaultyDisk, world: &World<FaultyDisk>) -> Vec<(Container, ScrubResult)> {
     let cut = world.lane.cut();
     let files = cut.at_rest(disk, &[4].into()).unwrap().files;
-    files.iter().map(|file| (file.home, scrub(disk, &cut, file, &mut |_| true))).collect()
+    files.iter().map(|file| (file.container, scrub(disk, &cut, file, &mut |_| true))).collect()
 }
 
 #[test]
 fn what_is_whole_is_read_to_its_end_and_the_newest_segment_is_left_alone() {
     let (disk, world) = lane();
-    let scrubbed = homes(&disk, &world);
+    let scrubbed = containers(&disk, &world);
     let newest = world.lane.segments().max().unwrap();
     assert!(newest >= 2);
-    let expected: Vec<_> = (0..newest).map(Home::Segment).chain([Home::Pack(4)]).collect();
-    assert_eq!(scrubbed.iter().map(|(home, _)| *home).collect::<Vec<_>>(), expected);
-    assert!(scrubbed.iter().all(|(_, scrubbed)| *scrubbed == Scrubbed::Read(vec![])));
+    let expected: Vec<_> =
+        (0..newest).map(Container::Segment).chain([Container::Pack(4)]).collect();
+    assert_eq!(scrubbed.iter().map(|(container, _)| *container).collect::<Vec<_>>(), expected);
+    assert!(scrubbed.iter().all(|(_, scrubbed)| *scrubbed == ScrubResult::Read(vec![])));
 }
 
 #[test]
@@ -42,12 +43,15 @@ fn damage_is_found_where_it_is_and_nowhere_else() {
         let (disk, world) = lane();
         disk.rot(&slot_paths(&disk)[1], at, 3);
         disk.rot(&pack_path(4), at, 3);
-        let scrubbed = homes(&disk, &world);
-        assert!(scrubbed.iter().any(|(home, _)| *home == Home::Pack(4)), "{at}: {scrubbed:?}");
-        for (home, scrubbed) in scrubbed {
-            let Scrubbed::Read(damage) = scrubbed else { panic!("{scrubbed:?}") };
-            let is_damaged = matches!(home, Home::Segment(1) | Home::Pack(4));
-            assert_eq!(damage.len(), usize::from(is_damaged), "{at}, {home:?}: {damage:?}");
+        let scrubbed = containers(&disk, &world);
+        assert!(
+            scrubbed.iter().any(|(container, _)| *container == Container::Pack(4)),
+            "{at}: {scrubbed:?}"
+        );
+        for (container, scrubbed) in scrubbed {
+            let ScrubResult::Read(damage) = scrubbed else { panic!("{scrubbed:?}") };
+            let is_damaged = matches!(container, Container::Segment(1) | Container::Pack(4));
+            assert_eq!(damage.len(), usize::from(is_damaged), "{at}, {container:?}: {damage:?}");
         }
     }
 }
@@ -55,13 +59,13 @@ fn damage_is_found_where_it_is_and_nowhere_else() {
 #[test]
 fn a_header_that_the_disk_does_not_give_is_damage_and_hides_no_other() {
     let (disk, world) = lane();
-    disk.spoil(&slot_paths(&disk)[1], 20);
+    disk.make_unreadable(&slot_paths(&disk)[1], 20);
     disk.rot(&slot_paths(&disk)[0], 4096 + 70, 3);
     disk.rot(&pack_path(4), 4096 + 70, 3);
-    for (home, scrubbed) in homes(&disk, &world) {
-        let Scrubbed::Read(damage) = scrubbed else { panic!("{scrubbed:?}") };
-        let is_damaged = matches!(home, Home::Segment(0 | 1) | Home::Pack(4));
-        assert_eq!(damage.len(), usize::from(is_damaged), "{home:?}: {damage:?}");
+    for (container, scrubbed) in containers(&disk, &world) {
+        let ScrubResult::Read(damage) = scrubbed else { panic!("{scrubbed:?}") };
+        let is_damaged = matches!(container, Container::Segment(0 | 1) | Container::Pack(4));
+        assert_eq!(damage.len(), usize::from(is_damaged), "{container:?}: {damage:?}");
     }
 }
 
@@ -72,7 +76,7 @@ fn the_last_frame_of_a_segment_is_read_because_the_next_says_where_it_ends() {
     let file = &cut.at_rest(&disk, &[4].into()).unwrap().files[0];
     // The mark or record that ends the segment.
     disk.rot(&file.path, file.bytes as usize - 4096 + 9, 0);
-    let Scrubbed::Read(damage) = scrub(&disk, &cut, file, &mut |_| true) else { panic!() };
+    let ScrubResult::Read(damage) = scrub(&disk, &cut, file, &mut |_| true) else { panic!() };
     assert_eq!(damage.len(), 1);
 }
 
@@ -87,7 +91,7 @@ fn who_says_stop_is_not_read_to() {
             told += 1;
             false
         });
-        assert_eq!((scrubbed, told), (Scrubbed::Stopped, 1));
+        assert_eq!((scrubbed, told), (ScrubResult::Stopped, 1));
     }
 }
 
@@ -96,9 +100,9 @@ fn a_pack_that_was_removed_meanwhile_is_gone_and_not_damaged() {
     let (disk, world) = lane();
     let cut = world.lane.cut();
     let files = cut.at_rest(&disk, &[4].into()).unwrap().files;
-    let pack = files.iter().find(|file| file.home == Home::Pack(4)).unwrap();
+    let pack = files.iter().find(|file| file.container == Container::Pack(4)).unwrap();
     disk.remove(&pack.path).unwrap();
-    assert_eq!(scrub(&disk, &cut, pack, &mut |_| true), Scrubbed::Gone);
+    assert_eq!(scrub(&disk, &cut, pack, &mut |_| true), ScrubResult::Gone);
 }
 
 #[test]
@@ -106,9 +110,9 @@ fn a_slot_that_holds_another_segment_by_now_says_nothing_of_the_one_before() {
     let (disk, mut world) = lane();
     let cut = world.lane.cut();
     world.lane.release(3);
-    world.builder.turn_segment();
+    world.builder.start_segment();
     world.write(1, b"where the third lay").unwrap();
     let files = cut.at_rest(&disk, &[4].into()).unwrap().files;
-    let before = files.iter().find(|file| file.home == Home::Segment(2)).unwrap();
-    assert_eq!(scrub(&disk, &cut, before, &mut |_| true), Scrubbed::Read(vec![]));
+    let before = files.iter().find(|file| file.container == Container::Segment(2)).unwrap();
+    assert_eq!(scrub(&disk, &cut, before, &mut |_| true), ScrubResult::Read(vec![]));
 }

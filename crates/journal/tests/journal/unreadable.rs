@@ -1,8 +1,8 @@
-//! Sectors that the disk does not give: where nothing is missing without them the lane is opened,
-//! else it is not, and opened again once they can be read nothing is missing either.
+//! Unreadable sectors: the lane opens if it needs none of them, and otherwise does not. Once they are readable
+//! nothing is missing.
 
 use sennit_journal::{
-    Disk, Fault, Home, Position,
+    Container, Disk, Fault, Position,
     disk::{FaultPlan, FaultyDisk},
     packs,
 };
@@ -21,7 +21,7 @@ fn lane() -> (FaultyDisk, Vec<Entry>) {
     for number in 0..4 {
         world.write(1, &body(number, 7000)).unwrap();
     }
-    world.builder.turn_segment();
+    world.builder.start_segment();
     let begin = world.lane.segments().max().unwrap() + 1;
     world.builder.replay_from(Position(begin * SEGMENT_BYTES));
     let entries = (4..7).map(|number| world.write(1, &body(number, 7000)).unwrap()).collect();
@@ -44,7 +44,7 @@ fn a_spare_slot_that_cannot_be_read_is_left_alone() {
     for byte in [0, 3 * BLOCK + 700] {
         let (disk, mut entries) = lane();
         let spoiled = &slot_paths(&disk)[7];
-        disk.spoil(spoiled, byte);
+        disk.make_unreadable(spoiled, byte);
         let mut world = World::open(&disk).unwrap();
         assert_eq!(world.found, entries);
         assert_eq!(world.unreadable, std::slice::from_ref(spoiled));
@@ -57,7 +57,7 @@ fn a_spare_slot_that_cannot_be_read_is_left_alone() {
             assert_eq!(world.reader.read(entry.position, 7000).unwrap(), entry.body);
         }
         disk.kill();
-        disk.heal();
+        disk.make_readable();
         let file = disk.open_to_read(spoiled).unwrap();
         let mut bytes = vec![1; SEGMENT_BYTES as usize];
         sennit_journal::DiskFile::read_at(&file, &mut bytes, 0).unwrap();
@@ -72,7 +72,7 @@ fn a_spare_slot_that_cannot_be_read_is_left_alone() {
 fn an_old_segment_whose_header_cannot_be_read_is_told_and_kept() {
     let (disk, entries) = lane();
     let old = &slot_paths(&disk)[0];
-    disk.spoil(old, 0);
+    disk.make_unreadable(old, 0);
     let mut world = World::open(&disk).unwrap();
     assert_eq!(world.found, entries);
     assert_eq!(world.unreadable, std::slice::from_ref(old));
@@ -83,7 +83,7 @@ fn an_old_segment_whose_header_cannot_be_read_is_told_and_kept() {
         world.write(1, &body(number, 7000)).unwrap();
     }
     disk.kill();
-    disk.heal();
+    disk.make_readable();
     assert!(World::open(&disk).unwrap().lane.holds(0), "nothing was written over it");
 }
 
@@ -92,21 +92,21 @@ fn what_a_replay_needs_and_cannot_read_refuses_the_start() {
     let (disk, entries) = lane();
     for slot in [4, 5, 6] {
         for block in [0, 1] {
-            disk.spoil(&slot_paths(&disk)[slot], block * BLOCK);
+            disk.make_unreadable(&slot_paths(&disk)[slot], block * BLOCK);
             refuses(&disk);
-            disk.heal();
+            disk.make_readable();
         }
     }
     // Its last frame says what was confirmed last.
-    disk.spoil(&slot_paths(&disk)[6], BLOCK + 6000);
+    disk.make_unreadable(&slot_paths(&disk)[6], BLOCK + 6000);
     refuses(&disk);
     // No header, and nothing that says that it is not the newest.
-    disk.heal();
+    disk.make_readable();
     for block in [0, 1, 2, 3] {
-        disk.spoil(&slot_paths(&disk)[6], block * BLOCK);
+        disk.make_unreadable(&slot_paths(&disk)[6], block * BLOCK);
     }
     refuses(&disk);
-    disk.heal();
+    disk.make_readable();
     assert_eq!(World::open(&disk).unwrap().found, entries);
 }
 
@@ -117,12 +117,13 @@ fn a_pack_that_cannot_be_read_counts_as_damaged_and_the_others_are_as_they_are()
     for number in 3..6 {
         write_pack(&disk, number, &[body(u64::from(number), 100)]).unwrap();
     }
-    disk.spoil(&pack_path(3), 0);
-    disk.spoil(&pack_path(4), 2 * BLOCK);
+    disk.make_unreadable(&pack_path(3), 0);
+    disk.make_unreadable(&pack_path(4), 2 * BLOCK);
     let whole = packs(&disk, &config()).unwrap().into_iter().map(|pack| pack.is_whole);
     assert_eq!(whole.collect::<Vec<_>>(), [false, false, true]);
     let world = World::open(&disk).unwrap();
     let cut = world.lane.cut();
-    let listed = cut.files(&disk, &[3, 4].into()).unwrap().files.into_iter().map(|file| file.home);
-    assert_eq!(listed.collect::<Vec<_>>(), [3, 4, 5].map(Home::Pack));
+    let listed =
+        cut.files(&disk, &[3, 4].into()).unwrap().files.into_iter().map(|file| file.container);
+    assert_eq!(listed.collect::<Vec<_>>(), [3, 4, 5].map(Container::Pack));
 }

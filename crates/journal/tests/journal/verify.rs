@@ -1,7 +1,7 @@
-//! What a look at a whole lane counts and finds; it changes nothing.
+//! The counts and the damage in a report on a whole lane. Verification changes nothing.
 
 use sennit_journal::{
-    BLOCK_BYTES, Damage, Disk, DiskFile, LaneConfig, PackWriter, Position, Verdict,
+    BLOCK_BYTES, Damage, Disk, DiskFile, LaneConfig, PackWriter, Position, VerifyReport,
     disk::{FaultPlan, FaultyDisk, MemoryDisk},
     verify,
 };
@@ -32,16 +32,16 @@ fn a_whole_lane_is_counted() {
     let segments = slot_paths(&disk).len() as u64;
     let verdict = verify(&disk, &config()).unwrap();
     let frames = 10 + 1 + 3;
-    let expected = Verdict {
+    let expected = VerifyReport {
         segments,
         packs: 1,
         frames,
         records: 13,
         held_segments: (0..segments).collect(),
         held_packs: [4].into(),
-        ..Verdict::default()
+        ..VerifyReport::default()
     };
-    assert_eq!(Verdict { bytes: 0, ..verdict.clone() }, expected);
+    assert_eq!(VerifyReport { bytes: 0, ..verdict.clone() }, expected);
     let files = disk.files();
     let (_, length) = files.iter().find(|(path, _)| *path == pack_path(4)).unwrap();
     let lane_bytes = verdict.bytes - (length - BLOCK_BYTES) as u64;
@@ -52,10 +52,10 @@ fn a_whole_lane_is_counted() {
 fn an_empty_lane_and_spare_slots_are_whole() {
     let disk = MemoryDisk::default();
     let mut world = World::open(&disk).unwrap();
-    assert_eq!(verify(&disk, &config()).unwrap(), Verdict::default());
+    assert_eq!(verify(&disk, &config()).unwrap(), VerifyReport::default());
     world.slots.make().unwrap();
-    disk.put(&directory().join("slot-00007.journal"), vec![0; 100]);
-    assert_eq!(verify(&disk, &config()).unwrap(), Verdict::default());
+    disk.insert_file(&directory().join("slot-00007.journal"), vec![0; 100]);
+    assert_eq!(verify(&disk, &config()).unwrap(), VerifyReport::default());
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn files_of_another_place_are_listed() {
     let other = LaneConfig { incarnation: 7, ..config() };
     let verdict = verify(&disk, &other).unwrap();
     assert_eq!(verdict.damage.len(), slot_paths(&disk).len() + 1);
-    assert!(verdict.damage.iter().all(|damage| damage.what.contains("belong")));
+    assert!(verdict.damage.iter().all(|damage| damage.problem.contains("belong")));
 }
 
 #[test]

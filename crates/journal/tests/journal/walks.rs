@@ -1,7 +1,7 @@
-//! Every record of a sealed segment, in order, and what is damaged in it.
+//! All records of a sealed segment in order, and its damage.
 
 use sennit_journal::{
-    BLOCK_BYTES, Disk, DiskFile, Fault, Home, LaneConfig, Position, Walked,
+    BLOCK_BYTES, Container, Disk, DiskFile, Fault, LaneConfig, Position, WalkItem,
     disk::{FaultPlan, FaultyDisk, MemoryDisk},
 };
 
@@ -26,7 +26,7 @@ fn a_walk_gives_each_record_of_a_segment_in_order() {
     let (mut world, segments) = lane(&disk);
     assert!(segments.len() > 3);
     for (segment, entries) in segments.into_iter().enumerate().rev() {
-        let found = walk(&mut world.reader, Home::Segment(segment as u64)).unwrap();
+        let found = walk(&mut world.reader, Container::Segment(segment as u64)).unwrap();
         assert_eq!(found, (entries, vec![]), "segment {segment}");
     }
 }
@@ -39,7 +39,8 @@ fn a_walk_goes_on_behind_a_damaged_frame() {
         for entry in &segments[index] {
             let byte = entry.position.in_segment(SEGMENT_BYTES) as usize;
             disk.rot(path, byte, 3);
-            let (found, damage) = walk(&mut world.reader, Home::Segment(index as u64)).unwrap();
+            let (found, damage) =
+                walk(&mut world.reader, Container::Segment(index as u64)).unwrap();
             let others: Vec<_> = segments[index].iter().filter(|other| *other != entry).collect();
             assert_eq!(found.iter().collect::<Vec<_>>(), others);
             let [damage] = &damage[..] else { panic!("{damage:?}") };
@@ -57,7 +58,7 @@ fn a_walk_says_where_the_damage_is_and_goes_on_behind_it() {
     let (mut world, segments) = lane(&disk);
     let path = &slot_paths(&disk)[0];
     disk.rot(path, segments[0][1].position.0 as usize, 3);
-    let (found, damage) = walk(&mut world.reader, Home::Segment(0)).unwrap();
+    let (found, damage) = walk(&mut world.reader, Container::Segment(0)).unwrap();
     assert_eq!(found[..1], segments[0][..1]);
     assert_eq!(found[1..], segments[0][2..]);
     assert_eq!(damage.iter().map(|hole| &hole.path).collect::<Vec<_>>(), [path]);
@@ -68,7 +69,7 @@ fn what_the_caller_refuses_stops_the_walk() {
     let disk = FaultyDisk::new(1, FaultPlan::default());
     let (mut world, _) = lane(&disk);
     let mut seen = 0;
-    let stopped = world.reader.walk(Home::Segment(0), &mut |_| true, |_| {
+    let stopped = world.reader.walk(Container::Segment(0), &mut |_| true, |_| {
         seen += 1;
         Err(Fault::Fenced)
     });
@@ -81,9 +82,9 @@ fn a_walk_of_what_is_not_there_is_a_typed_fault() {
     let disk = MemoryDisk::default();
     let mut world = World::open(&disk).unwrap();
     world.write(1, b"x").unwrap();
-    let fault = walk(&mut world.reader, Home::Segment(5)).unwrap_err();
+    let fault = walk(&mut world.reader, Container::Segment(5)).unwrap_err();
     assert!(matches!(fault, Fault::MissingSegment { segment: 5, .. }), "{fault}");
-    let fault = walk(&mut world.reader, Home::Pack(5)).unwrap_err();
+    let fault = walk(&mut world.reader, Container::Pack(5)).unwrap_err();
     assert!(matches!(fault, Fault::MissingPack { pack: 5, .. }), "{fault}");
 }
 
@@ -94,14 +95,14 @@ fn a_segment_whose_slot_was_used_again_is_missing_and_the_new_one_is_walked() {
     for number in 0..3 {
         world.write(1, &body(number, 100)).unwrap();
     }
-    assert_eq!(walk(&mut world.reader, Home::Segment(0)).unwrap().0.len(), 3);
+    assert_eq!(walk(&mut world.reader, Container::Segment(0)).unwrap().0.len(), 3);
     world.begin_replay_here().unwrap();
-    world.builder.turn_segment();
+    world.builder.start_segment();
     let entry = world.write(2, &body(11, 2000)).unwrap();
     assert_eq!(entry.position.segment(SEGMENT_BYTES), 2);
-    let fault = walk(&mut world.reader, Home::Segment(0)).unwrap_err();
+    let fault = walk(&mut world.reader, Container::Segment(0)).unwrap_err();
     assert!(matches!(fault, Fault::MissingSegment { segment: 0, .. }), "{fault}");
-    assert_eq!(walk(&mut world.reader, Home::Segment(2)).unwrap().0, [entry]);
+    assert_eq!(walk(&mut world.reader, Container::Segment(2)).unwrap().0, [entry]);
 }
 
 #[test]
@@ -114,7 +115,7 @@ fn a_segment_is_walked_to_where_the_next_says_that_it_ends() {
     disk.rot(&slot_paths(&disk)[0], lost.position.0 as usize, 0);
     let mut next = World::open(&disk).unwrap();
     next.write(1, b"next").unwrap();
-    assert_eq!(walk(&mut next.reader, Home::Segment(0)).unwrap(), (vec![kept], vec![]));
+    assert_eq!(walk(&mut next.reader, Container::Segment(0)).unwrap(), (vec![kept], vec![]));
 }
 
 #[test]
@@ -122,11 +123,11 @@ fn a_slot_that_was_removed_holds_no_segment_and_hides_no_other() {
     let disk = FaultyDisk::new(1, FaultPlan::default());
     let (mut world, segments) = lane(&disk);
     // Now the reader knows where each segment lies.
-    walk(&mut world.reader, Home::Segment(0)).unwrap();
+    walk(&mut world.reader, Container::Segment(0)).unwrap();
     disk.remove(&slot_paths(&disk)[2]).unwrap();
-    let gone = walk(&mut world.reader, Home::Segment(2)).unwrap_err();
+    let gone = walk(&mut world.reader, Container::Segment(2)).unwrap_err();
     assert!(matches!(gone, Fault::MissingSegment { segment: 2, .. }), "{gone}");
-    assert_eq!(walk(&mut world.reader, Home::Segment(3)).unwrap().0, segments[3]);
+    assert_eq!(walk(&mut world.reader, Container::Segment(3)).unwrap().0, segments[3]);
 }
 
 #[test]
@@ -142,7 +143,7 @@ fn a_walk_that_is_told_to_stop_reads_no_more() {
         pieces += 1;
         false
     };
-    let stopped = world.reader.walk(Home::Segment(0), &mut pace, |_| Ok::<(), Fault>(()));
+    let stopped = world.reader.walk(Container::Segment(0), &mut pace, |_| Ok::<(), Fault>(()));
     assert!(matches!(stopped, Err(Fault::Io { .. })), "{stopped:?}");
     assert_eq!(pieces, 1);
 }
@@ -152,16 +153,16 @@ fn a_segment_in_front_of_one_without_its_header_is_walked_to_its_end() {
     let disk = MemoryDisk::default();
     let mut world = World::open(&disk).unwrap();
     let entries = [&b"first"[..], b"second"].map(|body| world.write(1, body).unwrap());
-    world.builder.turn_segment();
+    world.builder.start_segment();
     world.write(1, b"next").unwrap();
     world.begin_replay_here().unwrap();
     let next = &slot_paths(&disk)[1];
     let mut bytes = disk.bytes_of(next).unwrap();
     bytes[..BLOCK_BYTES].fill(0);
-    disk.put(next, bytes);
+    disk.insert_file(next, bytes);
     let mut world = World::open(&disk).unwrap();
     assert!(world.headless.contains_key(&1));
-    let found = walk(&mut world.reader, Home::Segment(0)).unwrap();
+    let found = walk(&mut world.reader, Container::Segment(0)).unwrap();
     assert_eq!(found, (entries.to_vec(), vec![]));
 }
 
@@ -181,8 +182,8 @@ fn a_segment_whose_slot_is_used_again_during_a_walk_is_missing_and_not_damaged()
         true
     };
     let mut damage = Vec::new();
-    let walked = world.reader.walk(Home::Segment(0), &mut pace, |walked| {
-        damage.extend(matches!(walked, Walked::Damage(_)).then_some(walked));
+    let walked = world.reader.walk(Container::Segment(0), &mut pace, |walked| {
+        damage.extend(matches!(walked, WalkItem::Damage(_)).then_some(walked));
         Ok::<(), Fault>(())
     });
     assert_eq!(damage, []);

@@ -1,5 +1,5 @@
-//! A lane with everything around it, as a shard would hold it. The one place where the tests of
-//! the journal touch its interface. It must not know what a test wants to see.
+//! A lane with its surroundings, as a shard would hold it. The only place where the journal's tests use its
+//! interface.
 
 use std::{
     collections::BTreeMap,
@@ -8,8 +8,9 @@ use std::{
 
 use bytes::Bytes;
 use sennit_journal::{
-    Damage, Disk, Fault, Frame, FrameBuilder, Home, Lane, LaneConfig, Pack, PackPushError,
-    PackWriter, Position, PushError, Reader, RecoveredEnd, ReplayFrom, SlotMaker, Walked, recover,
+    Container, Damage, Disk, Fault, Frame, FrameBuilder, Lane, LaneConfig, Pack, PackPushError,
+    PackWriter, Position, PushError, Reader, RecoveredLane, ReplayFrom, SlotMaker, WalkItem,
+    recover,
 };
 
 pub const SEGMENT_BYTES: u64 = 16 << 10;
@@ -58,11 +59,11 @@ impl<D: Disk> World<D> {
     pub fn open_as(disk: &D, config: LaneConfig) -> Result<Self, Fault> {
         let mut found = Vec::new();
         let recovered = recover(disk, config, ReplayFrom::Newest, |walked| match walked {
-            Walked::Record { kind, position, body } => {
+            WalkItem::Record { kind, position, body } => {
                 found.push(Entry { kind, position, body });
                 Ok(())
             }
-            Walked::Damage(damage) => Err(damage.into_fault()),
+            WalkItem::Damage(damage) => Err(damage.into_fault()),
         })?;
         Ok(Self::of(recovered, found, Vec::new()))
     }
@@ -72,17 +73,17 @@ impl<D: Disk> World<D> {
         let (mut found, mut damage) = (Vec::new(), Vec::new());
         let recovered = recover(disk, config(), ReplayFrom::Newest, |walked| {
             match walked {
-                Walked::Record { kind, position, body } => {
+                WalkItem::Record { kind, position, body } => {
                     found.push(Entry { kind, position, body });
                 }
-                Walked::Damage(hole) => damage.push((found.len(), hole)),
+                WalkItem::Damage(hole) => damage.push((found.len(), hole)),
             }
             Ok::<(), Fault>(())
         })?;
         Ok(Self::of(recovered, found, damage))
     }
 
-    fn of(recovered: RecoveredEnd<D>, found: Vec<Entry>, damage: Vec<(usize, Damage)>) -> Self {
+    fn of(recovered: RecoveredLane<D>, found: Vec<Entry>, damage: Vec<(usize, Damage)>) -> Self {
         Self {
             builder: recovered.builder,
             lane: recovered.lane,
@@ -158,7 +159,7 @@ impl<D: Disk> World<D> {
     /// Begins a segment whose header says that a replay begins there, and releases those before.
     pub fn begin_replay_here(&mut self) -> Result<(), Fault> {
         self.commit()?;
-        self.builder.turn_segment();
+        self.builder.start_segment();
         let begin = self.next_segment();
         self.builder.replay_from(Position(begin * SEGMENT_BYTES));
         self.mark()?;
@@ -200,15 +201,15 @@ pub fn pack_path(number: u32) -> PathBuf {
 /// What a walk comes by: the records, and the damage.
 pub fn walk<D: Disk>(
     reader: &mut Reader<D>,
-    home: Home,
+    container: Container,
 ) -> Result<(Vec<Entry>, Vec<Damage>), Fault> {
     let (mut entries, mut damage) = (Vec::new(), Vec::new());
-    reader.walk(home, &mut |_| true, |walked| {
+    reader.walk(container, &mut |_| true, |walked| {
         match walked {
-            Walked::Record { kind, position, body } => {
+            WalkItem::Record { kind, position, body } => {
                 entries.push(Entry { kind, position, body });
             }
-            Walked::Damage(found) => damage.push(found),
+            WalkItem::Damage(found) => damage.push(found),
         }
         Ok::<(), Fault>(())
     })?;

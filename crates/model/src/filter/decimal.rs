@@ -1,22 +1,22 @@
-//! Decimal numbers of any size, compared as they are written: no rounding, so that large identifiers
-//! and amounts of money compare exactly.
+//! Decimal numbers of any size. Comparison is exact and never rounds, as for large identifiers and amounts of
+//! money.
 
 use std::{borrow::Cow, cmp::Ordering};
 
-/// Most digits of an exponent. No header that means a number has more.
+/// Most digits of an exponent. No meaningful number has more.
 const EXPONENT_DIGITS_MAX: usize = 9;
 
 /// A number: `0.d1 d2 d3 ... * 10^exponent`, where d1 is not 0.
 #[derive(Clone, Debug)]
 pub(super) struct Decimal<'a> {
     negative: bool,
-    /// From the first that is not 0 to the last that is not 0, perhaps with a point between; empty
-    /// for zero.
+    /// From the first digit to the last digit that is not 0, with a point between if there is one;
+    /// empty for zero.
     digits: Cow<'a, [u8]>,
     exponent: i64,
 }
 
-/// How many ASCII digits `bytes` begin with.
+/// The number of ASCII digits at the start of `bytes`.
 fn digit_count(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|byte| byte.is_ascii_digit()).count()
 }
@@ -73,12 +73,12 @@ impl<'a> Decimal<'a> {
         };
         let sign = signed(self);
         sign.cmp(&signed(other)).then_with(|| {
-            let size = self.size_compared(other);
+            let size = self.compare_magnitude(other);
             if sign < 0 { size.reverse() } else { size }
         })
     }
 
-    fn size_compared(&self, other: &Decimal<'_>) -> Ordering {
+    fn compare_magnitude(&self, other: &Decimal<'_>) -> Ordering {
         let bare = |byte: &&u8| **byte != b'.';
         self.exponent
             .cmp(&other.exponent)

@@ -1,14 +1,14 @@
-//! Why a text is no filter: where, what stands there, and what would be right.
+//! Filter errors: the position, the text found there and the text expected.
 
-/// Why a text is no filter.
+/// The reason why a text is not a filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at byte {position} of the filter: {found}; wanted: {wanted}")]
 pub struct FilterError {
-    /// Where, in bytes from the start; at most the text's length.
+    /// The position in bytes from the start; at most the text's length.
     pub position: usize,
-    /// What stands there.
+    /// The text at that position.
     pub found: String,
-    /// What would be right.
+    /// The text that was expected.
     pub wanted: String,
 }
 
@@ -21,10 +21,10 @@ impl FilterError {
         Self { position, found: found.into(), wanted: wanted.into() }
     }
 
-    /// The line of `text` that is wrong, a line with a mark under the place, and what is wrong: for
-    /// people at a terminal.
+    /// The invalid line of `text`, a line with a mark below the position, and the error: for people
+    /// at a terminal.
     #[must_use]
-    pub fn pointed_out_in(&self, text: &str) -> String {
+    pub fn show_in(&self, text: &str) -> String {
         let mut position = self.position.min(text.len());
         while !text.is_char_boundary(position) {
             position -= 1;

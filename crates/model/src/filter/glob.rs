@@ -1,4 +1,4 @@
-//! Glob patterns: `*` for any bytes, `?` for one character, `\` before one that is meant itself.
+//! Glob patterns: `*` for any bytes, `?` for one character, and `\` before a literal character.
 
 /// Bytes of a character of UTF-8.
 const CHARACTER_BYTES_MAX: usize = 4;
@@ -7,13 +7,13 @@ const CHARACTER_BYTES_MAX: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Byte(u8),
-    /// `?`: a character of UTF-8, or a byte of what is none.
+    /// `?`: a character of UTF-8, or one byte of other data.
     One,
     /// `*`.
     Any,
 }
 
-/// A pattern that a whole value has to match.
+/// A pattern that matches whole values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Glob {
     parts: Box<[Part]>,
@@ -40,7 +40,7 @@ impl Glob {
         Self { parts: parts.into() }
     }
 
-    /// How many times a byte of a value may be looked at.
+    /// How often a match may examine each byte of a value.
     pub(super) fn weight(&self) -> u64 {
         // Only behind a star is there something to try again.
         if !self.parts.contains(&Part::Any) {
@@ -53,8 +53,7 @@ impl Glob {
         self.parts.iter().map(looks_at).sum()
     }
 
-    /// Only the newest star is ever tried again: what an older one took has been found as early as
-    /// it can be.
+    /// Only the newest star is retried, because an older star has matched as early as possible.
     pub(super) fn matches(&self, value: &[u8]) -> bool {
         let (mut part, mut at) = (0, 0);
         let mut star: Option<(usize, usize)> = None;

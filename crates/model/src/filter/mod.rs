@@ -1,5 +1,5 @@
-//! Filters: which messages a reader wants, by key and headers (docs/reference/filters.md). A filter is
-//! parsed once and then flat: tests that each say which comes next. It knows no reader and no topic.
+//! Filters select messages for a reader by key and headers (docs/reference/filters.md). A filter is parsed once
+//! into a flat list of tests, each of which names its successors. It knows no reader and no topic.
 
 mod decimal;
 mod error;
@@ -16,7 +16,7 @@ use program::Program;
 
 use crate::{limits::FILTER_BYTES_MAX, message::MessageView};
 
-/// Which messages a reader wants, by key and headers. Cheap to clone.
+/// Selects messages for a reader by key and headers. Cheap to clone.
 ///
 /// ```
 /// use sennit_model::Filter;
@@ -32,27 +32,27 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// The filter as it was written.
+    /// The filter as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// How many tests it is made of, 1 to [`crate::limits::FILTER_TESTS_MAX`].
+    /// The number of its tests, 1 to [`crate::limits::FILTER_TESTS_MAX`].
     #[must_use]
     pub fn test_count(&self) -> usize {
         self.program.tests.len()
     }
 
-    /// Whether it lets `message` through. Allocates nothing; each test that is needed walks the headers
-    /// once. Headers that cannot be read, and those behind them, are not there.
+    /// Returns whether `message` passes. Allocates nothing; each test that is evaluated iterates
+    /// over the headers once. A header that cannot be read, and those behind it, count as absent.
     #[must_use]
     pub fn matches(&self, message: &MessageView<'_>) -> bool {
         self.program.matches(message)
     }
 
-    /// The most that [`Self::matches`] does for `message`, in bytes looked at: what a turn's budget is
-    /// counted in.
+    /// An upper bound for the bytes that [`Self::matches`] examines in `message`. Shards budget
+    /// filters in this unit.
     #[must_use]
     pub fn cost(&self, message: &MessageView<'_>) -> u64 {
         let looked_at = message.key().len() + message.encoded_headers().len();
@@ -64,7 +64,7 @@ impl FromStr for Filter {
     type Err = FilterError;
 
     /// # Errors
-    /// A [`FilterError`] that says where the text is wrong, or which limit it exceeds.
+    /// A [`FilterError`] with the position of the error, or with the exceeded limit.
     fn from_str(text: &str) -> Result<Self, FilterError> {
         if text.len() > FILTER_BYTES_MAX {
             let found = format!("a filter of {} bytes", text.len());

@@ -1,10 +1,10 @@
-//! A filter in its flat form: tests one after the other, each of which says which comes next when it
-//! holds and when it does not. Neither a stack nor recursion is needed to evaluate it.
+//! A filter in flat form: a list of tests. Each test names the next one for each of its results, so that evaluation
+//! needs neither a stack nor recursion.
 
 use super::tree::{Check, Field, Tree};
 use crate::message::MessageView;
 
-/// One test, and which comes next: an index of the program, [`YES`] or [`NO`].
+/// A test and its successors: an index of the program, [`YES`] or [`NO`].
 #[derive(Clone, Debug)]
 pub(super) struct Test {
     field: Field,
@@ -13,14 +13,14 @@ pub(super) struct Test {
     if_not: u16,
 }
 
-/// The message is let through.
+/// The message passes.
 const YES: u16 = u16::MAX;
-/// It is not.
+/// The message does not pass.
 const NO: u16 = u16::MAX - 1;
 
 impl Test {
-    /// Whether one of the field's values is as it has to be. A header that is not there has none, nor
-    /// has an empty key.
+    /// Returns whether a value of the field passes the check. An absent header and an empty key
+    /// have no value.
     fn holds(&self, message: &MessageView<'_>) -> bool {
         match &self.field {
             Field::Key => !message.key().is_empty() && self.check.holds(message.key()),
@@ -32,11 +32,11 @@ impl Test {
     }
 }
 
-/// Tests, at least one; the first comes first, and none names one before itself.
+/// The tests, at least one. Evaluation begins with the first; each names only later ones.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) tests: Vec<Test>,
-    /// How many times each byte of key and headers may be looked at.
+    /// How often the tests may examine each byte of key and headers.
     pub(super) weight: u64,
 }
 
@@ -48,7 +48,7 @@ impl Program {
         program
     }
 
-    /// Adds what decides `tree`. Recurses no deeper than the parser did.
+    /// Adds the tests of `tree`. Recurses no deeper than the parser did.
     fn add(&mut self, tree: Tree, if_holds: u16, if_not: u16) {
         match tree {
             Tree::Test(field, check) => self.tests.push(Test { field, check, if_holds, if_not }),

@@ -1,5 +1,5 @@
-//! Filters hold what docs/reference/filters.md says of them, and agree with a naive twin that walks
-//! owned messages by the page's words.
+//! Filters behave as docs/reference/filters.md says, and agree with a naive implementation that evaluates owned
+//! messages.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -44,7 +44,7 @@ fn order() -> Message {
     }
 }
 
-/// Rows of the page's tables: what stands between the first two backquotes, and yes or no.
+/// Rows of the page's tables: the text between the first two backquotes, and yes or no.
 fn examples() -> impl Iterator<Item = (&'static str, bool)> {
     PAGE.lines().filter_map(|line| {
         let (filter, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
@@ -118,7 +118,7 @@ fn an_error_says_where_what_and_what_would_be_right() {
 #[test]
 fn an_error_is_pointed_out_in_its_line() {
     let text = "key = \"é\"\n  and region = 1\n  and key = 2";
-    let shown = text.parse::<Filter>().unwrap_err().pointed_out_in(text);
+    let shown = text.parse::<Filter>().unwrap_err().show_in(text);
     assert_eq!(
         shown,
         "  and region = 1\n      ^ found `region`\nwanted: key, header.NAME, exists, not or ("
@@ -370,7 +370,7 @@ proptest! {
     fn any_text_is_a_filter_or_an_error_within_it(text in "[a-z0-9 .=<>!~()\"'\\\\é-]{0,40}") {
         if let Err(error) = text.parse::<Filter>() {
             prop_assert!(error.position <= text.len());
-            let _ = error.pointed_out_in(&text);
+            let _ = error.show_in(&text);
         }
     }
 }

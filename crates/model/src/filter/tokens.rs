@@ -1,40 +1,40 @@
-//! A filter's text as tokens, each with the byte where it stands. It knows no grammar.
+//! Splits a filter's text into tokens with their positions. It knows no grammar.
 
 use super::error::FilterError;
 
-/// One word of a filter.
+/// A token of a filter.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token<'a> {
-    /// A keyword, or a field with what follows its dot: `and`, `key`, `header.region`.
+    /// A keyword, or a field with its name: `and`, `key`, `header.region`.
     Word(&'a str),
-    /// Text between quotes, as it is meant.
+    /// The text between quotes, with escapes resolved.
     Text(Vec<u8>),
-    /// Digits, perhaps with a sign before, a fraction or an exponent.
+    /// Digits, with an optional sign, fraction and exponent.
     Number(&'a str),
     /// `(`, `)` or a comparison.
-    Sign(&'a str),
-    /// Behind the last one.
+    Symbol(&'a str),
+    /// The end of the text.
     End,
 }
 
 impl Token<'_> {
-    /// How it is called when it is in the wrong place.
-    pub(super) fn described(&self) -> String {
+    /// The description of the token in an error.
+    pub(super) fn describe(&self) -> String {
         match self {
-            Self::Word(text) | Self::Number(text) | Self::Sign(text) => format!("found `{text}`"),
+            Self::Word(text) | Self::Number(text) | Self::Symbol(text) => format!("found `{text}`"),
             Self::Text(text) => format!("found the text {:?}", String::from_utf8_lossy(text)),
             Self::End => "the filter ends here".to_owned(),
         }
     }
 }
 
-const SIGNS: [&str; 9] = ["(", ")", "!=", "<=", ">=", "=", "<", ">", "~"];
+const SYMBOLS: [&str; 9] = ["(", ")", "!=", "<=", ">=", "=", "<", ">", "~"];
 
-fn is_word(byte: u8) -> bool {
+fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
-/// Walks a text token by token.
+/// Iterates over the tokens of a text.
 #[derive(Clone, Debug)]
 pub(super) struct Tokens<'a> {
     pub(super) text: &'a str,
@@ -42,7 +42,7 @@ pub(super) struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    /// The next token, and where it stands.
+    /// The next token and its position.
     pub(super) fn next(&mut self) -> Result<(usize, Token<'a>), FilterError> {
         let bytes = self.text.as_bytes();
         while bytes.get(self.position).is_some_and(u8::is_ascii_whitespace) {
@@ -52,18 +52,18 @@ impl<'a> Tokens<'a> {
         let rest = &self.text[start..];
         let Some(&first) = rest.as_bytes().first() else { return Ok((start, Token::End)) };
         if first == b'"' || first == b'\'' {
-            return Ok((start, Token::Text(self.quoted()?)));
+            return Ok((start, Token::Text(self.quoted_text()?)));
         }
-        if let Some(sign) = SIGNS.into_iter().find(|sign| rest.starts_with(sign)) {
+        if let Some(sign) = SYMBOLS.into_iter().find(|sign| rest.starts_with(sign)) {
             self.position += sign.len();
-            return Ok((start, Token::Sign(&rest[..sign.len()])));
+            return Ok((start, Token::Symbol(&rest[..sign.len()])));
         }
         let is_number = first.is_ascii_digit() || matches!(first, b'-' | b'+');
-        let mut length = rest.bytes().take_while(|&byte| is_word(byte)).count();
+        let mut length = rest.bytes().take_while(|&byte| is_word_byte(byte)).count();
         if is_number {
             // `+` is no part of a word, but stands first or in an exponent.
             let is_part = |&(at, byte): &(usize, u8)| {
-                is_word(byte) || byte == b'+' && (at == 0 || rest[..at].ends_with(['e', 'E']))
+                is_word_byte(byte) || byte == b'+' && (at == 0 || rest[..at].ends_with(['e', 'E']))
             };
             length = rest.bytes().enumerate().take_while(is_part).count();
         }
@@ -78,7 +78,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// The text between the quotes that begin here.
-    pub(super) fn quoted(&mut self) -> Result<Vec<u8>, FilterError> {
+    pub(super) fn quoted_text(&mut self) -> Result<Vec<u8>, FilterError> {
         let bytes = self.text.as_bytes();
         let (start, quote) = (self.position, bytes[self.position]);
         let mut text = Vec::new();
@@ -109,7 +109,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// The byte that is meant by what follows a backslash, and how long that is.
+/// The byte for the escape after a backslash, and the length of the escape.
 fn escaped(rest: &[u8]) -> Option<(u8, usize)> {
     match rest {
         [byte @ (b'\\' | b'"' | b'\''), ..] => Some((*byte, 1)),

@@ -1,10 +1,10 @@
-//! What a filter's text says: tests of a message, and how they are joined.
+//! The tree of a filter: tests of a message, joined by `and`, `or` and `not`.
 
 use std::cmp::Ordering;
 
 use super::{decimal::Decimal, glob::Glob};
 
-/// What a text says.
+/// A filter, or a part of one.
 #[derive(Clone, Debug)]
 pub(super) enum Tree {
     Test(Field, Check),
@@ -15,14 +15,14 @@ pub(super) enum Tree {
     Any(Vec<Tree>),
 }
 
-/// What is looked at.
+/// The field that a test examines.
 #[derive(Clone, Debug)]
 pub(super) enum Field {
     Key,
     Header(Box<str>),
 }
 
-/// How a value has to stand to a literal.
+/// The relation between a value and a literal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Relation {
     Equal,
@@ -46,16 +46,16 @@ impl Relation {
     }
 }
 
-/// What a value is compared with; it says how.
+/// The literal that a value is compared with. Its kind determines the comparison.
 #[derive(Clone, Debug)]
 pub(super) enum Literal {
-    /// Byte by byte.
+    /// Compared byte by byte.
     Text(Box<[u8]>),
-    /// As numbers; what is none compares with nothing.
+    /// Compared as a number. A value that is no number never matches.
     Number(Decimal<'static>),
 }
 
-/// What has to hold of a value.
+/// The check of a value.
 #[derive(Clone, Debug)]
 pub(super) enum Check {
     Exists,
@@ -79,7 +79,7 @@ impl Check {
         }
     }
 
-    /// How many times a byte of a value may be looked at.
+    /// How often the check may examine each byte of a value.
     pub(super) fn weight(&self) -> u64 {
         match self {
             Self::Glob(glob) => glob.weight(),

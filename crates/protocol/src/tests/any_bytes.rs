@@ -1,5 +1,5 @@
-//! Bytes from a stranger: never a panic, never more memory than they deserve, and a hot body has
-//! one form only.
+//! Arbitrary bytes never cause a panic, never take more memory than their size justifies, and a body of the data
+//! path has exactly one encoding.
 
 use bytes::{Bytes, BytesMut};
 use proptest::{collection::vec, prelude::*};

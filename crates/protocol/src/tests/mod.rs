@@ -1,4 +1,4 @@
-//! What the whole crate promises: the vectors, round trips of any frame, any bytes, and the page.
+//! The promises of the crate: the vectors, round trips of any frame, arbitrary bytes, and the page.
 
 mod any_bytes;
 mod any_frame;

@@ -1,4 +1,4 @@
-//! docs/reference/protocol.md says what the code does: every kind, every error code, every limit.
+//! docs/reference/protocol.md matches the code: all kinds, error codes and limits.
 
 use sennit_model::limits;
 

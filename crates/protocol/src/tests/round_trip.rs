@@ -1,5 +1,5 @@
-//! Any frame, written and read again, is the same frame; settings survive the way through the
-//! schema; streams of frames are cut where they were joined.
+//! A frame is equal to itself after encoding and decoding; settings survive the conversion to the schema; the frame
+//! reader splits a stream where frames were joined.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! vectors.json, run as every client runs it: fields to bytes and bytes to fields. The file was made
-//! by another program, from the page and the schema, so that it does not repeat this crate's faults.
+//! Runs vectors.json as every client does: fields to bytes and bytes to fields. Another program made the file from
+//! the page and the schema, so that it does not repeat the faults of this crate.
 
 use std::time::Duration;
 

@@ -8,17 +8,18 @@ use super::{
     stream_request::{AppendTo, Located, StreamFailure, TogetherFailure},
     streams::{Streams, has_room, stopping, wrong_answer},
 };
-use crate::runtime::shard_answers::Answer;
+use crate::{identity::principal::Principal, runtime::shard_answers::Answer};
 
 impl Streams {
     /// Appends to all of these streams, or to none; says what became of each.
     pub(crate) async fn append_together(
         &self,
+        principal: &Principal,
         appends: &[AppendTo],
     ) -> Result<Vec<Identified<StreamAppended>>, TogetherFailure> {
         let mut located = Vec::with_capacity(appends.len());
         for (which, each) in appends.iter().enumerate() {
-            located.push(self.located(&each.name).await.map_err(of(which))?);
+            located.push(self.located(principal, &each.name).await.map_err(of(which))?);
         }
         let failure = match self.ask_together(appends, &located).await {
             Err(TogetherFailure {

@@ -32,6 +32,7 @@ use super::{
     key_file::{self, Secrets},
 };
 use crate::runtime::{
+    index::{IndexVec, ShardIndex},
     lane_thread::NoCut,
     shard_files::{LaneFiles, ShardFiles},
 };
@@ -127,9 +128,11 @@ impl Pins {
         };
         // The catalogue, which leads, last: what follows it may be behind, and is brought in line
         // at a start. A partition that the catalogue does not know yet would be dropped then.
-        let (leader, followers) = shard_files.split_first().ok_or(NoBackup::NotServing)?;
-        let followers: Vec<_> = followers.iter().map(cut).collect::<Result<_, NoBackup>>()?;
-        let mut cuts = vec![cut(leader)?];
+        let doors = shard_files.iter_indexed();
+        let followers = doors.filter(|(shard, _)| *shard != ShardIndex::CATALOGUE);
+        let followers: Vec<_> =
+            followers.map(|(_, door)| cut(door)).collect::<Result<_, NoBackup>>()?;
+        let mut cuts = vec![cut(&shard_files[ShardIndex::CATALOGUE])?];
         cuts.extend(followers);
         Ok(cuts)
     }
@@ -137,7 +140,8 @@ impl Pins {
 
 impl Drop for Pins {
     fn drop(&mut self) {
-        for door in self.backups.shard_files.all().into_iter().flatten() {
+        let doors = self.backups.shard_files.all();
+        for door in doors.iter().flat_map(IndexVec::iter) {
             door.lane.unpin();
             door.packs.set(false);
         }

@@ -8,7 +8,7 @@ use sennit_model::TopicId;
 use tokio::{sync::Notify, task::spawn_local, time::sleep};
 
 use super::control::Control;
-use crate::runtime::core::CatalogueNeeds;
+use crate::runtime::{core::CatalogueNeeds, index::ShardIndex};
 
 /// How long to wait before a dead-letter topic that could not be made is tried again.
 const DEAD_LETTER_TOPIC_AGAIN: Duration = Duration::from_secs(10);
@@ -18,7 +18,7 @@ const DEAD_LETTER_TOPIC_AGAIN: Duration = Duration::from_secs(10);
 pub(crate) struct Needs {
     dead_letter_topics: RefCell<Vec<TopicId>>,
     ended_streams: RefCell<Vec<TopicId>>,
-    holding: RefCell<Vec<(usize, Vec<HoldingGroup>)>>,
+    holding: RefCell<Vec<(ShardIndex, Vec<HoldingGroup>)>>,
     added: Notify,
 }
 
@@ -36,7 +36,7 @@ impl CatalogueNeeds for Needs {
         self.added.notify_one();
     }
 
-    fn names_of_holding(&self, shard: usize, groups: &[HoldingGroup]) {
+    fn names_of_holding(&self, shard: ShardIndex, groups: &[HoldingGroup]) {
         self.holding.borrow_mut().push((shard, groups.to_vec()));
         self.added.notify_one();
     }

@@ -25,10 +25,11 @@ use super::{
     topic_listener::TopicListener,
     topic_locks::TopicLocks,
 };
+use crate::identity::principal::Principal;
 use crate::runtime::{
-    core::{CoreHandle, Cores, own_session},
+    core::{CoreHandle, Cores},
     inbox::Message,
-    placement::shard_of,
+    index::{CoreIndex, ShardIndex},
     shard_answers::Answer,
 };
 
@@ -56,17 +57,17 @@ struct Changed {
     created: bool,
 }
 
-/// Asks the first core, for a session. Without an answer the broker stops.
+/// Asks the first core, for a session and on behalf of a principal. Without an answer the broker stops.
 pub(crate) fn ask(
     cores: &Cores,
-    session: SessionId,
+    (session, principal): (SessionId, Principal),
     request: ControlRequest,
 ) -> oneshot::Receiver<Result<ControlAnswer, ControlRefusal>> {
     let (sender, answer) = oneshot::channel();
-    let _ = cores.inboxes[0].send(Message::call(move |control: &Rc<Control>| {
+    let _ = cores.inboxes[CoreIndex::FIRST].send(Message::call(move |control: &Rc<Control>| {
         let control = control.clone();
         spawn_local(async move {
-            let _ = sender.send(control.answer(session, request).await);
+            let _ = sender.send(control.answer((session, &principal), request).await);
         });
     }));
     answer
@@ -84,19 +85,21 @@ impl Control {
 
     /// What a topic is called, for people; its number where it is gone.
     pub(crate) fn name_of(&self, topic: TopicId) -> String {
-        let name = self.core.look(|core| {
-            core.shard().catalogue().topic(topic).map(|topic| topic.created.name.to_string())
-        });
+        let name = self
+            .core
+            .look(|core| core.catalogue().topic(topic).map(|topic| topic.created.name.to_string()));
         name.unwrap_or_else(|| format!("number {}", topic.0))
     }
 
     /// Does a request about names and settings. The broker itself may do more than its clients.
     async fn answer(
         &self,
-        session: SessionId,
+        (session, principal): (SessionId, &Principal),
         request: ControlRequest,
     ) -> Result<ControlAnswer, ControlRefusal> {
-        if session != own_session(self.core.index) {
+        // The rights of the principal will be checked here too: to the topic and the group that the request names,
+        // for what it asks. Of a list it will be told those topics that it may know.
+        if !principal.is_broker() {
             check_request(&request)?;
         }
         match request {
@@ -131,7 +134,7 @@ impl Control {
 
     async fn ask(
         &self,
-        shard: usize,
+        shard: ShardIndex,
         command: impl FnOnce(sennit_engine::Origin) -> Command,
     ) -> Result<Answer, ControlRefusal> {
         let answer = self.core.with(|core| {
@@ -147,7 +150,7 @@ impl Control {
     }
 
     async fn change_catalogue(&self, command: CatalogueCommand) -> Result<Changed, ControlRefusal> {
-        match self.ask(self.core.index, |origin| Command::Catalogue(origin, command)).await? {
+        match self.ask(ShardIndex::CATALOGUE, |origin| Command::Catalogue(origin, command)).await? {
             Answer::Done { topic, group, created } => Ok(Changed { topic, group, created }),
             _ => Err(ControlRefusal::WrongAnswer),
         }
@@ -155,7 +158,7 @@ impl Control {
 
     async fn change_partition(
         &self,
-        shard: usize,
+        shard: ShardIndex,
         partition: PartitionId,
         command: PartitionCommand,
     ) -> Result<Answer, ControlRefusal> {
@@ -172,7 +175,7 @@ impl Control {
 
     /// Asks every partition of a topic to be as the catalogue says; `None` if it is gone.
     fn ask_to_open(&self, topic: TopicId) -> Option<Asked> {
-        let topic = self.core.look(|core| core.shard().catalogue().topic(topic).cloned())?;
+        let topic = self.core.look(|core| core.catalogue().topic(topic).cloned())?;
         let open = PartitionCommand::Open {
             config: *topic.config(),
             groups: topic.group_settings(),
@@ -204,14 +207,14 @@ impl Control {
         topic: &Topic,
         command: impl Fn(PartitionIndex) -> Option<PartitionCommand>,
     ) -> Asked {
-        let shards = self.core.cores.inboxes.len();
+        let placement = &self.core.cores.placement;
         self.core.with(|core| {
             let asked = (0..topic.config().partitions).filter_map(|index| {
                 let index = PartitionIndex(index);
                 let command = command(index)?;
                 let (origin, answer) = core.answers.ask();
                 let partition = PartitionId { topic: topic.id(), index };
-                let shard = shard_of(topic.created.home, index, shards);
+                let shard = placement.shard_of(topic.created.home, index);
                 core.command(shard, Command::Partition(origin, partition, command));
                 Some(answer)
             });
@@ -222,7 +225,7 @@ impl Control {
     }
 
     fn topic_named(&self, name: &TopicName) -> Result<Topic, ControlRefusal> {
-        let found = self.core.look(|core| core.shard().catalogue().topic_named(name).cloned());
+        let found = self.core.look(|core| core.catalogue().topic_named(name).cloned());
         found.ok_or_else(|| ControlRefusal::UnknownTopic(name.clone()))
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use sennit_engine::{Catalogue, SettingsHash};
 use sennit_model::{PartitionId, TopicId};
 
-use crate::runtime::placement::shard_of;
+use crate::runtime::{index::ShardIndex, placement::Placement};
 
 /// What was recovered that the catalogue may not know.
 #[derive(Debug, Default)]
@@ -17,11 +17,20 @@ pub(crate) struct Found {
     pub(crate) forks: HashSet<(TopicId, PartitionId)>,
 }
 
+impl Found {
+    /// Adds what others have found.
+    pub(crate) fn append(&mut self, mut others: Self) {
+        self.partitions.append(&mut others.partitions);
+        self.held_streams.append(&mut others.held_streams);
+        self.forks.extend(others.forks);
+    }
+}
+
 /// A partition that a shard was recovered with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FoundPartition {
     pub(crate) id: PartitionId,
-    pub(crate) shard: usize,
+    pub(crate) shard: ShardIndex,
     pub(crate) settings: SettingsHash,
 }
 
@@ -36,7 +45,11 @@ pub(crate) struct Lag {
 
 impl Lag {
     /// Compares what was found, in the order of the numbers, with the catalogue: one walk over both.
-    pub(crate) fn of(found: &[FoundPartition], catalogue: &Catalogue, shards: usize) -> Self {
+    pub(crate) fn of(
+        found: &[FoundPartition],
+        catalogue: &Catalogue,
+        placement: &Placement,
+    ) -> Self {
         let mut lag = Self::default();
         let mut found = found.iter().peekable();
         for topic in catalogue.topics() {
@@ -49,7 +62,7 @@ impl Lag {
                     lag.strays.push(*held);
                     continue;
                 }
-                let is_home = held.shard == shard_of(topic.created.home, index, shards);
+                let is_home = held.shard == placement.shard_of(topic.created.home, index);
                 in_line += u32::from(is_home && held.settings == settings);
             }
             if in_line < partitions {
@@ -73,6 +86,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::runtime::index::IndexVec;
 
     struct Nowhere;
 
@@ -88,6 +102,11 @@ mod tests {
 
     const NOBODY: Origin = Origin { session: SessionId(0), request: 0 };
     const SHARDS: usize = 2;
+
+    fn placement() -> Placement {
+        Placement::round_robin(SHARDS as u32, 1)
+    }
+
     const CONFIG: TopicConfig = TopicConfig {
         partitions: 2,
         retention: Retention::FOREVER,
@@ -119,18 +138,18 @@ mod tests {
 
     /// What the shards say that were told all that the catalogue says now.
     fn in_line(catalogue: &Catalogue) -> Vec<FoundPartition> {
-        let mut shards = [(); SHARDS].map(|()| Engine::new(Generation(1), Timestamp(1)));
+        let mut shards = IndexVec::of(SHARDS, |_| Engine::new(Generation(1), Timestamp(1)));
         for topic in catalogue.topics() {
             for index in (0..topic.config().partitions).map(PartitionIndex) {
                 let id = PartitionId { topic: topic.id(), index };
                 let config = *topic.config();
                 let (groups, dead_letters) = (topic.group_settings(), topic.dead_letters());
                 let open = PartitionCommand::Open { config, groups, dead_letters };
-                let shard = &mut shards[shard_of(topic.created.home, index, SHARDS)];
-                tell(shard, Command::Partition(NOBODY, id, open));
+                let shard = placement().shard_of(topic.created.home, index);
+                tell(&mut shards[shard], Command::Partition(NOBODY, id, open));
             }
         }
-        let found = shards.iter().enumerate().flat_map(|(shard, engine)| {
+        let found = shards.iter_indexed().flat_map(|(shard, engine)| {
             let hashes = engine.settings_hashes();
             hashes.map(move |(id, settings)| FoundPartition { id, shard, settings })
         });
@@ -144,7 +163,7 @@ mod tests {
         let engine = catalogue(5);
         let found = in_line(engine.catalogue());
         assert_eq!(found.len(), 10);
-        assert_eq!(Lag::of(&found, engine.catalogue(), SHARDS), Lag::default());
+        assert_eq!(Lag::of(&found, engine.catalogue(), &placement()), Lag::default());
     }
 
     #[test]
@@ -152,14 +171,15 @@ mod tests {
         let mut engine = catalogue(5);
         let topics: Vec<TopicId> = engine.catalogue().topics().map(|topic| topic.id()).collect();
         let found = in_line(engine.catalogue());
-        let lag =
-            |found: &[FoundPartition], engine: &Engine| Lag::of(found, engine.catalogue(), SHARDS);
+        let lag = |found: &[FoundPartition], engine: &Engine| {
+            Lag::of(found, engine.catalogue(), &placement())
+        };
         let mut missing = found.clone();
         let gone = missing.remove(3);
         let only = |topic| Lag { topics: vec![topic], strays: Vec::new() };
         assert_eq!(lag(&missing, &engine), only(gone.id.topic));
         let mut elsewhere = found.clone();
-        elsewhere[4].shard = 1 - elsewhere[4].shard;
+        elsewhere[4].shard = ShardIndex(1 - elsewhere[4].shard.0);
         assert_eq!(lag(&elsewhere, &engine), only(topics[2]));
 
         let beyond = PartitionId { topic: topics[1], index: PartitionIndex(2) };

@@ -30,15 +30,16 @@ pub struct ShardRepair {
 /// The folder is no data directory, is served by a broker, cannot be written, or a shard is damaged
 /// beyond repair.
 pub fn repair_storage(data: &Path, mut each: impl FnMut(ShardRepair)) -> Result<(), ServeError> {
-    let directory = DataDirectory::existing(data)?;
+    let directory = DataDirectory::open_existing(data)?;
     let settings = *directory.settings();
     let disk = RealDisk::new(Access::Buffered);
     for shard in 0..settings.shards {
         let lane = lane_config(directory.lane_directory(shard), shard, &settings);
         let repaired =
             repair(&disk, &lane, now()).map_err(|error| ServeError::Repair { shard, error })?;
-        let files = repaired.to_set_aside.iter();
-        let set_aside = files.map(|file| directory.set_aside(file)).collect::<Result<_, _>>()?;
+        let files = repaired.to_quarantine.iter();
+        let set_aside =
+            files.map(|file| directory.move_to_quarantine(file)).collect::<Result<_, _>>()?;
         each(ShardRepair { shard, repaired, set_aside });
     }
     Ok(())

@@ -8,7 +8,7 @@ use std::{
 };
 
 use sennit_journal::{
-    DirectorySettings, DiskFile, Fault, FileName, UnmadeDirectory,
+    DirectorySettings, DiskFile, Fault, FileName, UnfinishedDirectory,
     disk::{Access, RealDisk},
 };
 
@@ -76,7 +76,7 @@ pub fn restore(
     data: &Path,
     keep_damaged: bool,
 ) -> Result<Restored, RestoreError> {
-    let directory = UnmadeDirectory::begin(data)?;
+    let directory = UnfinishedDirectory::begin(data)?;
     let mut unpacking =
         Unpacking { directory, data, settings: None, lanes: Vec::new(), file: None };
     let restored = unpacking.all(archive, keep_damaged);
@@ -97,7 +97,7 @@ pub fn restore(
 }
 
 struct Unpacking<'a> {
-    directory: UnmadeDirectory,
+    directory: UnfinishedDirectory,
     data: &'a Path,
     settings: Option<DirectorySettings>,
     /// The lanes' folders.

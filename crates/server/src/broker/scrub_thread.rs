@@ -10,13 +10,17 @@ use std::{
 };
 
 use sennit_journal::{
-    Cut, CutFile, Damage, Home, Position, Scrubbed,
+    Container, Cut, CutFile, Damage, Position, ScrubResult,
     disk::{Access, RealDisk},
     scrub,
 };
 
 use crate::runtime::{
-    error::ServeError, metrics::CoreMetrics, shard_files::ShardFiles, thread_priority::give_way,
+    error::ServeError,
+    index::{IndexVec, ShardIndex},
+    metrics::ShardMetrics,
+    shard_files::ShardFiles,
+    thread_priority::give_way,
 };
 
 /// Bytes a second that are read at least: little data is not stretched over the whole time.
@@ -33,11 +37,11 @@ pub(crate) struct ScrubHandle {
 struct ScrubThread {
     every: Duration,
     shard_files: Arc<ShardFiles>,
-    metrics: Vec<Arc<CoreMetrics>>,
+    metrics: IndexVec<ShardIndex, Arc<ShardMetrics>>,
     /// Brings nothing; it is told when the broker stops.
     end: mpsc::Receiver<()>,
     /// Damaged places by shard, as the last pass and this one so far know them.
-    damaged: Vec<BTreeSet<Position>>,
+    damaged: IndexVec<ShardIndex, BTreeSet<Position>>,
 }
 
 /// The broker stops.
@@ -45,7 +49,7 @@ struct Ended;
 
 /// What a pass reads.
 struct ToRead {
-    shard: usize,
+    shard: ShardIndex,
     cut: Arc<Cut>,
     file: CutFile,
 }
@@ -54,10 +58,10 @@ struct ToRead {
 pub(crate) fn start(
     every: Duration,
     shard_files: Arc<ShardFiles>,
-    metrics: Vec<Arc<CoreMetrics>>,
+    metrics: IndexVec<ShardIndex, Arc<ShardMetrics>>,
 ) -> Result<ScrubHandle, ServeError> {
     let (sender, end) = mpsc::channel();
-    let damaged = metrics.iter().map(|_| BTreeSet::new()).collect();
+    let damaged = IndexVec::of(metrics.len(), |_| BTreeSet::new());
     let mut scrub = ScrubThread { every, shard_files, metrics, end, damaged };
     thread::Builder::new()
         .name("scrub".to_owned())
@@ -78,7 +82,7 @@ impl ScrubThread {
         let begin = getrandom::u64().unwrap_or_default() % to_read.len().max(1) as u64;
         to_read.rotate_left(begin as usize);
         let bytes: u64 = to_read.iter().map(|next| next.file.bytes).sum();
-        let mut found: Vec<BTreeSet<Position>> = vec![BTreeSet::new(); self.metrics.len()];
+        let mut found = IndexVec::of(self.metrics.len(), |_| BTreeSet::new());
         let mut pace = ReaderPacing::new(bytes, self.every);
         for (shard, damage) in missing {
             self.note(shard, damage, &mut found[shard]);
@@ -88,16 +92,17 @@ impl ScrubThread {
         }
         // What was damaged and is not there any more is forgotten.
         self.damaged = found;
-        for (metrics, damaged) in self.metrics.iter().zip(&self.damaged) {
+        for (metrics, damaged) in self.metrics.iter().zip(self.damaged.iter()) {
             metrics.scrub_damage.set(damaged.len() as u64);
         }
         self.rest(self.every.max(PASS_MIN).saturating_sub(begun.elapsed()))
     }
 
     /// What is to be read, and what of it cannot be, by shard.
-    fn at_rest(&self, disk: &RealDisk) -> (Vec<ToRead>, Vec<(usize, Damage)>) {
+    fn at_rest(&self, disk: &RealDisk) -> (Vec<ToRead>, Vec<(ShardIndex, Damage)>) {
         let (mut to_read, mut missing) = (Vec::new(), Vec::new());
-        for (shard, door) in self.shard_files.all().into_iter().flatten().enumerate() {
+        let doors = self.shard_files.all();
+        for (shard, door) in doors.iter().flat_map(IndexVec::iter_indexed) {
             let Some(packs) = door.packs_in_use() else { continue };
             let Some(cut) = door.lane.look() else { continue };
             match cut.at_rest(disk, &packs) {
@@ -105,10 +110,10 @@ impl ScrubThread {
                     // What was let go of since the cut is gone rightly.
                     let packs = door.packs_in_use().unwrap_or_default();
                     let is_needed = |home| match home {
-                        Home::Segment(_) => door.lane.holds(home),
-                        Home::Pack(pack) => packs.contains(&pack),
+                        Container::Segment(_) => door.lane.holds(home),
+                        Container::Pack(pack) => packs.contains(&pack),
                     };
-                    let lost = found.missing.iter().filter(|missing| is_needed(missing.home));
+                    let lost = found.missing.iter().filter(|missing| is_needed(missing.container));
                     missing.extend(lost.map(|missing| (shard, missing.as_damage(&cut))));
                     let cut = Arc::new(cut);
                     to_read.extend(found.files.into_iter().map(|file| {
@@ -116,7 +121,9 @@ impl ScrubThread {
                         ToRead { shard, cut, file }
                     }));
                 }
-                Err(fault) => tracing::error!(shard, %fault, "the scrub finds nothing to read"),
+                Err(fault) => {
+                    tracing::error!(shard = shard.0, %fault, "the scrub finds nothing to read")
+                }
             }
         }
         (to_read, missing)
@@ -140,9 +147,9 @@ impl ScrubThread {
             self.rest(pace.rest_after(bytes)).is_ok()
         });
         let damage = match scrubbed {
-            Scrubbed::Stopped => return Err(Ended),
-            Scrubbed::Gone => return Ok(()),
-            Scrubbed::Read(damage) => damage,
+            ScrubResult::Stopped => return Err(Ended),
+            ScrubResult::Gone => return Ok(()),
+            ScrubResult::Read(damage) => damage,
         };
         if !self.is_needed(*shard, file) {
             return Ok(());
@@ -152,18 +159,18 @@ impl ScrubThread {
         Ok(())
     }
 
-    fn note(&mut self, shard: usize, damage: Damage, found: &mut BTreeSet<Position>) {
-        let Damage { path, position, bytes, what } = damage;
+    fn note(&mut self, shard: ShardIndex, damage: Damage, found: &mut BTreeSet<Position>) {
+        let Damage { path, position, bytes, problem: what } = damage;
         let path = path.display();
-        tracing::error!(shard, %path, %position, bytes, what, "the scrub found damage");
+        tracing::error!(shard = shard.0, %path, %position, bytes, what, "the scrub found damage");
         found.insert(position);
         self.damaged[shard].insert(position);
         self.metrics[shard].scrub_damage.set(self.damaged[shard].len() as u64);
     }
 
     /// Whether the file holds what it held when the pass began.
-    fn is_needed(&self, shard: usize, file: &CutFile) -> bool {
-        self.shard_files.all().is_some_and(|files| files[shard].lane.holds(file.home))
+    fn is_needed(&self, shard: ShardIndex, file: &CutFile) -> bool {
+        self.shard_files.all().is_some_and(|files| files[shard].lane.holds(file.container))
             && file.path.exists()
     }
 

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use sennit_journal::{
-    BLOCK_BYTES, Damage, DataDirectory, DirectorySettings, LaneConfig, Position, Verdict,
+    BLOCK_BYTES, Damage, DataDirectory, DirectorySettings, LaneConfig, Position, VerifyReport,
     disk::{Access, RealDisk},
     verify,
 };
-use sennit_shard::referred;
+use sennit_shard::find_references;
 
 use crate::runtime::{clock::now, error::ServeError};
 
@@ -17,7 +17,7 @@ pub struct ShardVerdict {
     /// Which shard.
     pub shard: u32,
     /// What was found.
-    pub verdict: Verdict,
+    pub verdict: VerifyReport,
 }
 
 /// Looks at every byte of a data directory that has a checksum, one shard after the other, and
@@ -27,7 +27,7 @@ pub struct ShardVerdict {
 /// # Errors
 /// The folder is no data directory, is served by a broker, or cannot be read.
 pub fn verify_storage(data: &Path, mut each: impl FnMut(ShardVerdict)) -> Result<(), ServeError> {
-    let directory = DataDirectory::existing(data)?;
+    let directory = DataDirectory::open_existing(data)?;
     let settings = *directory.settings();
     let disk = RealDisk::new(Access::Buffered);
     for shard in 0..settings.shards {
@@ -48,7 +48,7 @@ pub(crate) fn lane_config(
 }
 
 /// Looks at one lane.
-pub(crate) fn verify_lane(disk: &RealDisk, lane: &LaneConfig) -> Result<Verdict, ServeError> {
+pub(crate) fn verify_lane(disk: &RealDisk, lane: &LaneConfig) -> Result<VerifyReport, ServeError> {
     let mut verdict = verify(disk, lane)?;
     if !verdict.held_segments.is_empty() {
         let missing = missing(disk, lane, &verdict);
@@ -59,9 +59,9 @@ pub(crate) fn verify_lane(disk: &RealDisk, lane: &LaneConfig) -> Result<Verdict,
 
 /// What the records refer to and is not there. A segment may still be there, in a slot that looks
 /// spare because its header has rotted: that slot is named then. A start reads it all the same.
-fn missing(disk: &RealDisk, lane: &LaneConfig, verdict: &Verdict) -> Vec<Damage> {
-    let referred = match referred(disk, lane.clone(), now()) {
-        Ok(referred) => referred,
+fn missing(disk: &RealDisk, lane: &LaneConfig, verdict: &VerifyReport) -> Vec<Damage> {
+    let find_references = match find_references(disk, lane.clone(), now()) {
+        Ok(find_references) => find_references,
         // Why is in the damage.
         Err(_) if !verdict.damage.is_empty() => return Vec::new(),
         Err(error) => {
@@ -69,7 +69,7 @@ fn missing(disk: &RealDisk, lane: &LaneConfig, verdict: &Verdict) -> Vec<Damage>
             let (path, position) = (lane.directory.clone(), Position::default());
             let what =
                 "the records are whole but cannot be replayed; no broker will start with them";
-            return vec![Damage { path, position, bytes: 0, what }];
+            return vec![Damage { path, position, bytes: 0, problem: what }];
         }
     };
     let is_named = |segment: u64| {
@@ -77,7 +77,7 @@ fn missing(disk: &RealDisk, lane: &LaneConfig, verdict: &Verdict) -> Vec<Damage>
         let mut damage = verdict.damage.iter();
         damage.any(|held| (held.position.0..held.position.0 + held.bytes).contains(&begin))
     };
-    let segments = referred.segments.difference(&verdict.held_segments);
+    let segments = find_references.segments.difference(&verdict.held_segments);
     let segments = segments.filter(|segment| !is_named(**segment)).map(|&segment| {
         let slot = verdict.headless.iter().find(|slot| slot.segments.contains(&segment));
         let (path, bytes, what) = match slot {
@@ -91,12 +91,12 @@ fn missing(disk: &RealDisk, lane: &LaneConfig, verdict: &Verdict) -> Vec<Damage>
             }
         };
         let position = Position(segment * lane.segment_bytes);
-        Damage { path: path.clone(), position, bytes, what }
+        Damage { path: path.clone(), position, bytes, problem: what }
     });
-    let packs = referred.packs.difference(&verdict.held_packs).map(|&pack| {
+    let packs = find_references.packs.difference(&verdict.held_packs).map(|&pack| {
         let what = "a pack with messages that are wanted is missing";
         let position = Position::of_pack(pack, 0);
-        Damage { path: lane.directory.clone(), position, bytes: 0, what }
+        Damage { path: lane.directory.clone(), position, bytes: 0, problem: what }
     });
     segments.chain(packs).collect()
 }

@@ -4,9 +4,8 @@
 use std::collections::HashSet;
 
 use sennit_engine::{
-    CatalogueCommand, Command, ForkOf, OpenStream, Placed, StreamAnswer, StreamCommand,
-    StreamContent, StreamRead, StreamRefusal, StreamSettings, StreamStatus, Topic,
-    is_same_media_type, media_type,
+    CatalogueCommand, Command, Content, ForkOf, OpenStream, Placed, StreamAnswer, StreamCommand,
+    StreamRead, StreamRefusal, StreamSettings, StreamStatus, Topic, is_same_media_type, media_type,
 };
 use sennit_model::{
     Batch, BatchBuilder, Durability, Message, Messages, Offset, PartitionId, PartitionIndex,
@@ -21,23 +20,23 @@ use super::{
     stream_request::{CreateStream, Created, ForkAsked, Located, StreamFailure, StreamPlace},
     streams::{Streams, ask, has_room, read_through, stopping, wrong_answer},
 };
-use crate::runtime::{
-    core::content_bytes,
-    placement::{shard_of, shard_of_group},
-    shard_answers::Answer,
-};
+use crate::identity::principal::Principal;
+use crate::runtime::{core::content_bytes, index::ShardIndex, shard_answers::Answer};
 
 impl Control {
     /// Where the topic of a name is.
     pub(crate) fn locate(&self, name: &TopicName) -> Option<Located> {
-        self.core.look(|core| core.shard().catalogue().topic_named(name).map(Located::of))
+        self.core.look(|core| core.catalogue().topic_named(name).map(Located::of))
     }
 
     /// Has a stream be there.
     pub(crate) async fn create_stream(
         &self,
+        _principal: &Principal,
         create: CreateStream,
     ) -> Result<Created, StreamFailure> {
+        // The rights of the principal will be checked here: to create a stream of this name, and to read the one that
+        // it is a fork of.
         let _changes = self.changes.of(create.name.as_str()).await;
         if let Some(located) = self.locate(&create.name) {
             if located.partitions > 1 {
@@ -77,8 +76,7 @@ impl Control {
         }
         if let Some(placed) = self.placed(&settings)
             && is_new
-            && shard_of(located.home, PartitionIndex(0), self.core.cores.inboxes.len())
-                != placed.shard as usize
+            && self.core.cores.placement.shard_of(located.home, PartitionIndex(0)).0 != placed.shard
         {
             // A topic that is there already lies where it does.
             return Err(StreamRefusal::SettingsDiffer { field: "stream group" }.into());
@@ -123,7 +121,7 @@ impl Control {
         let CreateStream { name, durability, mut settings, mut content, closes, fork } = create;
         // Before there is anything to be seen under its name. It may come to lie elsewhere meanwhile.
         let placed = self.placed(&settings);
-        let next = self.core.look(|core| core.shard().catalogue().next_topic(placed));
+        let next = self.core.look(|core| core.catalogue().next_topic(placed));
         self.has_room_beside(next, content.as_ref()).await?;
         if let Some(asked) = &fork {
             let made = self.fork(asked, &mut settings).await?;
@@ -143,9 +141,9 @@ impl Control {
         let open = StreamCommand::Open(Box::new(open));
         let (created, topic) = self.core.with(|core| {
             let (origin, created) = core.answers.ask();
-            core.command(self.core.index, Command::Catalogue(origin, command));
+            core.command(ShardIndex::CATALOGUE, Command::Catalogue(origin, command));
             core.handle();
-            (created, core.shard().catalogue().topic_named(&name).map(Topic::id))
+            (created, core.catalogue().topic_named(&name).map(Topic::id))
         });
         // The catalogue's commit and the partition's are awaited together. A crash between them leaves
         // a topic that nobody was told of, and that the next creation makes the stream it is to be.
@@ -183,21 +181,21 @@ impl Control {
     async fn has_room_beside(
         &self,
         home: TopicId,
-        content: Option<&StreamContent>,
+        content: Option<&Content>,
     ) -> Result<(), StreamFailure> {
         let bytes = content_bytes(content);
         if bytes == 0 {
             return Ok(());
         }
-        let shard = shard_of(home, PartitionIndex(0), self.core.cores.inboxes.len());
+        let shard = self.core.cores.placement.shard_of(home, PartitionIndex(0));
         has_room(&self.core, shard, bytes).await
     }
 
     /// Where a new stream is to lie: those of one group lie on one shard.
     fn placed(&self, settings: &StreamSettings) -> Option<Placed> {
-        let shards = self.core.cores.inboxes.len();
-        let shard = shard_of_group(settings.group.as_deref()?, shards) as u32;
-        Some(Placed { shard, shards: shards as u32 })
+        let placement = &self.core.cores.placement;
+        let shard = placement.shard_of_group(settings.group.as_deref()?).0;
+        Some(Placed { shard, shards: placement.shards() as u32 })
     }
 
     /// Says what a fork goes on from, in its settings; gives what it begins with of its own.
@@ -279,7 +277,12 @@ impl Control {
     }
 
     /// Deletes a stream; what its forks need of it stays until they are gone.
-    pub(crate) async fn delete_stream(&self, name: &TopicName) -> Result<(), StreamFailure> {
+    pub(crate) async fn delete_stream(
+        &self,
+        _principal: &Principal,
+        name: &TopicName,
+    ) -> Result<(), StreamFailure> {
+        // The right of the principal to delete the stream of this name will be checked here.
         let _changes = self.changes.of(name.as_str()).await;
         let topic = self.locate(name).and_then(|located| self.topic(located.topic));
         let topic = topic.ok_or(StreamRefusal::Unknown)?;
@@ -422,7 +425,7 @@ impl Control {
     }
 
     fn topic(&self, id: TopicId) -> Option<Topic> {
-        self.core.look(|core| core.shard().catalogue().topic(id).cloned())
+        self.core.look(|core| core.catalogue().topic(id).cloned())
     }
 }
 
@@ -475,13 +478,10 @@ fn behind(parts: &[bytes::Bytes], behind: u64, is_json: bool) -> Option<(u64, Op
 }
 
 /// What a fork has of its source in part, and what its creator gives it: appended at once.
-fn joined(
-    first: Option<Batch>,
-    second: Option<StreamContent>,
-) -> Result<Option<StreamContent>, StreamRefusal> {
-    let second = second.map(StreamContent::into_parts);
+fn joined(first: Option<Batch>, second: Option<Content>) -> Result<Option<Content>, StreamRefusal> {
+    let second = second.map(Content::into_parts);
     let second = second.into_iter().flat_map(|(batch, further)| [batch].into_iter().chain(further));
-    let joined = StreamContent::of(first.into_iter().chain(second));
+    let joined = Content::of(first.into_iter().chain(second));
     // Each is within the limit; together they need not be.
     if joined.as_ref().is_some_and(|content| content.bytes() > APPEND_BYTES_MAX) {
         let (name, limit) = ("APPEND_BYTES_MAX", APPEND_BYTES_MAX as u64);

@@ -1,7 +1,7 @@
 //! What is asked of streams by name, and what may come of it. It knows nobody who asks or answers.
 
 use sennit_engine::{
-    Refusal, StreamAppend, StreamContent, StreamRefusal, StreamSettings, StreamStatus, Topic,
+    Content, Refusal, StreamAppend, StreamRefusal, StreamSettings, StreamStatus, Topic,
 };
 use sennit_model::{Durability, Offset, PartitionId, PartitionIndex, TopicId, TopicName};
 
@@ -59,7 +59,7 @@ pub(crate) struct CreateStream {
     /// the source's, and a time to live or end that is not given is the source's too.
     pub(crate) settings: StreamSettings,
     /// What it begins with.
-    pub(crate) content: Option<StreamContent>,
+    pub(crate) content: Option<Content>,
     /// Whether that is all.
     pub(crate) closes: bool,
     /// What it is a fork of.

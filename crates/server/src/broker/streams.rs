@@ -18,11 +18,12 @@ use super::{
     stream_offset::{Identified, IncarnationTag, StreamOffset},
     stream_request::{CreateStream, Created, Located, StreamFailure, StreamPlace},
 };
+use crate::identity::principal::Principal;
 use crate::runtime::{
     core::{CoreHandle, content_bytes},
     inbox::Message,
+    index::{CoreIndex, ShardIndex},
     peer_cores::PeerCores,
-    placement::shard_of,
     shard_answers::Answer,
 };
 
@@ -64,7 +65,7 @@ impl Streams {
     /// An answer broke off here: the next one ends before it, whichever core is asked, so that who goes
     /// on is told why.
     pub(crate) fn breaks_off(&self, topic: TopicId, at: Offset) {
-        for inbox in &self.core.cores.inboxes {
+        for inbox in self.core.cores.inboxes.iter() {
             let _ = inbox.send(Message::call(move |breaks: &Rc<InterruptedReads>| {
                 breaks.broke_off(topic, at)
             }));
@@ -79,13 +80,14 @@ impl Streams {
     /// Has a stream be there; says whether it was not before, and how it is.
     pub(crate) async fn create(
         &self,
+        principal: &Principal,
         create: CreateStream,
     ) -> Result<(bool, Identified<StreamStatus>), StreamFailure> {
         let (sender, answer) = oneshot::channel();
-        let name = create.name.clone();
+        let (name, principal) = (create.name.clone(), principal.clone());
         self.ask_first_core(|control| {
             spawn_local(async move {
-                let _ = sender.send(control.create_stream(create).await);
+                let _ = sender.send(control.create_stream(&principal, create).await);
             });
         });
         let Created { is_new, status, located } = answer.await.map_err(|_| stopping())??;
@@ -97,10 +99,11 @@ impl Streams {
     /// another stream's by now.
     pub(crate) async fn append(
         &self,
+        principal: &Principal,
         name: &TopicName,
         mut append: impl FnMut() -> Option<Box<StreamAppend>>,
     ) -> Result<Identified<StreamAppended>, StreamFailure> {
-        let located = self.located(name).await?;
+        let located = self.located(principal, name).await?;
         let shard = self.shard(located.home);
         let first = append().ok_or_else(wrong_answer)?;
         let bytes = content_bytes(first.content.as_ref());
@@ -120,6 +123,7 @@ impl Streams {
     /// was given `of` a stream, it has to be an offset of the one that has the name now.
     pub(crate) async fn read(
         &self,
+        principal: &Principal,
         name: &TopicName,
         of: Option<IncarnationTag>,
         read: StreamRead,
@@ -128,7 +132,7 @@ impl Streams {
             (Some(of), ReadFrom::Offset(at)) => Some(StreamOffset { of, at }),
             _ => None,
         };
-        let mut located = self.located(name).await?;
+        let mut located = self.located(principal, name).await?;
         if let Some(offset) = offset
             && !offset.is_of(located.tag)
         {
@@ -161,10 +165,11 @@ impl Streams {
     /// How a stream is. `touches` makes its time to live begin anew.
     pub(crate) async fn status(
         &self,
+        principal: &Principal,
         name: &TopicName,
         touches: bool,
     ) -> Result<Identified<StreamStatus>, StreamFailure> {
-        let located = self.located(name).await?;
+        let located = self.located(principal, name).await?;
         match self.ask(name, located, || Some(StreamCommand::Ask { touches })).await? {
             Identified { of, answer: StreamAnswer::Status(answer) } => {
                 Ok(Identified { of, answer })
@@ -174,12 +179,16 @@ impl Streams {
     }
 
     /// Deletes a stream; what its forks need of it stays until they are gone.
-    pub(crate) async fn delete(&self, name: &TopicName) -> Result<(), StreamFailure> {
+    pub(crate) async fn delete(
+        &self,
+        principal: &Principal,
+        name: &TopicName,
+    ) -> Result<(), StreamFailure> {
         let (sender, answer) = oneshot::channel();
-        let deletes = name.clone();
+        let (deletes, principal) = (name.clone(), principal.clone());
         self.ask_first_core(|control| {
             spawn_local(async move {
-                let _ = sender.send(control.delete_stream(&deletes).await);
+                let _ = sender.send(control.delete_stream(&principal, &deletes).await);
             });
         });
         let deleted = answer.await.unwrap_or_else(|_| Err(stopping()));
@@ -189,29 +198,42 @@ impl Streams {
 
     fn ask_first_core(&self, ask: impl FnOnce(Rc<Control>) + Send + 'static) {
         let call = Message::call(move |control: &Rc<Control>| ask(control.clone()));
-        let _ = self.core.cores.inboxes[0].send(call);
+        let _ = self.core.cores.inboxes[CoreIndex::FIRST].send(call);
     }
 
-    pub(crate) fn shard(&self, home: TopicId) -> usize {
-        shard_of(home, PartitionIndex(0), self.core.cores.inboxes.len())
+    pub(crate) fn shard(&self, home: TopicId) -> ShardIndex {
+        self.core.cores.placement.shard_of(home, PartitionIndex(0))
+    }
+
+    /// Where the stream is that the principal asks for. What is read of a stream, appended to it or asked about it
+    /// comes here first.
+    pub(crate) async fn located(
+        &self,
+        _principal: &Principal,
+        name: &TopicName,
+    ) -> Result<Located, StreamFailure> {
+        // The rights of the principal to the stream of this name will be checked here: to read it, to append to it,
+        // to know how it is. Those to create and to delete it are the control's.
+        self.find(name).await
     }
 
     /// Where the stream of a name is, as far as this core knows.
-    pub(crate) async fn located(&self, name: &TopicName) -> Result<Located, StreamFailure> {
+    async fn find(&self, name: &TopicName) -> Result<Located, StreamFailure> {
         let known = self.names.borrow().get(name).copied();
         let located = match known {
             Some(located) => located,
             None => Box::pin(self.learn(name)).await?,
         };
         if let Some(peer_cores) = &self.peer_cores {
-            peer_cores.asked(self.shard(located.home));
+            let shard = self.shard(located.home);
+            peer_cores.asked(self.core.cores.placement.core_of(shard));
         }
         Ok(located)
     }
 
     async fn learn(&self, name: &TopicName) -> Result<Located, StreamFailure> {
-        let located = if self.core.index == 0 {
-            self.core.look(|core| core.shard().catalogue().topic_named(name).map(Located::of))
+        let located = if self.core.index == CoreIndex::FIRST {
+            self.core.look(|core| core.catalogue().topic_named(name).map(Located::of))
         } else {
             let (sender, answer) = oneshot::channel();
             let name = name.clone();
@@ -239,7 +261,7 @@ impl Streams {
     /// Where the stream of a name is, as the first core knows.
     pub(crate) async fn located_anew(&self, name: &TopicName) -> Result<Located, StreamFailure> {
         self.names.borrow_mut().remove(name);
-        self.located(name).await
+        self.find(name).await
     }
 
     async fn ask(
@@ -278,7 +300,7 @@ impl Streams {
 /// Waits until a shard has room for what is to be appended, for a while.
 pub(crate) async fn has_room(
     core: &CoreHandle,
-    shard: usize,
+    shard: ShardIndex,
     bytes: u64,
 ) -> Result<(), StreamFailure> {
     let room = core.cores.gauges[shard].room_for(bytes, APPEND_PATIENCE).await;
@@ -291,7 +313,7 @@ pub(crate) async fn ask(
     (partition, home): StreamPlace,
     command: StreamCommand,
 ) -> Result<StreamAnswer, StreamFailure> {
-    let shard = shard_of(home, PartitionIndex(0), core.cores.inboxes.len());
+    let shard = core.cores.placement.shard_of(home, PartitionIndex(0));
     let waits = matches!(command, StreamCommand::Read(_));
     let (origin, answer) = core.with(|core| {
         let (origin, answer) = core.answers.ask();
@@ -314,7 +336,7 @@ pub(crate) async fn ask(
 /// A question that is not awaited any more once this is dropped.
 struct Awaited<'a> {
     core: &'a CoreHandle,
-    shard: usize,
+    shard: ShardIndex,
     partition: PartitionId,
     origin: Origin,
     /// Whether the shard has to be told.

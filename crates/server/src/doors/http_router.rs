@@ -23,6 +23,7 @@ use crate::http::{
     route::{Captures, Reach, Route},
     thread_state::HttpThreadState,
 };
+use crate::identity::principal::Principal;
 
 /// The router of a thread.
 #[derive(Debug)]
@@ -77,6 +78,8 @@ impl HttpRouter {
 
     /// Has a request answered where its route leads, if a page in a browser may ask that.
     async fn route(&self, request: &Request) -> Response {
+        // The credentials of the request will say who asks. A parked read keeps the principal with which it began.
+        let principal = Principal::local();
         let guard = &self.thread_state.guard;
         let found = http_routes::find(request.path());
         let route = found.map(|(route, ..)| route);
@@ -85,7 +88,8 @@ impl HttpRouter {
             (Err(misdirected), _) => (misdirected.answer(), Reach::OwnPages),
             (Ok(()), None) => (nothing_here(), Reach::OwnPages),
             (Ok(()), Some((route, resource, captures))) => {
-                (self.answer_at(route, (resource, captures), request).await, route.reach)
+                let answer = self.answer_at(route, (resource, captures), &principal, request);
+                (answer.await, route.reach)
             }
         };
         guard.say(response.headers_mut(), request, reach);
@@ -96,6 +100,7 @@ impl HttpRouter {
         &self,
         route: &'static Route,
         (resource, captures): (Resource, Captures<'_>),
+        principal: &Principal,
         request: &Request,
     ) -> Response {
         let method = request.method();
@@ -107,13 +112,13 @@ impl HttpRouter {
         }
         match resource {
             Resource::Streams(resource) => match &self.streams {
-                Some(streams) => streams.answer(request, (resource, captures)).await,
+                Some(streams) => streams.answer(principal, request, (resource, captures)).await,
                 None => not_ready(),
             },
             Resource::Alive => self.status.alive(),
             Resource::Ready => self.status.ready(),
             Resource::Metrics => self.status.metrics(),
-            Resource::Backup => Box::pin(self.status.backup()).await,
+            Resource::Backup => Box::pin(self.status.backup(principal)).await,
         }
     }
 }

@@ -22,9 +22,11 @@ use crate::http::{
 };
 use crate::{
     broker::backup::{Archive, Backups, NoBackup},
+    identity::principal::Principal,
     runtime::{
         disk_need::free_bytes,
-        metrics::{self, CoreMetrics},
+        index::{CoreIndex, IndexVec, ShardIndex},
+        metrics::{self, CoreMetrics, ShardMetrics},
     },
 };
 
@@ -41,14 +43,15 @@ pub(crate) struct Status {
     registry: Registry,
     /// Where the data lies.
     data: PathBuf,
-    cores: Vec<Arc<CoreMetrics>>,
+    shards: IndexVec<ShardIndex, Arc<ShardMetrics>>,
     backups: Arc<Backups>,
 }
 
 impl Status {
     /// Of a broker that has just started.
     pub(crate) fn recovering(
-        cores: Vec<Arc<CoreMetrics>>,
+        shards: IndexVec<ShardIndex, Arc<ShardMetrics>>,
+        cores: IndexVec<CoreIndex, Arc<CoreMetrics>>,
         backups: Arc<Backups>,
         data: PathBuf,
     ) -> Self {
@@ -56,9 +59,9 @@ impl Status {
             recovering: AtomicBool::new(true),
             draining: AtomicBool::new(false),
             fenced: AtomicBool::new(false),
-            registry: metrics::registry(cores.clone()),
+            registry: metrics::registry(shards.clone(), cores),
             data,
-            cores,
+            shards,
             backups,
         }
     }
@@ -83,16 +86,16 @@ impl Status {
         let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let mut body = serde_json::json!({ "ready": ready, "reasons": reasons });
         // The rest is served; that something is not has to be seen all the same.
-        type Of = fn(&CoreMetrics) -> u64;
+        type Of = fn(&ShardMetrics) -> u64;
         let quarantined: [(&str, Of); 5] = [
-            ("batches", |core| core.damaged_batches.value()),
-            ("journal_places", |core| core.journal_damage.value()),
-            ("doubtful_partitions", |core| core.doubtful_partitions.value()),
-            ("scrubbed_places", |core| core.scrub_damage.value()),
-            ("lost_files", |core| core.lost_files.value()),
+            ("batches", |shard| shard.damaged_batches.value()),
+            ("journal_places", |shard| shard.journal_damage.value()),
+            ("doubtful_partitions", |shard| shard.doubtful_partitions.value()),
+            ("scrubbed_places", |shard| shard.scrub_damage.value()),
+            ("lost_files", |shard| shard.lost_files.value()),
         ];
         for (name, of) in quarantined {
-            let sum: u64 = self.cores.iter().map(|core| of(core)).sum();
+            let sum: u64 = self.shards.iter().map(|shard| of(shard)).sum();
             if sum > 0 {
                 body["quarantined"][name] = sum.into();
             }
@@ -104,9 +107,9 @@ impl Status {
     /// Says that publishes to some shard are refused for want of room. That is no reason not to be ready: who
     /// consumes and deletes makes room, and has to get through.
     fn tell_storage(&self, body: &mut serde_json::Value) {
-        let of_full = self.cores.iter().filter(|core| core.storage_full.value() > 0);
-        let (shards, needed) = of_full.fold((0, 0), |(shards, needed), core| {
-            (shards + 1, needed + core.storage_needed_bytes.value())
+        let of_full = self.shards.iter().filter(|shard| shard.storage_full.value() > 0);
+        let (shards, needed) = of_full.fold((0, 0), |(shards, needed), shard| {
+            (shards + 1, needed + shard.storage_needed_bytes.value())
         });
         if shards > 0 {
             body["storage"] = serde_json::json!({
@@ -124,7 +127,7 @@ impl Status {
     /// What is counted.
     pub(crate) fn metrics(&self) -> Response {
         if let Some(free) = free_bytes(&self.data) {
-            self.cores.iter().for_each(|core| core.storage_free_bytes.set(free));
+            self.shards.iter().for_each(|shard| shard.storage_free_bytes.set(free));
         }
         let mut text = String::new();
         match prometheus_client::encoding::text::encode(&mut text, &self.registry) {
@@ -141,8 +144,9 @@ impl Status {
         full(StatusCode::OK, "application/json", ALIVE.into())
     }
 
-    /// The archive of a backup.
-    pub(crate) async fn backup(&self) -> Response {
+    /// The archive of a backup that a principal asks for.
+    pub(crate) async fn backup(&self, _principal: &Principal) -> Response {
+        // The right of the principal to all that the broker holds will be checked here.
         match self.begin_backup().await {
             Ok(archive) => archive_answer(archive),
             Err(error) => problem(status_of(&error), &error.to_string(), []),

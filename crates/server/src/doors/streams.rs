@@ -61,7 +61,7 @@ use crate::http::{
     body::Body, handler::Patience, request::Request, response::Response, route::Captures,
     thread_state::HttpThreadState,
 };
-use crate::{broker::streams::Streams, runtime::core::Cores};
+use crate::{broker::streams::Streams, identity::principal::Principal, runtime::core::Cores};
 
 /// Whether a read waits for what comes.
 pub(crate) fn patience(request: &Request) -> Patience {
@@ -110,18 +110,19 @@ impl StreamsDoor {
         Self { streams, cores, settings, thread_state }
     }
 
-    /// Answers a request for something of streams, by a method that is known there.
+    /// Answers a principal's request for something of streams, by a method that is known there.
     pub(crate) async fn answer(
         &self,
+        principal: &Principal,
         request: &Request,
         (resource, captures): (StreamsResource, Captures<'_>),
     ) -> Response {
         let answer = match resource {
             StreamsResource::Subscriptions(resource) => {
-                Ok(Box::pin(self.subscriptions(resource, captures, request)).await)
+                Ok(Box::pin(self.subscriptions(principal, (resource, captures), request)).await)
             }
-            StreamsResource::Atomic => Box::pin(self.append_together(request)).await,
-            StreamsResource::Stream => self.of_stream(request).await,
+            StreamsResource::Atomic => Box::pin(self.append_together(principal, request)).await,
+            StreamsResource::Stream => self.of_stream(principal, request).await,
         };
         let mut response = answer.unwrap_or_else(Response::from);
         if request.method() == Method::HEAD {
@@ -130,15 +131,19 @@ impl StreamsDoor {
         response
     }
 
-    async fn of_stream(&self, request: &Request) -> Result<Response, Problem> {
+    async fn of_stream(
+        &self,
+        principal: &Principal,
+        request: &Request,
+    ) -> Result<Response, Problem> {
         let name = name::of_path(request.path())?;
         // Every request has room for the largest of what is not in a box: appends are many, and small.
         match *request.method() {
-            Method::GET => Box::pin(self.read(name, request)).await,
-            Method::POST => self.append(&name, request).await,
-            Method::PUT => Box::pin(self.create(name, request)).await,
-            Method::DELETE => Box::pin(self.delete(&name)).await,
-            _ => self.head(&name).await,
+            Method::GET => Box::pin(self.read(principal, name, request)).await,
+            Method::POST => self.append(principal, &name, request).await,
+            Method::PUT => Box::pin(self.create(principal, name, request)).await,
+            Method::DELETE => Box::pin(self.delete(principal, &name)).await,
+            _ => self.head(principal, &name).await,
         }
     }
 }

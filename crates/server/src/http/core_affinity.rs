@@ -1,7 +1,7 @@
 //! At which core a connection would better be: that of the streams it asks for, which spares each
 //! request the way to another thread and back. It knows no sockets.
 
-use crate::runtime::{peer_cores::PeerCores, placement::has_http_place_at};
+use crate::runtime::{index::CoreIndex, peer_cores::PeerCores, placement::has_http_place_at};
 
 /// So many requests in a row for streams of one other core make a connection move there; after each
 /// move twice as many, so that one which alternates comes to rest.
@@ -14,7 +14,7 @@ const DOUBLINGS_MAX: u32 = 20;
 #[derive(Debug, Default)]
 pub(crate) struct CoreAffinity {
     /// The other core whose streams it has asked for, and how often in a row.
-    to: usize,
+    to: CoreIndex,
     asks: u32,
     /// How often it has moved.
     moves: u32,
@@ -55,7 +55,7 @@ impl CoreAffinity {
 /// A connection leaves for another core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Departure {
-    pub(crate) to: usize,
+    pub(crate) to: CoreIndex,
     /// How often it has moved then.
     pub(crate) moves: u32,
 }
@@ -65,16 +65,17 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::runtime::index::IndexVec;
 
     fn two_cores() -> PeerCores {
-        PeerCores::of(0, vec![Arc::default(), Arc::default()])
+        PeerCores::of(CoreIndex(0), IndexVec::of(2, |_| Arc::default()))
     }
 
     /// Asks for streams of these cores, one after the other; says after how many it moves.
-    fn moves_after(moves: u32, of: impl Iterator<Item = usize>) -> Option<usize> {
+    fn moves_after(moves: u32, of: impl Iterator<Item = u32>) -> Option<usize> {
         let (peer_cores, mut affinity) = (two_cores(), CoreAffinity::after(moves));
         for (count, of) in of.enumerate() {
-            peer_cores.asked(of);
+            peer_cores.asked(CoreIndex(of));
             affinity.learn(&peer_cores);
             if affinity.place(&peer_cores).is_some() {
                 return Some(count + 1);
@@ -101,24 +102,25 @@ mod tests {
     fn a_core_takes_no_more_than_twice_its_share() {
         let (peer_cores, mut affinity) = (two_cores(), CoreAffinity::default());
         for _ in 0..20 {
-            peer_cores.asked(1);
+            peer_cores.asked(CoreIndex(1));
             affinity.learn(&peer_cores);
         }
-        peer_cores.cores[0].http_connections.set(1);
-        peer_cores.cores[1].http_connections.set(100);
+        peer_cores.cores[CoreIndex(0)].http_connections.set(1);
+        peer_cores.cores[CoreIndex(1)].http_connections.set(100);
         assert!(affinity.place(&peer_cores).is_some());
-        let many = vec![peer_cores.cores[0].clone(), peer_cores.cores[1].clone(), Arc::default()];
-        assert_eq!(affinity.place(&PeerCores::of(0, many)), None);
+        let third = Arc::default();
+        let many = peer_cores.cores.iter().chain([&third]).cloned().collect();
+        assert_eq!(affinity.place(&PeerCores::of(CoreIndex(0), many)), None);
     }
 
     #[test]
     fn what_is_no_request_for_a_stream_changes_nothing() {
         let (peer_cores, mut affinity) = (two_cores(), CoreAffinity::default());
         for _ in 0..8 {
-            peer_cores.asked(1);
+            peer_cores.asked(CoreIndex(1));
             affinity.learn(&peer_cores);
             affinity.learn(&peer_cores);
         }
-        assert_eq!(affinity.place(&peer_cores), Some(Departure { to: 1, moves: 1 }));
+        assert_eq!(affinity.place(&peer_cores), Some(Departure { to: CoreIndex(1), moves: 1 }));
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
     time::timeout,
 };
 
 use super::limits::LINGER;
+use crate::runtime::wire::Wire;
 
 /// What it is told. The body is a problem as others are, and says how long it is.
 const ANSWER: &str = "HTTP/1.1 503 Service Unavailable\r\n\
@@ -30,17 +30,17 @@ const SAID_WITHIN: Duration = Duration::from_secs(1);
 const DROPPED_BYTES_MAX: usize = 64 << 10;
 
 /// Tells a client to come again, and closes its connection.
-pub(crate) async fn turn_away(mut stream: TcpStream) {
+pub(crate) async fn turn_away(mut wire: Wire) {
     let said = async {
-        stream.write_all(ANSWER.as_bytes()).await?;
-        stream.shutdown().await
+        wire.write_all(ANSWER.as_bytes()).await?;
+        wire.shutdown().await
     };
     if !matches!(timeout(SAID_WITHIN, said).await, Ok(Ok(()))) {
         return;
     }
     let dropped = async {
         let (mut bytes, mut left) = ([0; 4096], DROPPED_BYTES_MAX);
-        while let Ok(count @ 1..) = stream.read(&mut bytes).await {
+        while let Ok(count @ 1..) = wire.read(&mut bytes).await {
             left = left.saturating_sub(count);
             if left == 0 {
                 return;

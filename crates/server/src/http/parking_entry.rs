@@ -4,7 +4,6 @@
 use std::{
     cell::{Cell, RefCell},
     future::poll_fn,
-    net::TcpStream,
     pin::pin,
     rc::Rc,
 };
@@ -12,6 +11,7 @@ use std::{
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use super::{handler::Wait, http1_answers::Manner};
+use crate::runtime::wire::WireAtRest;
 
 /// What a connection is told in its stead when it is parked.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Parking {
 /// A connection on its way to the parked ones.
 #[derive(Debug)]
 pub(crate) struct Arriving {
-    pub(crate) stream: TcpStream,
+    pub(crate) wire: WireAtRest,
     /// One of the places that there are.
     pub(crate) place: OwnedSemaphorePermit,
     pub(crate) parking: Parking,

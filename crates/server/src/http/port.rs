@@ -2,10 +2,9 @@
 //! Who finds no place waits a moment, and is told to come again then.
 //! While there are no cores to serve them, at the start and at the end, its own thread does.
 
-use std::{cell::Cell, fmt, io, net, rc::Rc, sync::Arc};
+use std::{cell::Cell, fmt, rc::Rc, sync::Arc};
 
 use tokio::{
-    net::TcpStream,
     sync::{OwnedSemaphorePermit, Semaphore},
     task::spawn_local,
 };
@@ -22,12 +21,18 @@ use super::{
     socket::Socket,
     thread_state::HttpThreadState,
 };
-use crate::runtime::{core::Cores, inbox::Message, listener::Listener};
+use crate::runtime::{
+    core::Cores,
+    inbox::Message,
+    index::CoreIndex,
+    listener::Listener,
+    wire::{Wire, WireAtRest},
+};
 
 /// A connection on its way to a core.
 #[derive(Debug)]
 struct Arrival {
-    stream: net::TcpStream,
+    wire: WireAtRest,
     /// One of the places that there are; free again when the connection has ended.
     place: OwnedSemaphorePermit,
     /// How often it has moved: only one that speaks HTTP/1 does, and with nothing under way.
@@ -56,7 +61,7 @@ pub(crate) struct Port {
     /// For those who wait for a place.
     waiting: Arc<Semaphore>,
     /// The core that gets the next connection.
-    next: Cell<usize>,
+    next: Cell<CoreIndex>,
 }
 
 impl fmt::Debug for Port {
@@ -77,7 +82,16 @@ impl Port {
         let places = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
         let waiting = Arc::new(Semaphore::new(CONNECTIONS_WAITING_MAX));
         let (cores, are_serving) = (early.cores.clone(), Box::new(are_serving));
-        Self { listener, cores, are_serving, early, late, places, waiting, next: Cell::new(0) }
+        Self {
+            listener,
+            cores,
+            are_serving,
+            early,
+            late,
+            places,
+            waiting,
+            next: Cell::new(CoreIndex::FIRST),
+        }
     }
 
     /// Where those are who come before the cores serve: then they are to come again.
@@ -90,38 +104,39 @@ impl Port {
         let this = Rc::new(self);
         loop {
             let Ok(waits) = this.waiting.clone().acquire_owned().await else { return };
-            let stream = this.listener.accept().await;
+            let wire = this.listener.accept().await;
             match this.places.clone().try_acquire_owned() {
-                Ok(place) => this.place(stream, place),
+                Ok(place) => this.place(wire, place),
                 Err(_) => {
-                    spawn_local(this.clone().wait_for_place(stream, waits));
+                    spawn_local(this.clone().wait_for_place(wire, waits));
                 }
             }
         }
     }
 
     /// Serves a connection once there is a place, or sends it away.
-    async fn wait_for_place(self: Rc<Self>, stream: TcpStream, waits: OwnedSemaphorePermit) {
+    async fn wait_for_place(self: Rc<Self>, wire: WireAtRest, waits: OwnedSemaphorePermit) {
         let place = self.places.clone().acquire_owned();
         match tokio::time::timeout(PLACE_TIMEOUT, place).await {
-            Ok(Ok(place)) => self.place(stream, place),
+            Ok(Ok(place)) => self.place(wire, place),
             _ => {
-                let metrics = &self.cores.metrics[0];
+                let metrics = &self.cores.metrics[CoreIndex::FIRST];
                 metrics.http_answers_5xx.add(1);
-                turn_away(stream).await;
+                if let Some(wire) = registered(wire) {
+                    turn_away(wire).await;
+                }
             }
         }
         drop(waits);
     }
 
     /// Has a connection be served that has its place.
-    fn place(&self, stream: TcpStream, place: OwnedSemaphorePermit) {
+    fn place(&self, wire: WireAtRest, place: OwnedSemaphorePermit) {
         if (self.are_serving)() {
             let to = self.next.get();
-            if let Err(error) = self.hand_on(stream, place, to) {
-                tracing::warn!(%error, "an HTTP connection could not be handed on");
-            }
-            self.next.set((to + 1) % self.cores.inboxes.len());
+            let arrival = Arrival { wire, place, moves: 0 };
+            let _ = self.cores.inboxes[to].send(arrives(arrival));
+            self.next.set(self.cores.placement.core_after(to));
             return;
         }
         let is_early = !self.early.thread_state.closing.has_begun();
@@ -129,17 +144,12 @@ impl Port {
         let http = http.clone();
         spawn_local(async move {
             // Connections stay here: this thread has no other cores, and parks none.
-            let _ = welcome(stream, 0, &http).await;
-            http.thread_state.metrics.http_connections.less(1);
+            if let Some(wire) = registered(wire) {
+                let _ = welcome(wire, 0, &http).await;
+                http.thread_state.metrics.http_connections.less(1);
+            }
             drop(place);
         });
-    }
-
-    fn hand_on(&self, stream: TcpStream, place: OwnedSemaphorePermit, to: usize) -> io::Result<()> {
-        let stream = stream.into_std()?;
-        let arrival = Arrival { stream, place, moves: 0 };
-        let _ = self.cores.inboxes[to].send(arrives(arrival));
-        Ok(())
     }
 }
 
@@ -152,56 +162,57 @@ fn arrives(arrival: Arrival) -> Message {
 
 /// Serves a connection on this thread until it ends, or leaves its task.
 async fn arrive(arrival: Arrival, http: Rc<HttpThread>) {
-    let Arrival { stream, place, moves } = arrival;
-    match TcpStream::from_std(stream) {
-        Ok(stream) => {
-            let left = welcome(stream, moves, &http).await;
-            see_off(left, place, &http);
-        }
-        Err(error) => tracing::warn!(%error, "an HTTP connection could not be taken over"),
+    let Arrival { wire, place, moves } = arrival;
+    if let Some(wire) = registered(wire) {
+        let left = welcome(wire, moves, &http).await;
+        see_off(left, place, &http);
     }
+}
+
+/// The wire, registered with the runtime of this thread; `None` if that has no room.
+fn registered(wire: WireAtRest) -> Option<Wire> {
+    let failed = |error: &_| tracing::warn!(%error, "an HTTP connection could not be taken over");
+    wire.register().inspect_err(failed).ok()
 }
 
 /// Serves a connection that was parked. It was counted all the while.
 pub(crate) async fn come_back(
-    stream: net::TcpStream,
+    wire: WireAtRest,
     place: OwnedSemaphorePermit,
     back: Back,
     http: Rc<HttpThread>,
 ) {
     let (thread_state, handler) = (http.thread_state.clone(), http.handler.clone());
-    let left = match TcpStream::from_std(stream) {
-        Ok(stream) => http1::go_on(Socket::new(stream), back, thread_state, handler).await,
-        Err(error) => {
-            tracing::warn!(%error, "an HTTP connection could not be taken over");
-            None
-        }
+    let left = match registered(wire) {
+        Some(wire) => http1::go_on(Socket::new(wire), back, thread_state, handler).await,
+        None => None,
     };
     see_off(left, place, &http);
 }
 
 /// Has a connection go where it wants to, if it goes on.
 fn see_off(left: Option<(Socket, Left)>, place: OwnedSemaphorePermit, http: &HttpThread) {
-    let left = left.and_then(|(stream, left)| stream.into_inner().into_std().ok().zip(Some(left)));
-    if let Some((stream, Left::Parks(parking))) = left {
-        return http.thread_state.parking_entry.enter(Arriving { stream, place, parking });
+    let left =
+        left.and_then(|(socket, left)| socket.into_inner().deregister().ok().zip(Some(left)));
+    if let Some((wire, Left::Parks(parking))) = left {
+        return http.thread_state.parking_entry.enter(Arriving { wire, place, parking });
     }
     http.thread_state.metrics.http_connections.less(1);
-    if let Some((stream, Left::Moves(Departure { to, moves }))) = left {
-        let arrival = Arrival { stream, place, moves };
+    if let Some((wire, Left::Moves(Departure { to, moves }))) = left {
+        let arrival = Arrival { wire, place, moves };
         let _ = http.cores.inboxes[to].send(arrives(arrival));
     }
 }
 
-async fn welcome(stream: TcpStream, moves: u32, http: &HttpThread) -> Option<(Socket, Left)> {
+async fn welcome(wire: Wire, moves: u32, http: &HttpThread) -> Option<(Socket, Left)> {
     let metrics = &http.thread_state.metrics;
     if moves == 0 {
-        let _ = stream.set_nodelay(true);
+        wire.set_nodelay();
         metrics.http_connections_opened.add(1);
     } else {
         metrics.http_connections_moved.add(1);
     }
     metrics.http_connections.add(1);
     let (thread_state, handler) = (http.thread_state.clone(), http.handler.clone());
-    connection::serve(Socket::new(stream), moves, thread_state, handler).await
+    connection::serve(Socket::new(wire), moves, thread_state, handler).await
 }

@@ -1,4 +1,4 @@
-//! The socket of a connection: one that a slow client takes from keeps taking, whatever the system says of it.
+//! The wire of an HTTP connection: one that a slow client takes from keeps taking, whatever the system says of it.
 //! It knows no HTTP.
 
 use std::{
@@ -10,29 +10,31 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
     time::Instant,
 };
 
-use crate::runtime::write_buffer::{TakesNow, Untold};
+use crate::runtime::{
+    wire::{Untold, Wire},
+    write_buffer::TakesNow,
+};
 
 /// How often a socket is tried that is said to take nothing: far more often than a client is given up, and no
 /// more than that, for whoever is fast has its turn when the system says so.
 const TRY_EVERY: Duration = Duration::from_secs(1);
 
-/// The socket of a connection.
+/// The wire of an HTTP connection.
 pub(crate) struct Socket {
-    stream: TcpStream,
+    wire: Wire,
     tried_at: Instant,
 }
 
 impl Socket {
-    pub(crate) fn new(stream: TcpStream) -> Self {
-        Self { stream, tried_at: Instant::now() }
+    pub(crate) fn new(wire: Wire) -> Self {
+        Self { wire, tried_at: Instant::now() }
     }
 
-    pub(crate) fn into_inner(self) -> TcpStream {
-        self.stream
+    pub(crate) fn into_inner(self) -> Wire {
+        self.wire
     }
 
     /// What was written, if it was something; else what the socket takes although nobody has said so.
@@ -45,7 +47,7 @@ impl Socket {
             return told;
         }
         self.tried_at = Instant::now();
-        match untold(Untold(&self.stream)) {
+        match untold(self.wire.untold()) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
             written => Poll::Ready(written),
         }
@@ -58,7 +60,7 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         read: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, read)
+        Pin::new(&mut self.wire).poll_read(context, read)
     }
 }
 
@@ -68,16 +70,16 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let told = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.or_untold(told, |socket| socket.take(bytes))
+        let told = Pin::new(&mut self.wire).poll_write(context, bytes);
+        self.or_untold(told, |mut wire| wire.take(bytes))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        Pin::new(&mut self.wire).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        Pin::new(&mut self.wire).poll_shutdown(context)
     }
 
     fn poll_write_vectored(
@@ -85,12 +87,12 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let told = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.or_untold(told, |socket| socket.take_slices(slices))
+        let told = Pin::new(&mut self.wire).poll_write_vectored(context, slices);
+        self.or_untold(told, |mut wire| wire.take_slices(slices))
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.wire.is_write_vectored()
     }
 }
 
@@ -99,12 +101,12 @@ mod tests {
     use std::{
         future::poll_fn,
         io::{Read as _, Write as _},
-        net,
     };
 
-    use tokio::time::advance;
+    use tokio::{io::AsyncWriteExt as _, time::advance};
 
     use super::*;
+    use crate::runtime::wire::tests::connected;
 
     /// What the socket takes now of a piece; none if it is said to take nothing.
     async fn taken(socket: &mut Socket) -> Option<usize> {
@@ -121,13 +123,9 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]
     async fn a_socket_that_is_said_to_take_nothing_is_tried_now_and_then() {
-        let listener = net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let mut client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (stream, _) = listener.accept().unwrap();
-        stream.set_nonblocking(true).unwrap();
-        let mut hold = stream.try_clone().unwrap();
-        let mut socket = Socket::new(TcpStream::from_std(stream).unwrap());
-        socket.stream.writable().await.unwrap();
+        let (mut client, mut hold, wire) = connected();
+        let mut socket = Socket::new(wire.register().unwrap());
+        socket.write_all(b"x").await.unwrap();
         while taken(&mut socket).await.is_some() {}
         while hold.write(b"x").is_err() {
             let _ = client.read(&mut [0; 16 << 10]).unwrap();

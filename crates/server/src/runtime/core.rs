@@ -1,10 +1,11 @@
-//! One core: a shard, the sessions that are at home here, and the carrying between them, the lane
-//! and the other cores. Everything here runs on one thread and never waits while it holds the core.
+//! One core: the shards that it runs, the sessions that are at home here, and the carrying between them, the
+//! lanes and the other cores. Everything here runs on one thread and never waits while it holds the core.
 
 mod catalogue_needs;
 mod effect_sink;
 mod handle;
 mod idle_partitions;
+mod local_shard;
 mod move_thread_work;
 mod routing;
 mod survey;
@@ -18,57 +19,41 @@ use std::{
 };
 
 use sennit_engine::{
-    Command, Effect, HoldingGroup, SessionId, StreamAppend, StreamCommand, StreamContent,
+    Catalogue, Command, Content, Effect, HoldingGroup, SessionId, StreamAppend, StreamCommand,
 };
-use sennit_model::{
-    Timestamp,
-    limits::{LAZY_BYTES, LAZY_SPAN},
-};
-use sennit_shard::{Fetch, Shard};
+use sennit_journal::Fault;
+use sennit_model::Timestamp;
 use tokio::sync::oneshot;
 
 pub(crate) use self::{
     catalogue_needs::CatalogueNeeds,
     effect_sink::EffectSink,
     handle::{Closes, CoreHandle},
+    local_shard::{LocalShard, Workers},
 };
 use super::{
     clock::now,
     disk_reserve::DiskReserve,
-    inbox::{self, Committed, Message},
-    lane_thread::{LaneHandle, LaneMessage},
-    metrics::CoreMetrics,
+    inbox::{self, Message, ShardMessage},
+    index::{CoreIndex, IndexVec, ShardIndex},
+    metrics::{CoreMetrics, ShardMetrics},
     move_permit::MovePermit,
-    move_thread::MoveHandle,
     own_topic::OwnTopic,
+    placement::Placement,
     publish_gauge::PublishGauge,
-    read_thread::ReadThreads,
     session_takeover::SessionToken,
     shard_answers::Answers,
 };
 
-/// Bytes that make it worth to hand the lane a second batch while it writes the first.
-const SECOND_BATCH_BYTES: u64 = 512 << 10;
-
-/// Bytes whose commit the core does not leave to the lane's thread, if the last
-/// commit was quick: waking one thread, and being woken by it, takes about as long as the sync.
-const COMMIT_HERE_BYTES: u64 = 64 << 10;
-const COMMIT_HERE_TIME: Duration = Duration::from_micros(400);
-
-/// The ways to those who work for a core.
-#[derive(Debug)]
-pub(crate) struct Workers {
-    pub(crate) lane: LaneHandle,
-    pub(crate) reads: ReadThreads,
-    pub(crate) moves: MoveHandle,
-}
-
 /// What all cores share: the ways to each other.
 #[derive(Debug)]
 pub(crate) struct Cores {
-    pub(crate) inboxes: Vec<inbox::Sender>,
-    pub(crate) gauges: Vec<PublishGauge>,
-    pub(crate) metrics: Vec<Arc<CoreMetrics>>,
+    /// Which core runs which shard.
+    pub(crate) placement: Placement,
+    pub(crate) inboxes: IndexVec<CoreIndex, inbox::Sender>,
+    pub(crate) gauges: IndexVec<ShardIndex, PublishGauge>,
+    pub(crate) metrics: IndexVec<CoreIndex, Arc<CoreMetrics>>,
+    pub(crate) shard_metrics: IndexVec<ShardIndex, Arc<ShardMetrics>>,
     pub(crate) session_grace: Duration,
     pub(crate) move_permit: Arc<MovePermit>,
     pub(crate) reserve: Arc<DiskReserve>,
@@ -78,62 +63,55 @@ pub(crate) struct Cores {
     pub(crate) own_topic: OwnTopic,
 }
 
+impl Cores {
+    /// Sends commands to a shard, at the core that runs it.
+    fn send_commands(&self, shard: ShardIndex, commands: Vec<Command>) {
+        let core = self.placement.core_of(shard);
+        let _ = self.inboxes[core].send(Message::Shard(shard, ShardMessage::Commands(commands)));
+    }
+}
+
 /// The state of a core's thread.
 #[derive(Debug)]
 pub(crate) struct Core {
-    index: usize,
-    shard: Shard,
+    index: CoreIndex,
+    /// The shards that it runs, as [`Placement::number_on_core`] numbers them.
+    shards: Vec<LocalShard>,
     cores: Arc<Cores>,
     /// The sessions that are at home here.
     sinks: HashMap<SessionId, Rc<dyn EffectSink>>,
     /// The sessions that may be replaced.
     tokens: HashMap<SessionToken, SessionId>,
     sessions_opened: u64,
-    workers: Workers,
-    batches_under_way: usize,
-    /// How long the last commit took.
-    last_commit: Duration,
-    /// Since when records have gathered that nobody waits for.
-    lazy_since: Option<Timestamp>,
-    /// When it is looked next whether something is to be emptied.
-    look_at: Timestamp,
-    /// Commits of the shard when it was looked last.
-    looked_commits: u64,
-    /// Commands for other cores' shards, gathered during this pass.
-    commands: Vec<Vec<Command>>,
+    /// Commands for each shard, gathered during this pass.
+    commands: IndexVec<ShardIndex, Vec<Command>>,
     /// Effects for other cores' sessions, gathered during this pass.
-    effects: Vec<Vec<Effect>>,
+    effects: IndexVec<CoreIndex, Vec<Effect>>,
     pub(crate) answers: Answers,
     /// Takes what shards need of the catalogue, on the first core.
     needs: Option<Rc<dyn CatalogueNeeds>>,
+    /// Whether the journal of one of its shards has failed.
     fenced: bool,
-    storage_full: bool,
     draining: bool,
     scratch: Vec<Effect>,
 }
 
 impl Core {
-    fn new(index: usize, shard: Shard, cores: Arc<Cores>, workers: Workers) -> Self {
-        let count = cores.inboxes.len();
+    fn new(index: CoreIndex, shards: Vec<LocalShard>, cores: Arc<Cores>) -> Self {
+        let placed = cores.placement.shards_of(index);
+        assert!(placed.eq(shards.iter().map(|shard| shard.index)), "its shards, in their order");
         Self {
             index,
-            shard,
-            cores,
+            shards,
             sinks: HashMap::new(),
             tokens: HashMap::new(),
             sessions_opened: 0,
-            workers,
-            batches_under_way: 0,
-            last_commit: Duration::MAX,
-            lazy_since: None,
-            look_at: Timestamp(0),
-            looked_commits: 0,
-            commands: (0..count).map(|_| Vec::new()).collect(),
-            effects: (0..count).map(|_| Vec::new()).collect(),
+            commands: IndexVec::of(cores.placement.shards(), |_| Vec::new()),
+            effects: IndexVec::of(cores.placement.cores(), |_| Vec::new()),
+            cores,
             answers: Answers::new(own_session(index)),
             needs: None,
             fenced: false,
-            storage_full: false,
             draining: false,
             scratch: Vec::new(),
         }
@@ -145,7 +123,7 @@ impl Core {
     }
 
     /// The groups of a shard that hold messages which others are through with.
-    pub(crate) fn holding(&self, shard: usize, groups: &[HoldingGroup]) {
+    pub(crate) fn holding(&self, shard: ShardIndex, groups: &[HoldingGroup]) {
         if let Some(needs) = &self.needs {
             needs.names_of_holding(shard, groups);
         }
@@ -193,48 +171,53 @@ impl Core {
         &self.cores.metrics[self.index]
     }
 
-    pub(crate) fn shard(&self) -> &Shard {
-        &self.shard
+    /// The catalogue, on the first core: that runs the shard which keeps it.
+    pub(crate) fn catalogue(&self) -> &Catalogue {
+        assert_eq!(self.index, CoreIndex::FIRST, "another core has the catalogue");
+        self.shards[self.number(ShardIndex::CATALOGUE)].shard.catalogue()
     }
 
     pub(crate) fn sinks(&self) -> impl Iterator<Item = &Rc<dyn EffectSink>> {
         self.sinks.values()
     }
 
-    /// Notes a command for the shard of `core`; done when [`Core::handle`] is called.
-    pub(crate) fn command(&mut self, core: usize, command: Command) {
-        // At once: others are about to publish in the same pass.
-        self.cores.gauges[core].sent(published_bytes(slice::from_ref(&command)));
-        self.commands[core].push(command);
+    /// Where one of its own shards is among them.
+    fn number(&self, shard: ShardIndex) -> usize {
+        debug_assert_eq!(self.cores.placement.core_of(shard), self.index, "it is another core's");
+        self.cores.placement.number_on_core(shard)
     }
 
-    /// Does the commands noted for this core's shard; the others travel when the core carries.
+    /// Notes a command for a shard; done when [`Core::handle`] is called, if the shard is this core's.
+    pub(crate) fn command(&mut self, shard: ShardIndex, command: Command) {
+        // At once: others are about to publish in the same pass.
+        self.cores.gauges[shard].sent(published_bytes(slice::from_ref(&command)));
+        self.commands[shard].push(command);
+    }
+
+    /// Does the commands noted for this core's shards; the others travel when the core carries.
     pub(crate) fn handle(&mut self) {
-        if !self.commands[self.index].is_empty() {
-            let mut commands = std::mem::take(&mut self.commands[self.index]);
-            self.handle_noted(&mut commands);
-            self.commands[self.index] = commands;
+        for number in 0..self.shards.len() {
+            let shard = self.shards[number].index;
+            if !self.commands[shard].is_empty() {
+                let mut commands = std::mem::take(&mut self.commands[shard]);
+                self.shards[number].handle(&mut commands);
+                self.commands[shard] = commands;
+                self.route(number);
+            }
         }
     }
 
-    fn handle_noted(&mut self, commands: &mut Vec<Command>) {
-        let bytes = published_bytes(commands);
-        self.shard.handle(commands, now());
-        self.cores.gauges[self.index].arrived(bytes);
-        self.set_gauge();
-        self.route();
-    }
-
-    /// Says what publishers wait for. Once the disk is full publishes are read, to be refused: what waits
-    /// for it to have room again must not keep the acks behind it from making some.
-    fn set_gauge(&self) {
-        let ingest = if self.storage_full { 0 } else { self.shard.uncommitted_bytes() };
-        self.cores.gauges[self.index].set(ingest);
-    }
-
-    /// Does commands of other cores' sessions.
-    pub(crate) fn handle_from_afar(&mut self, mut commands: Vec<Command>) {
-        self.handle_noted(&mut commands);
+    /// One of its shards takes what has come for it; gives back what failed, if that shard's journal has.
+    pub(crate) fn shard_takes(
+        &mut self,
+        shard: ShardIndex,
+        message: ShardMessage,
+    ) -> Option<Fault> {
+        let number = self.number(shard);
+        let fault = self.shards[number].take(message);
+        self.fenced |= fault.is_some();
+        self.route(number);
+        fault
     }
 
     /// Sends effects of other cores' shards where they belong here.
@@ -244,31 +227,7 @@ impl Core {
         }
     }
 
-    /// The lane's thread has committed a batch, or a part of one.
-    pub(crate) fn committed(&mut self, committed: Committed) {
-        self.batches_under_way -= usize::from(committed.is_all);
-        self.release(committed);
-    }
-
-    fn release(&mut self, Committed { end, took, spare_slots, is_full, .. }: Committed) {
-        self.last_commit = took;
-        self.shard.set_spare_slots(spare_slots, end);
-        if is_full != self.storage_full {
-            // Before anything else is published: the message that says so may be behind much of it.
-            self.set_storage_full(is_full);
-        }
-        self.shard.committed(end, now());
-        self.cores.reserve.checkpoint_takes(self.index, self.shard.checkpoint_segments());
-        self.route();
-    }
-
-    pub(crate) fn fenced(&mut self) {
-        self.shard.fenced();
-        self.fenced = true;
-        self.route();
-    }
-
-    /// Whether the journal has failed.
+    /// Whether a journal has failed.
     pub(crate) fn is_fenced(&self) -> bool {
         self.fenced
     }
@@ -276,12 +235,12 @@ impl Core {
     /// The broker stops: publishes are refused and nothing more is delivered from now on.
     pub(crate) fn drain(&mut self) {
         self.draining = true;
-        self.shard.stop();
+        self.shards.iter_mut().for_each(|shard| shard.shard.stop());
     }
 
-    /// The lane is to write no more, once it has written what it was given.
-    pub(crate) fn end_lane(&mut self) {
-        self.workers.lane.tell(LaneMessage::End);
+    /// The lanes are to write no more, once they have written what they were given.
+    pub(crate) fn end_lanes(&self) {
+        self.shards.iter().for_each(LocalShard::end_lane);
     }
 
     /// Whether the broker stops.
@@ -289,156 +248,79 @@ impl Core {
         self.draining
     }
 
-    pub(crate) fn fetched(&mut self, fetch: Fetch, bytes: Option<bytes::Bytes>) {
-        self.shard.fetched(fetch, bytes, now());
-        self.route();
-    }
-
-    pub(crate) fn set_storage_full(&mut self, full: bool) {
-        self.storage_full = full;
-        self.shard.set_storage_full(full);
-        self.look_at = Timestamp(0);
-    }
-
     /// Whether publishes to some shard are refused: then all of them free what they can.
     pub(crate) fn set_disk_short(&mut self, short: bool) {
-        self.shard.set_disk_short(short);
-        if short {
-            self.workers.lane.tell(LaneMessage::Short);
-        }
-        self.look_at = Timestamp(0);
+        self.shards.iter_mut().for_each(|shard| shard.set_disk_short(short));
     }
 
     /// Does what is due, if anything is.
     fn advance(&mut self) {
         let now = now();
-        if self.shard.next_wake().is_some_and(|due| due <= now) {
-            self.shard.advance(now);
-            self.route();
-        }
-    }
-
-    /// Whether the lane has nothing left to write.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.batches_under_way == 0
-            && !self.shard.has_frames()
-            && self.commands[self.index].is_empty()
-    }
-
-    /// Carries commands to the other cores' shards.
-    pub(crate) fn carry_commands(&mut self) {
-        for core in 0..self.commands.len() {
-            if core != self.index && !self.commands[core].is_empty() {
-                let commands = std::mem::take(&mut self.commands[core]);
-                let _ = self.cores.inboxes[core].send(Message::Commands(commands));
+        for number in 0..self.shards.len() {
+            if self.shards[number].advance(now) {
+                self.route(number);
             }
         }
     }
 
-    /// Carries frames to the lane if it has time for them, fetches to the reader, and batches to
-    /// the other cores; says when the shard wants to be woken.
+    /// Whether the lanes have nothing left to write.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.shards.iter().all(|shard| shard.is_quiet() && self.commands[shard.index].is_empty())
+    }
+
+    /// Carries commands to the other cores' shards.
+    pub(crate) fn carry_commands(&mut self) {
+        for shard in self.commands.indices() {
+            let is_elsewhere = || self.cores.placement.core_of(shard) != self.index;
+            if !self.commands[shard].is_empty() && is_elsewhere() {
+                let commands = std::mem::take(&mut self.commands[shard]);
+                self.cores.send_commands(shard, commands);
+            }
+        }
+    }
+
+    /// Carries frames to each lane that has time for them, fetches to the readers, and batches to the other
+    /// cores; says when the shards want to be woken.
     fn carry(&mut self) -> Option<Timestamp> {
         self.handle();
         self.carry_commands();
-        let lazy_until = self.commit();
-        for core in 0..self.effects.len() {
+        let mut wake = None;
+        for number in 0..self.shards.len() {
+            let lazy_until = self.shards[number].commit(self.draining);
+            self.route(number);
+            wake = earlier(wake, lazy_until);
+        }
+        for core in self.effects.indices() {
             if !self.effects[core].is_empty() {
                 let effects = std::mem::take(&mut self.effects[core]);
                 let _ = self.cores.inboxes[core].send(Message::Effects(effects));
             }
         }
-        let mut released = Vec::new();
-        self.shard.take_released(&mut released);
-        if !released.is_empty() {
-            self.workers.lane.tell(LaneMessage::Release(released));
+        for shard in &mut self.shards {
+            wake = earlier(wake, shard.carry());
         }
-        let mut fetches = Vec::new();
-        self.shard.take_fetches(&mut fetches);
-        for fetch in fetches {
-            self.workers.reads.fetch(fetch);
-        }
-        let look_at = self.empty_something();
-        self.set_gauge();
-        self.publish_metrics(self.shard.uncommitted_bytes());
-        self.shard.next_wake().into_iter().chain(lazy_until).chain(look_at).min()
+        wake
     }
+}
 
-    /// Commits what has gathered, or hands it to the lane's thread, if the lane has time for it and
-    /// somebody waits for it; says until when it may wait otherwise.
-    fn commit(&mut self) -> Option<Timestamp> {
-        if !self.shard.has_frames() {
-            return None;
-        }
-        let gathered = self.shard.gathered_bytes();
-        let lane_has_time = match self.batches_under_way {
-            0 => true,
-            1 => gathered >= SECOND_BATCH_BYTES,
-            _ => false,
-        };
-        if !lane_has_time {
-            return None;
-        }
-        let is_awaited = self.shard.is_awaited();
-        if !is_awaited && gathered < LAZY_BYTES && !self.draining {
-            // A crash before that costs a delivery more, or an ephemeral message, which who waits
-            // for no commit puts up with.
-            let now = now();
-            let until = self.lazy_since.get_or_insert(now).plus(LAZY_SPAN);
-            if now < until {
-                return Some(until);
-            }
-        }
-        let is_small = is_awaited
-            && gathered <= COMMIT_HERE_BYTES
-            && self.batches_under_way == 0
-            && self.last_commit <= COMMIT_HERE_TIME;
-        self.lazy_since = None;
-        let mut frames = Vec::new();
-        self.shard.take_frames(&mut frames);
-        match is_small.then(|| self.workers.lane.append_here(&frames)).flatten() {
-            Some(Ok(committed)) => {
-                self.release(committed);
-                // What came of it, dead letters say, is nobody's to wait for.
-                return self.commit();
-            }
-            Some(Err(fault)) => {
-                let _ = self.cores.inboxes[self.index].send(Message::Fenced(fault));
-            }
-            None => {
-                if self.workers.lane.tell(LaneMessage::Append(frames)) {
-                    self.batches_under_way += 1;
-                }
-            }
-        }
-        None
-    }
-
-    fn publish_metrics(&self, ingest: u64) {
-        let (metrics, counters) = (self.metrics(), self.shard.counters());
-        metrics.confirmed_messages.set(counters.confirmed_messages);
-        metrics.confirmed_early_messages.set(counters.confirmed_early_messages);
-        metrics.duplicate_batches.set(counters.duplicate_batches);
-        metrics.delivered_messages.set(counters.delivered_messages);
-        metrics.delivered_bytes.set(counters.delivered_bytes);
-        metrics.delivered_early_messages.set(counters.delivered_early_messages);
-        metrics.refusals.set(counters.refusals);
-        metrics.damaged_batches.set(counters.damaged_batches);
-        metrics.checkpoints.set(counters.checkpoints);
-        let (packs, pack_bytes, pack_live_bytes) = self.shard.pack_usage();
-        metrics.packs.set(packs as u64);
-        metrics.pack_bytes.set(pack_bytes);
-        metrics.pack_live_bytes.set(pack_live_bytes);
-        metrics.journal_segments.set(self.shard.segment_count() as u64);
-        metrics.cache_bytes.set(self.shard.cache_bytes() as u64);
-        metrics.memory_topic_bytes.set(self.shard.memory_bytes());
-        metrics.ingest_bytes.set(ingest);
-    }
+/// The earlier of two moments that may be.
+fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    one.into_iter().chain(other).min()
 }
 
 /// The session under which a core asks in nobody's name. Its sessions count from there.
-pub(crate) fn own_session(core: usize) -> SessionId {
-    SessionId((core as u64) << 48)
+pub(crate) fn own_session(core: CoreIndex) -> SessionId {
+    SessionId(u64::from(core.0) << SESSION_COUNT_BITS)
 }
+
+/// The core at which a session is at home.
+fn home_of(session: SessionId) -> CoreIndex {
+    // Numbers of cores are small.
+    CoreIndex((session.0 >> SESSION_COUNT_BITS) as u32)
+}
+
+/// Bits of a session's number that count the sessions of its core; the core is above them.
+const SESSION_COUNT_BITS: u32 = 48;
 
 /// Bytes of the batches that `commands` publish.
 fn published_bytes(commands: &[Command]) -> u64 {
@@ -461,7 +343,7 @@ fn appended_bytes(append: &StreamAppend) -> u64 {
 }
 
 /// Bytes of what is appended, or begins a stream.
-pub(crate) fn content_bytes(content: Option<&StreamContent>) -> u64 {
+pub(crate) fn content_bytes(content: Option<&Content>) -> u64 {
     content.map_or(0, |content| content.bytes() as u64)
 }
 
@@ -476,7 +358,7 @@ mod tests {
     fn what_begins_a_stream_is_on_its_way_as_an_append_is() {
         let mut batch = BatchBuilder::for_append(100);
         batch.push(&Message::new(bytes::Bytes::from_static(b"content"))).unwrap();
-        let content = batch.take().map(StreamContent::from);
+        let content = batch.take().map(Content::from);
         let bytes = content_bytes(content.as_ref());
         let open = StreamCommand::Open(Box::new(OpenStream {
             config: TopicConfig::of_kind(TopicKind::Stream),

@@ -1,13 +1,16 @@
 //! How the lanes share the disk: who lacks slots, which publishes are refused, and what is lent to a pack. Slots
 //! that are held lie on the disk already; what is counted here are those that are missing. Who needs them is
-//! for `sennit_shard::Room` to say.
+//! for `sennit_shard::SlotBudget` to say.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
 
-use super::inbox::{self, Message};
+use super::{
+    inbox::{self, Message},
+    index::{IndexVec, ShardIndex},
+};
 
 /// What one lane has said.
 #[derive(Debug, Default)]
@@ -27,7 +30,7 @@ struct LaneState {
 #[derive(Debug)]
 pub(crate) struct DiskReserve {
     segment_bytes: u64,
-    lanes: Vec<LaneState>,
+    lanes: IndexVec<ShardIndex, LaneState>,
     /// What a pack that is being written may still take.
     lent_bytes: AtomicU64,
     /// How many lanes are full.
@@ -49,12 +52,11 @@ impl Drop for Lent<'_> {
 }
 
 impl DiskReserve {
-    /// That of lanes without slots, one for each core.
-    pub(crate) fn new(cores: Vec<inbox::Sender>, segment_bytes: u64) -> Self {
-        let lane = || LaneState { checkpoint_segments: AtomicU64::new(0), ..LaneState::default() };
+    /// That of so many lanes without slots; `cores` are all that run shards.
+    pub(crate) fn new(shards: usize, cores: Vec<inbox::Sender>, segment_bytes: u64) -> Self {
         Self {
             segment_bytes,
-            lanes: cores.iter().map(|_| lane()).collect(),
+            lanes: IndexVec::of(shards, |_| LaneState::default()),
             lent_bytes: AtomicU64::new(0),
             full_count: AtomicU64::new(0),
             cores,
@@ -62,18 +64,18 @@ impl DiskReserve {
     }
 
     /// A checkpoint of a shard takes so many segments beside the one that it begins in.
-    pub(crate) fn checkpoint_takes(&self, shard: usize, segments: u64) {
+    pub(crate) fn set_checkpoint_segments(&self, shard: ShardIndex, segments: u64) {
         self.lanes[shard].checkpoint_segments.store(segments, Relaxed);
     }
 
     /// How many segments that is.
-    pub(crate) fn checkpoint_segments(&self, shard: usize) -> u64 {
+    pub(crate) fn checkpoint_segments(&self, shard: ShardIndex) -> u64 {
         self.lanes[shard].checkpoint_segments.load(Relaxed)
     }
 
     /// A lane lacks so many slots, and publishes are refused for that or not. Tells every core when the first
     /// lane is full, and when the last is no more: all of them free what they can meanwhile.
-    pub(crate) fn lacks(&self, shard: usize, missing: usize, is_full: bool) {
+    pub(crate) fn lacks(&self, shard: ShardIndex, missing: usize, is_full: bool) {
         let lane = &self.lanes[shard];
         lane.missing.store(missing as u64, Relaxed);
         if lane.is_full.swap(is_full, SeqCst) == is_full {
@@ -89,12 +91,12 @@ impl DiskReserve {
     }
 
     /// A slot of a lane takes room of the disk from now on, and the lane does not have it.
-    pub(crate) fn slot_is_outside(&self, shard: usize) {
+    pub(crate) fn slot_is_outside(&self, shard: ShardIndex) {
         self.lanes[shard].outside.fetch_add(1, SeqCst);
     }
 
     /// The lane has it now, or it takes no room any more.
-    pub(crate) fn slot_is_settled(&self, shard: usize) {
+    pub(crate) fn slot_is_settled(&self, shard: ShardIndex) {
         let outside = &self.lanes[shard].outside;
         let _ = outside.fetch_update(SeqCst, SeqCst, |count| count.checked_sub(1));
     }
@@ -125,13 +127,13 @@ impl DiskReserve {
     }
 
     /// What one lane lacks, in bytes.
-    pub(crate) fn missing_bytes_of(&self, shard: usize) -> u64 {
+    pub(crate) fn missing_bytes_of(&self, shard: ShardIndex) -> u64 {
         self.lanes[shard].missing.load(Relaxed).saturating_mul(self.segment_bytes)
     }
 
     /// How many bytes a lane leaves free when it makes a slot: what is lent, and where it is not full itself what
     /// full lanes lack.
-    pub(crate) fn left_beside(&self, shard: usize) -> u64 {
+    pub(crate) fn left_beside(&self, shard: ShardIndex) -> u64 {
         let lent = self.lent_bytes.load(SeqCst);
         if self.lanes[shard].is_full.load(SeqCst) {
             return lent;
@@ -162,41 +164,51 @@ mod tests {
     #[test]
     fn what_a_full_lane_lacks_is_left_by_the_others_and_not_by_itself() {
         let (cores, _inboxes): (Vec<_>, Vec<_>) = (0..2).map(|_| unbounded_channel()).unzip();
-        let reserve = DiskReserve::new(cores, 1 << 20);
-        reserve.lacks(0, 2, false);
-        assert_eq!((reserve.left_beside(0), reserve.left_beside(1)), (0, 0), "none is full");
-        reserve.lacks(0, 3, true);
-        assert_eq!((reserve.left_beside(0), reserve.left_beside(1)), (0, 3 << 20));
+        let reserve = DiskReserve::new(2, cores, 1 << 20);
+        reserve.lacks(ShardIndex(0), 2, false);
+        assert_eq!(
+            (reserve.left_beside(ShardIndex(0)), reserve.left_beside(ShardIndex(1))),
+            (0, 0),
+            "none is full"
+        );
+        reserve.lacks(ShardIndex(0), 3, true);
+        assert_eq!(
+            (reserve.left_beside(ShardIndex(0)), reserve.left_beside(ShardIndex(1))),
+            (0, 3 << 20)
+        );
         let lent = reserve.lend(1000);
-        assert_eq!((reserve.left_beside(0), reserve.left_beside(1)), (1000, (3 << 20) + 1000));
+        assert_eq!(
+            (reserve.left_beside(ShardIndex(0)), reserve.left_beside(ShardIndex(1))),
+            (1000, (3 << 20) + 1000)
+        );
         drop(lent);
-        assert_eq!((reserve.left_beside(0), reserve.missing_bytes()), (0, 3 << 20));
+        assert_eq!((reserve.left_beside(ShardIndex(0)), reserve.missing_bytes()), (0, 3 << 20));
     }
 
     #[test]
     fn a_pack_leaves_what_lanes_lack_that_are_not_full() {
         let (cores, _inboxes): (Vec<_>, Vec<_>) = (0..2).map(|_| unbounded_channel()).unzip();
-        let reserve = DiskReserve::new(cores, 1 << 20);
-        reserve.lacks(0, 2, false);
-        reserve.slot_is_outside(0);
+        let reserve = DiskReserve::new(2, cores, 1 << 20);
+        reserve.lacks(ShardIndex(0), 2, false);
+        reserve.slot_is_outside(ShardIndex(0));
         let lent = reserve.lend(1000);
         assert_eq!(
             (reserve.needed_bytes(), reserve.left_by_pack(1000)),
             ((1 << 20) + 1000, 1 << 20)
         );
-        reserve.slot_is_settled(0);
+        reserve.slot_is_settled(ShardIndex(0));
         assert_eq!(reserve.left_by_pack(1000), 2 << 20);
-        reserve.lacks(1, 1, true);
+        reserve.lacks(ShardIndex(1), 1, true);
         assert_eq!(reserve.left_by_pack(1000), 0, "it frees more than it takes");
         drop(lent);
-        reserve.slot_is_settled(1);
+        reserve.slot_is_settled(ShardIndex(1));
         assert_eq!(reserve.needed_bytes(), 3 << 20, "none was outside");
     }
 
     #[test]
     fn every_core_is_told_when_the_first_lane_is_full_and_when_the_last_is_no_more() {
         let (cores, mut inboxes): (Vec<_>, Vec<_>) = (0..2).map(|_| unbounded_channel()).unzip();
-        let reserve = DiskReserve::new(cores, 1 << 20);
+        let reserve = DiskReserve::new(2, cores, 1 << 20);
         let mut told = || match [0, 1].map(|core: usize| inboxes[core].try_recv()) {
             [Ok(Message::DiskShort(one)), Ok(Message::DiskShort(other))] if one == other => {
                 Some(one)
@@ -204,12 +216,12 @@ mod tests {
             [Err(_), Err(_)] => None,
             others => panic!("{others:?}"),
         };
-        reserve.lacks(0, 1, true);
+        reserve.lacks(ShardIndex(0), 1, true);
         assert_eq!((told(), reserve.is_short()), (Some(true), true));
-        reserve.lacks(1, 1, true);
-        reserve.lacks(0, 0, false);
+        reserve.lacks(ShardIndex(1), 1, true);
+        reserve.lacks(ShardIndex(0), 0, false);
         assert_eq!((told(), reserve.is_short()), (None, true));
-        reserve.lacks(1, 0, false);
+        reserve.lacks(ShardIndex(1), 0, false);
         assert_eq!((told(), reserve.is_short()), (Some(false), false));
     }
 }

@@ -23,7 +23,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Tells every core to finish, waits until they have, within bounds, and ends them.
 pub(crate) async fn all(cores: &Cores) {
     let mut waiting = Vec::new();
-    for inbox in &cores.inboxes {
+    for inbox in cores.inboxes.iter() {
         let (done, finished) = oneshot::channel();
         let _ = inbox.send(Message::Drain(done));
         waiting.push(finished);
@@ -36,7 +36,7 @@ pub(crate) async fn all(cores: &Cores) {
     if tokio::time::timeout(DRAIN + Duration::from_secs(1), all).await.is_err() {
         tracing::warn!("a core did not stop in time");
     }
-    for inbox in &cores.inboxes {
+    for inbox in cores.inboxes.iter() {
         let _ = inbox.send(Message::End);
     }
 }
@@ -60,7 +60,10 @@ pub(crate) async fn one(core: CoreHandle, done: oneshot::Sender<()>) {
             break;
         }
         if begin.elapsed() >= patience {
-            tracing::warn!(core = core.index, "some sessions did not take what was theirs in time");
+            tracing::warn!(
+                core = core.index.0,
+                "some sessions did not take what was theirs in time"
+            );
             break;
         }
         sleep(LOOK_AGAIN).await;

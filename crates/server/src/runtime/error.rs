@@ -24,6 +24,14 @@ pub enum ServeError {
         /// The least that is possible.
         least: u64,
     },
+    /// There are no such cores.
+    #[error("--cores {given} is not possible: 1 to {most} are")]
+    Cores {
+        /// The number given.
+        given: u32,
+        /// The most that are possible.
+        most: u32,
+    },
     /// Nothing would go on.
     #[error("{setting} is 0; at least 1 is possible")]
     Zero {
@@ -127,6 +135,7 @@ impl ServeError {
         match self {
             Self::NotLoopback { .. }
             | Self::SegmentBytes { .. }
+            | Self::Cores { .. }
             | Self::Zero { .. }
             | Self::StorageRules { .. }
             | Self::Directory(Fault::Impossible { .. }) => true,

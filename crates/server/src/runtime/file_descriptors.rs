@@ -1,10 +1,9 @@
 //! The descriptors of the process: it has as many as it may, and connections leave the log those that
 //! it needs.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd as _};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::net::TcpStream;
 
 /// Descriptors that connections leave to a shard, if that is not more than half of all.
 const RESERVED_PER_SHARD: u64 = 256;
@@ -33,7 +32,7 @@ impl FileDescriptors {
     }
 
     /// Whether there is room for this connection. The lowest free number is a new descriptor's.
-    pub(crate) fn have_room_for(self, stream: &TcpStream) -> bool {
-        u64::try_from(stream.as_raw_fd()).is_ok_and(|number| number < self.reserved)
+    pub(crate) fn have_room_for(self, connection: &impl AsFd) -> bool {
+        u64::try_from(connection.as_fd().as_raw_fd()).is_ok_and(|number| number < self.reserved)
     }
 }

@@ -1,13 +1,13 @@
-//! What reaches a core from other threads: everything in batches, one wake for each.
+//! What reaches a core, or one of its shards, from other threads: everything in batches, one wake for each.
 
 use std::{any::Any, collections::BTreeSet, rc::Rc, time::Duration};
 
 use sennit_engine::{Command, Effect, HoldingGroup};
-use sennit_journal::{Fault, Home, Position};
-use sennit_shard::{CompactionDone, Fetch, Held, MoveError, Moved};
+use sennit_journal::{Container, Fault, Position};
+use sennit_shard::{CompactionDone, Fetch, MoveError, Moved, StoredBatch};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{services::Call, session_takeover::SessionToken};
+use super::{index::ShardIndex, services::Call, session_takeover::SessionToken};
 
 /// What was written and synced.
 #[derive(Clone, Copy, Debug)]
@@ -30,28 +30,39 @@ pub(crate) enum Message {
     /// The client of this session, if that is one of the core's, is here on another connection:
     /// the session is to end. Answered once it has.
     Replace(SessionToken, oneshot::Sender<()>),
-    /// Commands for its shard, from sessions of another core.
-    Commands(Vec<Command>),
+    /// Something for one of the shards that it runs.
+    Shard(ShardIndex, ShardMessage),
     /// Effects for its sessions, from another core's shard.
     Effects(Vec<Effect>),
     /// Something to do with one of its services.
     Call(Call),
     /// The groups of a shard that hold messages which others are through with; only the first core is told.
-    Holding(usize, Vec<HoldingGroup>),
+    Holding(ShardIndex, Vec<HoldingGroup>),
+    /// Publishes to some shard are refused, or to none any more: the disk has no room.
+    DiskShort(bool),
+    /// The broker stops: say so to every session, finish what is under way, answer when done.
+    Drain(oneshot::Sender<()>),
+    /// The end, after [`Message::Drain`] was answered.
+    End,
+}
+
+/// What reaches a shard, at the core that runs it.
+#[derive(Debug)]
+pub(crate) enum ShardMessage {
+    /// Commands from sessions of another core.
+    Commands(Vec<Command>),
     /// The lane's thread has written and synced a batch.
     Committed(Committed),
     /// The lane has failed.
     Fenced(Fault),
     /// The disk has, or has no longer, room for another segment.
     StorageFull(bool),
-    /// Publishes to some shard are refused, or to none any more: the disk has no room.
-    DiskShort(bool),
     /// Which of these batches are wanted?
-    AreWanted(Vec<Held>),
+    AreWanted(Vec<StoredBatch>),
     /// What was to be emptied was copied.
     Moved(Moved),
     /// What was to be emptied could not be.
-    MoveFailed(Home, MoveError),
+    MoveFailed(Container, MoveError),
     /// A step of a compaction was done.
     Compacted(CompactionDone),
     /// One came to nothing.
@@ -60,10 +71,6 @@ pub(crate) enum Message {
     PacksInUse(oneshot::Sender<BTreeSet<u32>>),
     /// A read is done.
     Fetched(Fetch, Option<bytes::Bytes>),
-    /// The broker stops: say so to every session, finish what is under way, answer when done.
-    Drain(oneshot::Sender<()>),
-    /// The end, after [`Message::Drain`] was answered.
-    End,
 }
 
 impl Message {
@@ -78,3 +85,18 @@ impl Message {
 pub(crate) type Sender = mpsc::UnboundedSender<Message>;
 /// The core's end of it.
 pub(crate) type Receiver = mpsc::UnboundedReceiver<Message>;
+
+/// The way to a shard for those that work for it.
+#[derive(Clone, Debug)]
+pub(crate) struct ShardSender {
+    pub(crate) shard: ShardIndex,
+    /// The way to its core.
+    pub(crate) core: Sender,
+}
+
+impl ShardSender {
+    /// Tells the shard; false if its core has ended.
+    pub(crate) fn send(&self, message: ShardMessage) -> bool {
+        self.core.send(Message::Shard(self.shard, message)).is_ok()
+    }
+}

@@ -12,21 +12,21 @@ use std::{
     time::Instant,
 };
 
-use sennit_journal::{Cut, Disk, Fault, Frame, Home, Lane, Slot, disk::RealDisk};
-use sennit_shard::{Room, Spare, Wish};
+use sennit_journal::{Container, Cut, Disk, Fault, Frame, Lane, Slot, disk::RealDisk};
+use sennit_shard::{SlotBudget, SlotRequest, SpareSlots};
 
 use super::{
     disk_reserve::DiskReserve,
     error::ServeError,
-    inbox::{self, Committed},
-    metrics::CoreMetrics,
+    inbox::{Committed, ShardMessage, ShardSender},
+    metrics::ShardMetrics,
 };
 
 /// What the lane wants done with slots.
 #[derive(Debug)]
 pub(crate) enum SlotWish {
     /// A slot.
-    Make(Wish),
+    Make(SlotRequest),
     /// This slot is not needed any more: its room is to be given back.
     Remove(Slot),
 }
@@ -39,7 +39,7 @@ pub(crate) enum LaneMessage {
     /// These segments are needed no more.
     Release(Vec<u64>),
     /// A slot was made that was wished for so.
-    Spare(Slot, Wish),
+    Spare(Slot, SlotRequest),
     /// There is, or is no longer, room on the disk to make one.
     Room(bool),
     /// What a pin held back may be used again.
@@ -53,18 +53,17 @@ pub(crate) enum LaneMessage {
 /// The lane, and what keeps it in slots.
 #[derive(Debug)]
 struct Writer<D: Disk> {
-    shard: usize,
     lane: Lane<D>,
     /// Asks for a slot, or for its end.
     slots: mpsc::Sender<SlotWish>,
     /// Which slots the lane holds, and when publishes are refused.
-    room: Room,
+    room: SlotBudget,
     /// What the other lanes need.
     reserve: Arc<DiskReserve>,
     /// Keeps what was released since a cut as it is.
     pin: Option<Pin>,
-    core: inbox::Sender,
-    metrics: Arc<CoreMetrics>,
+    core: ShardSender,
+    metrics: Arc<ShardMetrics>,
 }
 
 /// Since a cut was made, slots of released segments are not used again: somebody copies them. The
@@ -125,12 +124,12 @@ impl LaneDoor {
     }
 
     /// Whether the lane holds this segment, or anybody may refer to this pack.
-    pub(crate) fn holds(&self, home: Home) -> bool {
+    pub(crate) fn holds(&self, home: Container) -> bool {
         match home {
-            Home::Segment(segment) => {
+            Container::Segment(segment) => {
                 self.writer.upgrade().is_some_and(|writer| locked(&writer).lane.holds(segment))
             }
-            Home::Pack(_) => true,
+            Container::Pack(_) => true,
         }
     }
 }
@@ -171,34 +170,25 @@ impl LaneHandle {
 struct LaneThread {
     writer: Arc<Mutex<Writer<RealDisk>>>,
     messages: mpsc::Receiver<LaneMessage>,
-    core: inbox::Sender,
+    core: ShardSender,
 }
 
 /// Starts the thread. It ends when it is told to, or the lane has failed.
 pub(crate) fn start(
-    shard: u32,
-    (lane, room, reserve): (Lane<RealDisk>, Room, Arc<DiskReserve>),
+    (lane, room, reserve): (Lane<RealDisk>, SlotBudget, Arc<DiskReserve>),
     (sender, messages): (mpsc::Sender<LaneMessage>, mpsc::Receiver<LaneMessage>),
-    core: inbox::Sender,
+    core: ShardSender,
     slots: mpsc::Sender<SlotWish>,
-    metrics: Arc<CoreMetrics>,
+    metrics: Arc<ShardMetrics>,
 ) -> Result<(LaneHandle, thread::JoinHandle<()>), ServeError> {
-    let mut writer = Writer {
-        shard: shard as usize,
-        lane,
-        slots,
-        room,
-        reserve,
-        pin: None,
-        core: core.clone(),
-        metrics,
-    };
+    let name = format!("lane-{}", core.shard.0);
+    let mut writer = Writer { lane, slots, room, reserve, pin: None, core: core.clone(), metrics };
     writer.ask_for_slots();
     let writer = Arc::new(Mutex::new(writer));
     let handle = LaneHandle { messages: sender, writer: writer.clone() };
     let lane = LaneThread { writer, messages, core };
     let thread = thread::Builder::new()
-        .name(format!("lane-{shard}"))
+        .name(name)
         .spawn(move || lane.run())
         .map_err(ServeError::system("start a lane's thread"))?;
     Ok((handle, thread))
@@ -216,11 +206,11 @@ impl LaneThread {
             match message {
                 LaneMessage::Append(frames) => match self.append(&frames, &mut held_up) {
                     Ok(Some(committed)) => {
-                        let _ = self.core.send(inbox::Message::Committed(committed));
+                        let _ = self.core.send(ShardMessage::Committed(committed));
                     }
                     Ok(None) => return,
                     Err(fault) => {
-                        let _ = self.core.send(inbox::Message::Fenced(fault));
+                        let _ = self.core.send(ShardMessage::Fenced(fault));
                         return;
                     }
                 },
@@ -251,7 +241,7 @@ impl LaneThread {
                     return Ok(Some(committed));
                 }
                 let committed = Committed { is_all: false, ..committed };
-                let _ = self.core.send(inbox::Message::Committed(committed));
+                let _ = self.core.send(ShardMessage::Committed(committed));
                 frames = later;
             }
             self.with(Writer::want_more_spares);
@@ -322,9 +312,9 @@ impl<D: Disk> Writer<D> {
     /// Has spare slots removed that are neither held nor left alone.
     fn give_back_surplus(&mut self) {
         let is_short = self.reserve.is_short();
-        if let Some(keep) = self.room.surplus(self.lane.spare_count(), is_short) {
+        if let Some(keep) = self.room.surplus_over(self.lane.spare_count(), is_short) {
             for slot in self.lane.take_surplus(keep) {
-                self.reserve.slot_is_outside(self.shard);
+                self.reserve.slot_is_outside(self.core.shard);
                 let _ = self.slots.send(SlotWish::Remove(slot));
             }
         }
@@ -333,7 +323,7 @@ impl<D: Disk> Writer<D> {
     /// The lane has to wait for a slot. At the start it always has; later, more are kept ready.
     fn want_more_spares(&mut self) {
         if self.lane.segments().next().is_some() {
-            self.room.waited();
+            self.room.slot_waited();
         }
         self.ask_for_slots();
         self.tell_whether_full();
@@ -354,7 +344,7 @@ impl<D: Disk> Writer<D> {
     /// holds: it must not use more of them while the thread that makes slots is behind, and nobody knows yet
     /// that it will make none.
     fn look_for_room(&mut self) {
-        if self.room.is_to_look(self.lane.spare_count()) {
+        if self.room.must_check_disk(self.lane.spare_count()) {
             let available = self.lane.available_bytes();
             if available.is_ok_and(|available| available < self.reserve.needed_bytes()) {
                 self.set_room(false);
@@ -365,30 +355,33 @@ impl<D: Disk> Writer<D> {
     /// Says whether publishes have to be refused, whenever that changes, and what is missing.
     fn tell_whether_full(&mut self) {
         let spare = self.lane.spare_count();
-        let changed = self.room.full_changed(spare);
+        let changed = self.room.update_full(spare);
         let (missing, is_full) = (self.room.missing(spare), self.room.is_full());
         let missing_bytes = missing as u64 * self.reserve.segment_bytes();
         if changed == Some(true) {
-            let shard = self.shard;
+            let shard = self.core.shard.0;
             tracing::warn!(shard, missing_bytes, "storage full: publishes are refused");
         } else if changed == Some(false) {
-            tracing::info!(shard = self.shard, "the disk has room again: publishes are accepted");
+            tracing::info!(
+                shard = self.core.shard.0,
+                "the disk has room again: publishes are accepted"
+            );
         }
         self.metrics.storage_full.set(is_full.into());
         self.metrics.storage_needed_bytes.set(if is_full { missing_bytes } else { 0 });
-        self.reserve.lacks(self.shard, missing, is_full);
+        self.reserve.lacks(self.core.shard, missing, is_full);
         if let Some(is_full) = changed {
-            let _ = self.core.send(inbox::Message::StorageFull(is_full));
+            let _ = self.core.send(ShardMessage::StorageFull(is_full));
             self.ask_for_slots();
             // It has one more than it holds, and others may have none.
             self.give_back_surplus();
         }
     }
 
-    fn add_spare(&mut self, slot: Slot, wish: Wish) {
+    fn add_spare(&mut self, slot: Slot, wish: SlotRequest) {
         self.lane.add_spare(slot);
-        self.reserve.slot_is_settled(self.shard);
-        self.room.made(wish);
+        self.reserve.slot_is_settled(self.core.shard);
+        self.room.slot_made(wish);
         self.tell_whether_full();
         // It was asked for before another lane was full, or before this one was no more.
         self.give_back_surplus();
@@ -396,16 +389,17 @@ impl<D: Disk> Writer<D> {
 
     fn lend_slot(&mut self) -> Option<Slot> {
         let spare = self.lane.spare_count();
-        let lent = self.room.may_lend(spare).then(|| self.lane.take_surplus(spare - 1).pop());
+        let lent =
+            self.room.may_release_slot(spare).then(|| self.lane.take_surplus(spare - 1).pop());
         self.tell_whether_full();
         lent.flatten()
     }
 
     fn ask_for_slots(&mut self) {
-        self.room.checkpoint_takes(self.reserve.checkpoint_segments(self.shard));
+        self.room.set_checkpoint_segments(self.reserve.checkpoint_segments(self.core.shard));
         loop {
             let (count, written) = (self.lane.spare_count(), self.lane.written_spare_count());
-            let Some(wish) = self.room.next_wish(Spare { count, written }) else { return };
+            let Some(wish) = self.room.next_request(SpareSlots { count, written }) else { return };
             if self.slots.send(SlotWish::Make(wish)).is_err() {
                 return;
             }

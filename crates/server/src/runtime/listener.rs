@@ -3,9 +3,9 @@
 use std::{io, net::SocketAddr, time::Duration};
 
 use rustix::net::sockopt::set_tcp_congestion;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
-use super::{error::ServeError, file_descriptors::FileDescriptors};
+use super::{error::ServeError, file_descriptors::FileDescriptors, wire::WireAtRest};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -53,10 +53,11 @@ impl Listener {
     }
 
     /// The next connection that there is room for; the others are closed.
-    pub(crate) async fn accept(&self) -> TcpStream {
+    pub(crate) async fn accept(&self) -> WireAtRest {
         loop {
-            match self.socket.accept().await {
-                Ok((stream, _)) if self.descriptors.have_room_for(&stream) => return stream,
+            let accepted = self.socket.accept().await;
+            match accepted.and_then(|(stream, _)| WireAtRest::of_accepted(stream)) {
+                Ok(wire) if self.descriptors.have_room_for(&wire) => return wire,
                 Ok(_) => tracing::warn!("a connection was closed: too few descriptors are left"),
                 Err(error) => tracing::warn!(%error, "accepting failed"),
             }

@@ -1,9 +1,12 @@
-//! Counters of each core, written with relaxed stores on the data path and read when asked for.
+//! Counters of each core and of each shard, written with relaxed stores on the data path and read when asked for.
 //! docs/reference/metrics.md lists them.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    ops::Deref,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use prometheus_client::{
@@ -14,7 +17,10 @@ use prometheus_client::{
 };
 use sennit_model::Timestamp;
 
-use super::clock::now;
+use super::{
+    clock::now,
+    index::{CoreIndex, IndexVec, ShardIndex},
+};
 
 /// A number that one thread writes and any may read.
 #[derive(Debug, Default)]
@@ -38,22 +44,43 @@ impl Count {
     }
 }
 
-macro_rules! core_metrics {
-    ($($kind:ident $name:ident $unit:ident $text:literal;)*) => {
-        /// What one core counts.
+macro_rules! counts {
+    ($(#[$doc:meta])* $counts:ident; $($kind:ident $name:ident $unit:ident $text:literal;)*) => {
+        $(#[$doc])*
         #[derive(Debug, Default)]
-        pub(crate) struct CoreMetrics {
+        pub(crate) struct $counts {
             $(#[doc = $text] pub(crate) $name: Count,)*
-            /// Groups that hold messages which others are through with, a few of the shard's.
-            holding: Mutex<Vec<Holding>>,
         }
 
-        impl CoreMetrics {
-            fn each(&self, mut tell: impl FnMut(&'static str, &'static str, Option<Unit>, bool, u64)) {
-                $(tell(stringify!($name), $text, unit!($unit), is_counter!($kind), self.$name.value());)*
+        impl Counts for $counts {
+            fn each(&self, tell: &mut dyn FnMut(Metric, u64)) {
+                $(
+                    let metric = Metric {
+                        name: stringify!($name),
+                        text: $text,
+                        unit: unit!($unit),
+                        is_counter: is_counter!($kind),
+                    };
+                    tell(metric, self.$name.value());
+                )*
             }
         }
     };
+}
+
+/// What a number counts.
+struct Metric {
+    name: &'static str,
+    text: &'static str,
+    unit: Option<Unit>,
+    /// Whether it only grows.
+    is_counter: bool,
+}
+
+/// Numbers of one core, or of one shard.
+trait Counts {
+    /// Shows each of them, in the same order every time.
+    fn each(&self, tell: &mut dyn FnMut(Metric, u64));
 }
 
 /// A group that holds messages which others of its topic are through with.
@@ -65,7 +92,23 @@ pub(crate) struct Holding {
     pub(crate) since: Timestamp,
 }
 
-impl CoreMetrics {
+/// What one shard counts.
+#[derive(Debug, Default)]
+pub(crate) struct ShardMetrics {
+    counts: ShardCounts,
+    /// Groups that hold messages which others are through with, a few of the shard's.
+    holding: Mutex<Vec<Holding>>,
+}
+
+impl Deref for ShardMetrics {
+    type Target = ShardCounts;
+
+    fn deref(&self) -> &ShardCounts {
+        &self.counts
+    }
+}
+
+impl ShardMetrics {
     pub(crate) fn set_holding(&self, holding: Vec<Holding>) {
         *self.holding.lock().unwrap_or_else(PoisonError::into_inner) = holding;
     }
@@ -96,7 +139,9 @@ macro_rules! is_counter {
     };
 }
 
-core_metrics! {
+counts! {
+    /// What is counted of one shard.
+    ShardCounts;
     counter confirmed_messages none "Messages confirmed to publishers, duplicates included";
     counter confirmed_early_messages none "Messages confirmed before they were committed, as their topic has it";
     counter duplicate_batches none "Batches that had been appended before";
@@ -112,6 +157,24 @@ core_metrics! {
     counter moved_bytes bytes "Bytes of batches copied to packs";
     counter scrubbed_bytes bytes "Bytes at rest that the scrub has held against their checksums";
     gauge scrub_damage none "Places at rest that the scrub found damaged";
+    gauge packs none "Packs in use";
+    gauge pack_bytes bytes "Bytes of packs in use";
+    gauge pack_live_bytes bytes "Bytes of live batches in packs";
+    gauge journal_damage none "Places of the journal that were found damaged when the broker started";
+    gauge doubtful_partitions none "Partitions that may have lost messages with them";
+    gauge lost_files none "Packs and segments that hold wanted messages and are gone";
+    gauge journal_segments none "Segments of the journal in use";
+    gauge storage_full none "Whether publishes are refused because the disk has no room: 1 or 0";
+    gauge storage_free_bytes bytes "Bytes that are free on the disk that holds the data";
+    gauge storage_needed_bytes bytes "Bytes that have to come free before publishes are accepted again";
+    gauge ingest_bytes bytes "Bytes published and not yet committed";
+    gauge cache_bytes bytes "Bytes of frames kept in memory";
+    gauge memory_topic_bytes bytes "Bytes of messages that are kept in memory alone";
+}
+
+counts! {
+    /// What one core counts, whatever shards it runs.
+    CoreMetrics;
     counter connections_opened none "Connections accepted";
     counter connections_moved none "Connections that came from another core, to be where their partition is";
     counter broken_frames none "Frames that could not be decoded";
@@ -130,64 +193,65 @@ core_metrics! {
     gauge subscriptions_held none "Subscriptions whose work somebody has";
     counter subscription_wakes none "Wakes of subscriptions";
     counter subscription_wakes_failed none "Tries to tell of a wake that failed";
-    gauge packs none "Packs in use";
-    gauge pack_bytes bytes "Bytes of packs in use";
-    gauge pack_live_bytes bytes "Bytes of live batches in packs";
-    gauge journal_damage none "Places of the journal that were found damaged when the broker started";
-    gauge doubtful_partitions none "Partitions that may have lost messages with them";
-    gauge lost_files none "Packs and segments that hold wanted messages and are gone";
-    gauge journal_segments none "Segments of the journal in use";
-    gauge storage_full none "Whether publishes are refused because the disk has no room: 1 or 0";
-    gauge storage_free_bytes bytes "Bytes that are free on the disk that holds the data";
-    gauge storage_needed_bytes bytes "Bytes that have to come free before publishes are accepted again";
-    gauge ingest_bytes bytes "Bytes published and not yet committed";
-    gauge cache_bytes bytes "Bytes of frames kept in memory";
-    gauge memory_topic_bytes bytes "Bytes of messages that are kept in memory alone";
 }
 
-/// One metric: name, text, unit, whether it only grows, and a value for each core.
-type Series = (&'static str, &'static str, Option<Unit>, bool, Vec<u64>);
+/// A metric, and its value for each core or shard.
+type Series = (Metric, Vec<u64>);
 
 #[derive(Debug)]
-struct Cores(Vec<Arc<CoreMetrics>>);
+struct All {
+    shards: IndexVec<ShardIndex, Arc<ShardMetrics>>,
+    cores: IndexVec<CoreIndex, Arc<CoreMetrics>>,
+}
 
-impl Collector for Cores {
+impl Collector for All {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        // The format wants all series of a metric together, so the outer walk is over metrics.
-        let mut series: Vec<Series> = Vec::new();
-        for (index, core) in self.0.iter().enumerate() {
-            let mut at = 0;
-            core.each(|name, text, unit, is_counter, value| {
-                if index == 0 {
-                    series.push((name, text, unit, is_counter, Vec::new()));
-                }
-                series[at].4.push(value);
-                at += 1;
-            });
-        }
-        for (name, text, unit, is_counter, values) in series {
-            let name = unit.as_ref().map_or(name, |unit| {
-                name.strip_suffix(unit.as_str()).and_then(|n| n.strip_suffix('_')).unwrap_or(name)
-            });
-            let counter = ConstCounter::new(0u64);
-            let gauge = ConstGauge::new(0i64);
-            let kind = if is_counter { counter.metric_type() } else { gauge.metric_type() };
-            let mut descriptor = encoder.encode_descriptor(name, text, unit.as_ref(), kind)?;
-            for (shard, value) in values.into_iter().enumerate() {
-                let labels = [("shard", shard.to_string())];
-                let family = descriptor.encode_family(&labels)?;
-                if is_counter {
-                    ConstCounter::new(value).encode(family)?;
-                } else {
-                    ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(family)?;
-                }
-            }
-        }
+        encode_all(&mut encoder, "shard", self.shards.iter().map(|shard| &shard.counts))?;
+        encode_all(&mut encoder, "core", self.cores.iter().map(AsRef::as_ref))?;
         self.encode_holding(&mut encoder)
     }
 }
 
-impl Cores {
+/// One series for each metric of each of `all`, which differ by `label`: their index.
+fn encode_all<'a, C: Counts + 'a>(
+    encoder: &mut DescriptorEncoder<'_>,
+    label: &str,
+    all: impl Iterator<Item = &'a C>,
+) -> Result<(), std::fmt::Error> {
+    // The format wants all series of a metric together, so the outer walk is over metrics.
+    let mut series: Vec<Series> = Vec::new();
+    for (index, counts) in all.enumerate() {
+        let mut at = 0;
+        counts.each(&mut |metric, value| {
+            if index == 0 {
+                series.push((metric, Vec::new()));
+            }
+            series[at].1.push(value);
+            at += 1;
+        });
+    }
+    for (Metric { name, text, unit, is_counter }, values) in series {
+        let name = unit.as_ref().map_or(name, |unit| {
+            name.strip_suffix(unit.as_str()).and_then(|n| n.strip_suffix('_')).unwrap_or(name)
+        });
+        let counter = ConstCounter::new(0u64);
+        let gauge = ConstGauge::new(0i64);
+        let kind = if is_counter { counter.metric_type() } else { gauge.metric_type() };
+        let mut descriptor = encoder.encode_descriptor(name, text, unit.as_ref(), kind)?;
+        for (index, value) in values.into_iter().enumerate() {
+            let labels = [(label, index.to_string())];
+            let family = descriptor.encode_family(&labels)?;
+            if is_counter {
+                ConstCounter::new(value).encode(family)?;
+            } else {
+                ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(family)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+impl All {
     /// One series for each group that is named: a few of each shard.
     fn encode_holding(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let text = "Age of the oldest message that this group holds and others of the topic are through with";
@@ -195,10 +259,10 @@ impl Cores {
         let name = "group_holds_oldest_age";
         let mut descriptor = encoder.encode_descriptor(name, text, Some(&unit), kind)?;
         let mut encoded = Ok(());
-        for (shard, core) in self.0.iter().enumerate() {
-            core.each_holding(|held, age| {
+        for (shard, metrics) in self.shards.iter_indexed() {
+            metrics.each_holding(|held, age| {
                 let labels = [
-                    ("shard", shard.to_string()),
+                    ("shard", shard.0.to_string()),
                     ("topic", held.topic.clone()),
                     ("group", held.group.clone()),
                 ];
@@ -211,10 +275,13 @@ impl Cores {
     }
 }
 
-/// The text of all metrics of all cores.
-pub(crate) fn registry(cores: Vec<Arc<CoreMetrics>>) -> Registry {
+/// The text of all metrics of all shards and cores.
+pub(crate) fn registry(
+    shards: IndexVec<ShardIndex, Arc<ShardMetrics>>,
+    cores: IndexVec<CoreIndex, Arc<CoreMetrics>>,
+) -> Registry {
     let mut registry = Registry::with_prefix("sennit");
-    registry.register_collector(Box::new(Cores(cores)));
+    registry.register_collector(Box::new(All { shards, cores }));
     registry
 }
 
@@ -226,12 +293,13 @@ mod tests {
 
     #[test]
     fn a_group_that_holds_old_messages_is_named_with_the_age_of_the_oldest() {
-        let cores: Vec<Arc<CoreMetrics>> = (0..2).map(|_| Arc::default()).collect();
+        let shards = IndexVec::of(2, |_| Arc::<ShardMetrics>::default());
         let since = Timestamp(now().0 - 3_600_000);
         let (topic, group) = ("orders".to_owned(), "default".to_owned());
-        cores[1].set_holding(vec![Holding { topic, group, since }]);
+        shards[ShardIndex(1)].set_holding(vec![Holding { topic, group, since }]);
         let mut text = String::new();
-        encode(&mut text, &registry(cores)).expect("it is text");
+        encode(&mut text, &registry(shards, IndexVec::of(1, |_| Arc::default())))
+            .expect("it is text");
         let name = "sennit_group_holds_oldest_age_seconds";
         let line = text.lines().find(|line| line.starts_with(name)).expect("it is there");
         let labels = r#"{shard="1",topic="orders",group="default"}"#;

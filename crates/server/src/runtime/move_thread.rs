@@ -12,12 +12,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sennit_journal::{Home, disk::RealDisk};
-use sennit_shard::{CompactionStep, Held, MoveError, Moved, Mover};
+use sennit_journal::{Container, disk::RealDisk};
+use sennit_shard::{CompactionStep, MoveError, Moved, Mover, StoredBatch};
 
 use super::{
-    disk_reserve::DiskReserve, error::ServeError, inbox, lane_thread::LaneDoor,
-    move_permit::MovePermit, thread_priority::give_way,
+    disk_reserve::DiskReserve,
+    error::ServeError,
+    inbox::{ShardMessage, ShardSender},
+    lane_thread::LaneDoor,
+    move_permit::MovePermit,
+    thread_priority::give_way,
 };
 
 /// Most batches that the core is asked about at once: others wait meanwhile.
@@ -53,11 +57,11 @@ impl PackPin {
 #[derive(Debug)]
 pub(crate) enum MoveMessage {
     /// Empty this; without rest, if there is much to do.
-    Empty(Home, bool),
+    Empty(Container, bool),
     /// Do this step of a compaction.
     Compact(CompactionStep),
     /// These are wanted, of those that were asked about last.
-    Wanted(Vec<Held>),
+    Wanted(Vec<StoredBatch>),
     /// Remove this pack.
     Remove(u32),
 }
@@ -83,10 +87,9 @@ impl Drop for MoveHandle {
 }
 
 struct MoveThread {
-    shard: u32,
     mover: Mover<RealDisk>,
     messages: mpsc::Receiver<MoveMessage>,
-    core: inbox::Sender,
+    core: ShardSender,
     in_hurry: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     pin: Arc<PackPin>,
@@ -111,16 +114,16 @@ struct Ended;
 
 /// Starts the thread. It ends once the handle is gone.
 pub(crate) fn start(
-    shard: u32,
     mover: Mover<RealDisk>,
-    core: inbox::Sender,
+    core: ShardSender,
     pin: Arc<PackPin>,
     turn: Arc<MovePermit>,
     loans: Loans,
 ) -> Result<(MoveHandle, thread::JoinHandle<()>), ServeError> {
-    let (handle, mut moves) = MoveThread::new(shard, mover, core, pin, turn, loans);
+    let name = format!("move-{}", core.shard.0);
+    let (handle, mut moves) = MoveThread::new(mover, core, pin, turn, loans);
     let thread = thread::Builder::new()
-        .name(format!("move-{shard}"))
+        .name(name)
         .spawn(move || {
             give_way();
             while moves.step().is_ok() {}
@@ -131,9 +134,8 @@ pub(crate) fn start(
 
 impl MoveThread {
     fn new(
-        shard: u32,
         mut mover: Mover<RealDisk>,
-        core: inbox::Sender,
+        core: ShardSender,
         pin: Arc<PackPin>,
         turn: Arc<MovePermit>,
         loans: Loans,
@@ -151,19 +153,8 @@ impl MoveThread {
         let (send, messages) = mpsc::channel();
         let handle = MoveHandle { messages: send, stop: stop.clone() };
         let (to_remove, said) = (Vec::new(), VecDeque::new());
-        let moves = Self {
-            shard,
-            mover,
-            messages,
-            core,
-            in_hurry,
-            stop,
-            pin,
-            turn,
-            loans,
-            to_remove,
-            said,
-        };
+        let moves =
+            Self { mover, messages, core, in_hurry, stop, pin, turn, loans, to_remove, said };
         (handle, moves)
     }
 
@@ -177,7 +168,7 @@ impl MoveThread {
             Some(MoveMessage::Remove(pack)) => self.to_remove.push(pack),
             Some(MoveMessage::Wanted(_)) | None => {}
         }
-        self.to_remove.extend(self.mover.take_rubbish());
+        self.to_remove.extend(self.mover.take_orphaned_packs());
         let pin = self.pin.clone();
         while !self.to_remove.is_empty() {
             let is_pinned = pin.lock();
@@ -209,24 +200,29 @@ impl MoveThread {
 
     /// What was said of emptying `pack` is settled: nothing in it is wanted any more.
     fn said_to_empty(&mut self, pack: u32) {
-        let is_it = |said: &MoveMessage| matches!(said, MoveMessage::Empty(Home::Pack(home), _) if *home == pack);
+        let is_it = |said: &MoveMessage| matches!(said, MoveMessage::Empty(Container::Pack(home), _) if *home == pack);
         let before = self.said.len();
         self.said.retain(|said| !is_it(said));
         if self.said.len() < before {
-            let _ = self.core.send(inbox::Message::Moved(Moved::default()));
+            let _ = self.core.send(ShardMessage::Moved(Moved::default()));
         }
     }
 
-    fn empty(&mut self, home: Home) -> Result<(), Ended> {
+    fn empty(&mut self, home: Container) -> Result<(), Ended> {
         let message = match self.moved(home)? {
             Ok(moved) => {
-                tracing::debug!(shard = self.shard, ?home, batches = moved.batches.len(), "moved");
-                inbox::Message::Moved(moved)
+                tracing::debug!(
+                    shard = self.core.shard.0,
+                    ?home,
+                    batches = moved.batches.len(),
+                    "moved"
+                );
+                ShardMessage::Moved(moved)
             }
             Err(_) if self.stop.load(Relaxed) => return Err(Ended),
             Err(error) => {
-                tracing::error!(shard = self.shard, ?home, %error, "moving failed");
-                inbox::Message::MoveFailed(home, error)
+                tracing::error!(shard = self.core.shard.0, ?home, %error, "moving failed");
+                ShardMessage::MoveFailed(home, error)
             }
         };
         let _ = self.core.send(message);
@@ -244,31 +240,31 @@ impl MoveThread {
         });
         let message = match compacted {
             Ok(done) => {
-                let (shard, batches) = (self.shard, step.batches.len());
+                let (shard, batches) = (self.core.shard.0, step.batches.len());
                 let (topic_id, partition) = (step.partition.topic.0, step.partition.index.0);
                 let changed = done.batches.len();
                 tracing::debug!(shard, topic_id, partition, work = ?step.work, batches, changed, "compacted");
-                inbox::Message::Compacted(done)
+                ShardMessage::Compacted(done)
             }
             Err(_) if self.stop.load(Relaxed) => return Err(Ended),
             Err(error) => {
                 let (topic_id, partition) = (step.partition.topic.0, step.partition.index.0);
-                tracing::error!(shard = self.shard, topic_id, partition, %error, "compaction failed");
-                inbox::Message::CompactionFailed
+                tracing::error!(shard = self.core.shard.0, topic_id, partition, %error, "compaction failed");
+                ShardMessage::CompactionFailed
             }
         };
         let _ = self.core.send(message);
         Ok(())
     }
 
-    fn moved(&mut self, home: Home) -> Result<Result<Moved, MoveError>, Ended> {
+    fn moved(&mut self, home: Container) -> Result<Result<Moved, MoveError>, Ended> {
         let held = match self.mover.list(home) {
             Ok(held) => held,
             Err(error) => return Ok(Err(error)),
         };
         let mut wanted = Vec::new();
         for asked in held.chunks(ASKED_MAX) {
-            let _ = self.core.send(inbox::Message::AreWanted(asked.to_vec()));
+            let _ = self.core.send(ShardMessage::AreWanted(asked.to_vec()));
             wanted.extend(self.answer()?);
         }
         if wanted.is_empty() {
@@ -280,7 +276,7 @@ impl MoveThread {
     }
 
     /// On a short disk the lane lends the pack a slot's room: the segment that is emptied pays it back.
-    fn copy(&mut self, home: Home, wanted: &[Held]) -> Result<Moved, MoveError> {
+    fn copy(&mut self, home: Container, wanted: &[StoredBatch]) -> Result<Moved, MoveError> {
         let Loans { lane, reserve } = &self.loans;
         let is_short = reserve.is_short();
         self.mover.set_in_one_pack(is_short);
@@ -298,7 +294,7 @@ impl MoveThread {
     }
 
     /// Waits for the answer about what was asked last.
-    fn answer(&mut self) -> Result<Vec<Held>, Ended> {
+    fn answer(&mut self) -> Result<Vec<StoredBatch>, Ended> {
         loop {
             match self.messages.recv().map_err(|_| Ended)? {
                 MoveMessage::Wanted(wanted) => return Ok(wanted),
@@ -309,7 +305,7 @@ impl MoveThread {
     }
 
     fn remove(&mut self, pack: u32) -> Result<(), Ended> {
-        let mut removal = match self.mover.removal(pack) {
+        let mut removal = match self.mover.start_removal(pack) {
             Ok(removal) => removal,
             Err(fault) => return self.not_removed(pack, &fault),
         };
@@ -325,7 +321,7 @@ impl MoveThread {
 
     /// The next start removes it.
     fn not_removed(&self, pack: u32, fault: &sennit_journal::Fault) -> Result<(), Ended> {
-        tracing::warn!(shard = self.shard, pack, %fault, "a pack could not be removed");
+        tracing::warn!(shard = self.core.shard.0, pack, %fault, "a pack could not be removed");
         Ok(())
     }
 
@@ -355,6 +351,10 @@ mod tests {
     use sennit_shard::{PackLengths, Settings};
 
     use super::*;
+    use crate::runtime::{
+        inbox::{Message, Receiver},
+        index::ShardIndex,
+    };
 
     impl Loans {
         fn of_nobody(reserve: Arc<DiskReserve>) -> Self {
@@ -362,7 +362,7 @@ mod tests {
         }
     }
 
-    fn thread(folder: &Path) -> (MoveHandle, MoveThread, inbox::Receiver) {
+    fn thread(folder: &Path) -> (MoveHandle, MoveThread, Receiver) {
         let lane = LaneConfig {
             directory: folder.join("lane-0"),
             lane: 0,
@@ -375,8 +375,10 @@ mod tests {
         let parts = sennit_shard::recover(&disk, lane, settings, Timestamp(1)).unwrap();
         let (core, inbox) = tokio::sync::mpsc::unbounded_channel();
         let turn = Arc::new(MovePermit::new(|| {}));
-        let loans = Loans::of_nobody(Arc::new(DiskReserve::new(vec![core.clone()], 64 << 10)));
-        let (handle, moves) = MoveThread::new(0, parts.mover, core, Arc::default(), turn, loans);
+        let reserve = DiskReserve::new(1, vec![core.clone()], 64 << 10);
+        let loans = Loans::of_nobody(Arc::new(reserve));
+        let core = ShardSender { shard: ShardIndex(0), core };
+        let (handle, moves) = MoveThread::new(parts.mover, core, Arc::default(), turn, loans);
         (handle, moves, inbox)
     }
 
@@ -385,25 +387,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (handle, mut moves, _inbox) = thread(folder.path());
         handle.send(MoveMessage::Remove(7));
-        handle.send(MoveMessage::Empty(Home::Segment(3), true));
+        handle.send(MoveMessage::Empty(Container::Segment(3), true));
         // A step of a removal is done.
         assert!(moves.rest(Instant::now() - Duration::from_millis(5)).is_ok());
         assert_eq!(moves.to_remove, [7]);
         let next = moves.next();
-        assert!(matches!(next, Ok(Some(MoveMessage::Empty(Home::Segment(3), true)))));
+        assert!(matches!(next, Ok(Some(MoveMessage::Empty(Container::Segment(3), true)))));
     }
 
     #[test]
     fn a_pack_that_is_to_be_removed_is_not_emptied_before_and_the_core_is_answered() {
         let folder = tempfile::tempdir().unwrap();
         let (handle, mut moves, mut inbox) = thread(folder.path());
-        handle.send(MoveMessage::Empty(Home::Pack(7), false));
+        handle.send(MoveMessage::Empty(Container::Pack(7), false));
         assert!(moves.rest(Instant::now() - Duration::from_millis(5)).is_ok());
         assert!(inbox.try_recv().is_err());
         moves.said_to_empty(8);
         assert_eq!(moves.said.len(), 1);
         moves.said_to_empty(7);
         assert!(moves.said.is_empty());
-        assert!(matches!(inbox.try_recv(), Ok(inbox::Message::Moved(_))));
+        assert!(matches!(
+            inbox.try_recv(),
+            Ok(Message::Shard(ShardIndex(0), ShardMessage::Moved(_)))
+        ));
     }
 }

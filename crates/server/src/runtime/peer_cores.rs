@@ -3,20 +3,23 @@
 
 use std::{cell::Cell, sync::Arc};
 
-use super::metrics::CoreMetrics;
+use super::{
+    index::{CoreIndex, IndexVec},
+    metrics::CoreMetrics,
+};
 
 /// A core among the others, and what its connections ask for.
 #[derive(Debug)]
 pub(crate) struct PeerCores {
-    pub(crate) here: usize,
-    pub(crate) cores: Vec<Arc<CoreMetrics>>,
+    pub(crate) here: CoreIndex,
+    pub(crate) cores: IndexVec<CoreIndex, Arc<CoreMetrics>>,
     /// The core of the stream that was asked for last, until the connection has heard of it.
-    asked_of: Cell<Option<usize>>,
+    asked_of: Cell<Option<CoreIndex>>,
 }
 
 impl PeerCores {
     /// Those of the core `here`.
-    pub(crate) fn of(here: usize, cores: Vec<Arc<CoreMetrics>>) -> Self {
+    pub(crate) fn of(here: CoreIndex, cores: IndexVec<CoreIndex, Arc<CoreMetrics>>) -> Self {
         Self { here, cores, asked_of: Cell::new(None) }
     }
 
@@ -26,12 +29,12 @@ impl PeerCores {
     }
 
     /// The core that was asked since somebody was attended to.
-    pub(crate) fn take_asked(&self) -> Option<usize> {
+    pub(crate) fn take_asked(&self) -> Option<CoreIndex> {
         self.asked_of.take()
     }
 
     /// What is done just now is for a stream of this core.
-    pub(crate) fn asked(&self, of: usize) {
+    pub(crate) fn asked(&self, of: CoreIndex) {
         self.asked_of.set(Some(of));
     }
 }

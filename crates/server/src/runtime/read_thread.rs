@@ -6,7 +6,10 @@ use std::{sync::mpsc, thread};
 use sennit_journal::{Reader, disk::RealDisk};
 use sennit_shard::Fetch;
 
-use super::{error::ServeError, inbox};
+use super::{
+    error::ServeError,
+    inbox::{ShardMessage, ShardSender},
+};
 
 /// What the threads are told.
 #[derive(Clone, Copy, Debug)]
@@ -28,12 +31,11 @@ pub(crate) struct ReadThreads {
 impl ReadThreads {
     /// Starts them.
     pub(crate) fn start(
-        shard: u32,
         reader: Reader<RealDisk>,
-        core: &inbox::Sender,
+        core: &ShardSender,
     ) -> Result<(Self, [thread::JoinHandle<()>; 2]), ServeError> {
-        let (one, one_ends) = start(shard, reader.another(), core.clone())?;
-        let (other, other_ends) = start(shard, reader, core.clone())?;
+        let (one, one_ends) = start(reader.duplicate(), core.clone())?;
+        let (other, other_ends) = start(reader, core.clone())?;
         Ok((Self { threads: [one, other], next: 0 }, [one_ends, other_ends]))
     }
 
@@ -53,11 +55,11 @@ impl ReadThreads {
 
 /// Starts one. It ends when nothing more can be told to it.
 fn start(
-    shard: u32,
     mut reader: Reader<RealDisk>,
-    core: inbox::Sender,
+    core: ShardSender,
 ) -> Result<(mpsc::Sender<ReadMessage>, thread::JoinHandle<()>), ServeError> {
     let (sender, messages) = mpsc::channel();
+    let shard = core.shard.0;
     let run = move || {
         while let Ok(message) = messages.recv() {
             let fetch = match message {
@@ -67,14 +69,14 @@ fn start(
                     continue;
                 }
             };
-            let bytes = match reader.read_past(fetch.position, fetch.length) {
+            let bytes = match reader.read_uncached(fetch.position, fetch.length) {
                 Ok(bytes) => Some(bytes),
                 Err(fault) => {
                     tracing::error!(shard, %fault, "reading back failed");
                     None
                 }
             };
-            let _ = core.send(inbox::Message::Fetched(fetch, bytes));
+            let _ = core.send(ShardMessage::Fetched(fetch, bytes));
         }
     };
     let thread = thread::Builder::new()

@@ -9,7 +9,8 @@ use std::{
 use tokio::sync::oneshot;
 
 use super::{
-    inbox::{self, Message},
+    inbox::{ShardMessage, ShardSender},
+    index::{IndexVec, ShardIndex},
     lane_thread::LaneDoor,
     move_thread::PackPin,
 };
@@ -19,7 +20,7 @@ use super::{
 pub(crate) struct LaneFiles {
     pub(crate) lane: LaneDoor,
     pub(crate) packs: Arc<PackPin>,
-    pub(crate) core: inbox::Sender,
+    pub(crate) core: ShardSender,
 }
 
 impl LaneFiles {
@@ -27,27 +28,27 @@ impl LaneFiles {
     /// wait.
     pub(crate) fn packs_in_use(&self) -> Option<BTreeSet<u32>> {
         let (answer, answered) = oneshot::channel();
-        self.core.send(Message::PacksInUse(answer)).ok()?;
+        self.core.send(ShardMessage::PacksInUse(answer)).then_some(())?;
         answered.blocking_recv().ok()
     }
 }
 
 /// All shards'; each is there once its shard is recovered.
 #[derive(Debug)]
-pub(crate) struct ShardFiles(Vec<OnceLock<LaneFiles>>);
+pub(crate) struct ShardFiles(IndexVec<ShardIndex, OnceLock<LaneFiles>>);
 
 impl ShardFiles {
     pub(crate) fn closed(shards: usize) -> Self {
-        Self((0..shards).map(|_| OnceLock::new()).collect())
+        Self(IndexVec::of(shards, |_| OnceLock::new()))
     }
 
     /// The shard is recovered, once.
-    pub(crate) fn open(&self, shard: usize, door: LaneFiles) {
+    pub(crate) fn open(&self, shard: ShardIndex, door: LaneFiles) {
         let _ = self.0[shard].set(door);
     }
 
     /// The doors, by shard; `None` before all are open.
-    pub(crate) fn all(&self) -> Option<Vec<&LaneFiles>> {
+    pub(crate) fn all(&self) -> Option<IndexVec<ShardIndex, &LaneFiles>> {
         self.0.iter().map(OnceLock::get).collect()
     }
 }

@@ -11,12 +11,12 @@ use std::{
 };
 
 use sennit_journal::{Disk, Fault, Slot, SlotFill, SlotMaker, disk::RealDisk};
-use sennit_shard::Wish;
+use sennit_shard::SlotRequest;
 
 use super::{
     disk_reserve::DiskReserve,
     error::ServeError,
-    inbox,
+    inbox::{ShardMessage, ShardSender},
     lane_thread::{LaneMessage, SlotWish},
 };
 
@@ -28,15 +28,14 @@ const FULL_PAUSE: Duration = Duration::from_millis(500);
 const KEPT_FOR: Duration = Duration::from_secs(10);
 
 struct SlotThread<D> {
-    shard: u32,
     maker: SlotMaker<D>,
     /// What others need of the disk.
     reserve: Arc<DiskReserve>,
     wishes: mpsc::Receiver<SlotWish>,
     lane: mpsc::Sender<LaneMessage>,
-    core: inbox::Sender,
+    core: ShardSender,
     /// Slots that are to be made.
-    owed: VecDeque<Wish>,
+    owed: VecDeque<SlotRequest>,
     /// The disk was full when the last one was to be made.
     was_full: bool,
     /// Slots that are to be removed, each from a moment on.
@@ -48,29 +47,27 @@ struct Ended;
 
 /// Starts the thread. It fulfils each wish, and ends when there can be no more.
 pub(crate) fn start(
-    shard: u32,
     (maker, reserve): (SlotMaker<RealDisk>, Arc<DiskReserve>),
     wishes: mpsc::Receiver<SlotWish>,
     lane: mpsc::Sender<LaneMessage>,
-    core: inbox::Sender,
+    core: ShardSender,
 ) -> Result<thread::JoinHandle<()>, ServeError> {
-    let mut slots = SlotThread::new(shard, (maker, reserve), wishes, lane, core);
+    let name = format!("slots-{}", core.shard.0);
+    let mut slots = SlotThread::new((maker, reserve), wishes, lane, core);
     thread::Builder::new()
-        .name(format!("slots-{shard}"))
+        .name(name)
         .spawn(move || while slots.step(KEPT_FOR).is_ok() {})
         .map_err(ServeError::system("start a slot thread"))
 }
 
 impl<D: Disk> SlotThread<D> {
     fn new(
-        shard: u32,
         (maker, reserve): (SlotMaker<D>, Arc<DiskReserve>),
         wishes: mpsc::Receiver<SlotWish>,
         lane: mpsc::Sender<LaneMessage>,
-        core: inbox::Sender,
+        core: ShardSender,
     ) -> Self {
         Self {
-            shard,
             maker,
             reserve,
             wishes,
@@ -121,13 +118,13 @@ impl<D: Disk> SlotThread<D> {
             return Ok(());
         }
         let fill = match self.owed.front() {
-            Some(Wish::Held) => SlotFill::Taken,
+            Some(SlotRequest::Held) => SlotFill::Allocated,
             _ => SlotFill::Written,
         };
-        self.reserve.slot_is_outside(self.shard as usize);
-        let made = self.maker.make_beside(self.left_beside(), fill);
+        self.reserve.slot_is_outside(self.core.shard);
+        let made = self.maker.make_with_free_bytes(self.left_beside(), fill);
         if made.is_err() {
-            self.reserve.slot_is_settled(self.shard as usize);
+            self.reserve.slot_is_settled(self.core.shard);
         }
         match made {
             Ok(slot) => {
@@ -141,7 +138,7 @@ impl<D: Disk> SlotThread<D> {
                 self.tell_whether_full();
             }
             Err(fault) => {
-                let _ = self.core.send(inbox::Message::Fenced(fault));
+                let _ = self.core.send(ShardMessage::Fenced(fault));
                 return Err(Ended);
             }
         }
@@ -155,12 +152,12 @@ impl<D: Disk> SlotThread<D> {
     }
 
     fn left_beside(&self) -> u64 {
-        self.reserve.left_beside(self.shard as usize)
+        self.reserve.left_beside(self.core.shard)
     }
 
     /// Whether the disk has no room for all that the lane lacks, or for one slot: it may wish for none.
     fn is_full(&self) -> Option<bool> {
-        let lacking = self.reserve.missing_bytes_of(self.shard as usize);
+        let lacking = self.reserve.missing_bytes_of(self.core.shard);
         let own = lacking.max(self.reserve.segment_bytes());
         let needed = own.saturating_add(self.left_beside());
         self.maker.available_bytes().ok().map(|available| available < needed)
@@ -177,9 +174,9 @@ impl<D: Disk> SlotThread<D> {
         let may_go = |(until, _): &mut (Instant, Slot)| is_short || *until <= Instant::now();
         let Some((_, slot)) = self.kept.pop_front_if(may_go) else { return };
         if let Err(fault) = self.maker.remove(&slot) {
-            tracing::warn!(shard = self.shard, %fault, "a slot could not be removed");
+            tracing::warn!(shard = self.core.shard.0, %fault, "a slot could not be removed");
         }
-        self.reserve.slot_is_settled(self.shard as usize);
+        self.reserve.slot_is_settled(self.core.shard);
     }
 }
 
@@ -193,6 +190,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::runtime::index::ShardIndex;
 
     /// Longer than any test takes.
     const LONG: Duration = Duration::from_secs(3600);
@@ -214,11 +212,12 @@ mod tests {
         let recovered =
             sennit_journal::recover(disk, config, ReplayFrom::Newest, |_| Ok::<_, Fault>(()));
         let (core, _inbox) = tokio::sync::mpsc::unbounded_channel();
-        let reserve = Arc::new(DiskReserve::new(vec![core.clone(), core.clone()], SEGMENT_BYTES));
+        let reserve = Arc::new(DiskReserve::new(2, vec![core.clone()], SEGMENT_BYTES));
+        let core = ShardSender { shard: ShardIndex(0), core };
         let maker = (recovered.unwrap().slots, reserve.clone());
         let (wishes, wished) = mpsc::channel();
         let (lane, said) = mpsc::channel();
-        (SlotThread::new(0, maker, wished, lane, core), reserve, wishes, said)
+        (SlotThread::new(maker, wished, lane, core), reserve, wishes, said)
     }
 
     fn room(segments: u64) -> FaultPlan {
@@ -230,18 +229,18 @@ mod tests {
         let disk = FaultyDisk::new(1, room(4));
         let (mut slots, reserve, wishes, said) = thread(&disk);
         let mut told = || {
-            wishes.send(SlotWish::Make(Wish::Held)).unwrap();
+            wishes.send(SlotWish::Make(SlotRequest::Held)).unwrap();
             assert!(slots.step(LONG).is_ok());
             said.try_iter().collect::<Vec<_>>()
         };
         let has_room = told();
         assert!(matches!(has_room[..], [LaneMessage::Spare(..), LaneMessage::Room(true)]));
-        reserve.lacks(1, 2, true);
+        reserve.lacks(ShardIndex(1), 2, true);
         let full = told();
         assert!(matches!(full[..], [LaneMessage::Spare(..), LaneMessage::Room(false)]), "{full:?}");
         assert!(matches!(told()[..], [LaneMessage::Room(false)]));
         // A lane that is full itself has as good a right to it.
-        reserve.lacks(0, 1, true);
+        reserve.lacks(ShardIndex(0), 1, true);
         let [LaneMessage::Spare(..), ..] = &told()[..] else { panic!("no slot") };
         let lent = reserve.lend(1);
         assert!(matches!(told()[..], [LaneMessage::Room(false)]), "a pack needs it");
@@ -253,11 +252,13 @@ mod tests {
     fn that_there_is_room_again_is_said_though_the_lane_wishes_for_nothing() {
         let disk = FaultyDisk::new(1, room(1));
         let (mut slots, _, wishes, said) = thread(&disk);
-        wishes.send(SlotWish::Make(Wish::Ready)).unwrap();
+        wishes.send(SlotWish::Make(SlotRequest::Ready)).unwrap();
         assert!(slots.step(LONG).is_ok());
-        let Ok(LaneMessage::Spare(slot, Wish::Ready)) = said.try_recv() else { panic!("no slot") };
+        let Ok(LaneMessage::Spare(slot, SlotRequest::Ready)) = said.try_recv() else {
+            panic!("no slot")
+        };
         assert!(matches!(said.try_recv(), Ok(LaneMessage::Room(false))));
-        wishes.send(SlotWish::Make(Wish::Ready)).unwrap();
+        wishes.send(SlotWish::Make(SlotRequest::Ready)).unwrap();
         assert!(slots.step(LONG).is_ok());
         // What the lane gives back fulfils its wish, and is given back for good then.
         for kept_for in [LONG, Duration::ZERO] {
@@ -276,7 +277,7 @@ mod tests {
     fn what_is_kept_for_later_goes_at_once_when_another_lane_is_full() {
         let disk = MemoryDisk::default();
         let (mut slots, reserve, wishes, said) = thread(&disk);
-        wishes.send(SlotWish::Make(Wish::Ready)).unwrap();
+        wishes.send(SlotWish::Make(SlotRequest::Ready)).unwrap();
         assert!(slots.step(LONG).is_ok());
         let Ok(LaneMessage::Spare(slot, _)) = said.try_recv() else { panic!("no slot") };
         wishes.send(SlotWish::Remove(slot)).unwrap();
@@ -284,7 +285,7 @@ mod tests {
         let there = || disk.list(Path::new(DIRECTORY)).unwrap().len();
         assert!(slots.step(LONG).is_ok());
         assert_eq!(there(), 1);
-        reserve.lacks(1, 1, true);
+        reserve.lacks(ShardIndex(1), 1, true);
         assert!(slots.step(LONG).is_ok());
         assert_eq!(there(), 0);
     }
@@ -303,14 +304,16 @@ mod tests {
         };
         let there = || disk.list(Path::new(DIRECTORY)).unwrap().len();
 
-        wishes.send(SlotWish::Make(Wish::Ready)).unwrap();
-        wishes.send(SlotWish::Make(Wish::Ready)).unwrap();
+        wishes.send(SlotWish::Make(SlotRequest::Ready)).unwrap();
+        wishes.send(SlotWish::Make(SlotRequest::Ready)).unwrap();
         assert!(slots.step(LONG).is_ok() && slots.step(LONG).is_ok());
         let [one, other] = [given(), given()];
         assert_eq!(there(), 2);
-        for wish in
-            [SlotWish::Remove(one.clone()), SlotWish::Remove(other), SlotWish::Make(Wish::Ready)]
-        {
+        for wish in [
+            SlotWish::Remove(one.clone()),
+            SlotWish::Remove(other),
+            SlotWish::Make(SlotRequest::Ready),
+        ] {
             wishes.send(wish).unwrap();
             assert!(slots.step(LONG).is_ok());
         }

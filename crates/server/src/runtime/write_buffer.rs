@@ -1,14 +1,9 @@
-//! What one write takes to a socket: bytes made ready here, and between them long batches, which go
+//! What one write takes to a wire: bytes made ready here, and between them long batches, which go
 //! out from where they lie. It knows no frames.
 
-use std::{
-    io::{self, IoSlice, Write as _},
-    net,
-};
+use std::io::{self, IoSlice};
 
 use bytes::Bytes;
-use rustix::net::{SendFlags, send};
-use tokio::net::TcpStream;
 
 /// Shorter batches are copied: that costs less than another slice.
 const SHARED_BYTES_MIN: usize = 8 << 10;
@@ -16,48 +11,10 @@ const SHARED_BYTES_MIN: usize = 8 << 10;
 /// Most slices of one system call.
 pub(crate) const SLICES_MAX: usize = 64;
 
-/// A socket that takes what it can without waiting.
+/// A wire that takes what it can without waiting.
 pub(crate) trait TakesNow {
-    fn take(&self, bytes: &[u8]) -> io::Result<usize>;
-    fn take_slices(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
-}
-
-impl TakesNow for TcpStream {
-    fn take(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.try_write(bytes)
-    }
-
-    fn take_slices(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.try_write_vectored(slices)
-    }
-}
-
-/// One that was told not to block.
-impl TakesNow for net::TcpStream {
-    fn take(&self, bytes: &[u8]) -> io::Result<usize> {
-        let mut stream = self;
-        stream.write(bytes)
-    }
-
-    fn take_slices(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let mut stream = self;
-        stream.write_vectored(slices)
-    }
-}
-
-/// A socket that is tried although the system has not said that it takes something. It says so only once a
-/// third of the socket's buffer is free, which is minutes for a client that is slow, and yet takes what it
-/// is sent.
-pub(crate) struct Untold<'a>(pub(crate) &'a TcpStream);
-
-impl TakesNow for Untold<'_> {
-    fn take(&self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(send(self.0, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
-    }
-
-    fn take_slices(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.take(slices.iter().find(|slice| !slice.is_empty()).map_or(&[], |slice| slice))
-    }
+    fn take(&mut self, bytes: &[u8]) -> io::Result<usize>;
+    fn take_slices(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 }
 
 /// Bytes in the order in which they go out.
@@ -111,16 +68,20 @@ impl WriteBuffer {
         rest
     }
 
-    /// Writes what the socket takes without waiting, behind the first `taken` bytes; returns how
+    /// Writes what the wire takes without waiting, behind the first `taken` bytes; returns how
     /// many are taken then.
-    pub(crate) fn write_now(&self, stream: &impl TakesNow, mut taken: usize) -> io::Result<usize> {
+    pub(crate) fn write_now(
+        &self,
+        wire: &mut impl TakesNow,
+        mut taken: usize,
+    ) -> io::Result<usize> {
         while taken < self.len() {
             let written = match self.plain(taken) {
-                Some(bytes) => stream.take(bytes),
+                Some(bytes) => wire.take(bytes),
                 None => {
                     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
                     let count = self.slices(taken, &mut slices);
-                    stream.take_slices(&slices[..count])
+                    wire.take_slices(&slices[..count])
                 }
             };
             match written {
@@ -188,8 +149,6 @@ enum Part<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
-
     use super::*;
 
     fn plain(outgoing: &WriteBuffer, taken: usize) -> Vec<u8> {
@@ -199,33 +158,6 @@ mod tests {
             Part::Shared(batch, from) => bytes.extend_from_slice(&batch[from..]),
         });
         bytes
-    }
-
-    #[tokio::test(flavor = "current_thread")]
-    async fn a_client_that_takes_a_little_is_given_more_before_the_system_says_that_there_is_room()
-    {
-        let listener = net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let mut client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (stream, _) = listener.accept().unwrap();
-        stream.set_nonblocking(true).unwrap();
-        let stream = TcpStream::from_std(stream).unwrap();
-        let piece = vec![b'x'; 64 << 10];
-        let fill = async || {
-            stream.writable().await.unwrap();
-            while stream.take(&piece).is_ok() || Untold(&stream).take(&piece).is_ok() {}
-        };
-        fill().await;
-        assert_eq!(Untold(&stream).take(&piece).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        let mut taken = 0;
-        let given = loop {
-            taken += client.read(&mut [0; 16 << 10]).unwrap();
-            match Untold(&stream).take_slices(&[IoSlice::new(&[]), IoSlice::new(&piece)]) {
-                Ok(given) => break given,
-                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
-            }
-        };
-        assert!(given > 0);
-        assert_eq!(stream.take(&piece).unwrap_err().kind(), io::ErrorKind::WouldBlock, "{taken}");
     }
 
     #[test]

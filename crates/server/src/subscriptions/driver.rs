@@ -4,7 +4,7 @@
 use std::{rc::Rc, time::Duration};
 
 use bytes::Bytes;
-use sennit_engine::{Refusal, StreamAppend, StreamContent, StreamNote, StreamRefusal};
+use sennit_engine::{Content, Refusal, StreamAppend, StreamNote, StreamRefusal};
 use sennit_model::{BatchBuilder, Message, TopicName};
 use serde_json::json;
 use tokio::{select, sync::Notify, time::sleep};
@@ -24,6 +24,7 @@ use crate::{
         control_request::ControlRefusal, stream_offset::Identified, stream_request::StreamFailure,
         streams::wrong_answer,
     },
+    identity::principal::Principal,
     runtime::clock::{self, now},
 };
 
@@ -203,11 +204,12 @@ impl Subscriptions {
         // It is short, whatever it names.
         batch.push(&Message::new(Bytes::from(text))).map_err(|_| wrong_answer())?;
         let append = StreamAppend {
-            content: batch.take().map(StreamContent::from),
+            content: batch.take().map(Content::from),
             content_type: Some("application/json".into()),
             note: StreamNote::default(),
         };
-        self.streams.append(stream, || Some(Box::new(append.clone()))).await.map(drop)
+        let append = || Some(Box::new(append.clone()));
+        self.streams.append(&Principal::broker(), stream, append).await.map(drop)
     }
 }
 

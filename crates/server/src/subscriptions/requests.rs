@@ -24,12 +24,20 @@ use super::{
 };
 use crate::{
     broker::{stream_offset::StreamOffset, stream_request::StreamFailure},
+    identity::principal::Principal,
     runtime::clock::now,
 };
 
 impl Subscriptions {
-    /// Does what is asked.
-    pub(crate) async fn answer(self: Rc<Self>, asked: Asked) -> Result<Told, SubscriptionRefusal> {
+    /// Does what a principal asks.
+    pub(crate) async fn answer(
+        self: Rc<Self>,
+        _principal: &Principal,
+        asked: Asked,
+    ) -> Result<Told, SubscriptionRefusal> {
+        // The rights of the principal will be checked here: to the subscription of this id, for what it asks; to read
+        // the streams that it is to be linked to, and to append to the one that it is to be woken by. From then on the
+        // broker reads and appends by itself. A worker and a webhook show the token of their wake besides.
         if !self.is_loaded.get() {
             let why = "what was kept cannot be read, see its log";
             return Err(SubscriptionRefusal::Unavailable(why.into()));
@@ -137,7 +145,7 @@ impl Subscriptions {
     ) -> Result<Ends, SubscriptionRefusal> {
         let mut ends = Ends::new();
         for (stream, topic) in streams {
-            let end = match self.streams.status(&stream, false).await {
+            let end = match self.streams.status(&Principal::broker(), &stream, false).await {
                 Ok(status) => Some(status.next),
                 // Its time is over, or it is kept for its forks only.
                 Err(StreamFailure::Stream(_)) => None,

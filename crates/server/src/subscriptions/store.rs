@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use sennit_engine::{
-    StreamAppend, StreamContent, StreamNote, StreamRead, StreamRefusal, StreamSettings,
+    Content, StreamAppend, StreamAppended, StreamNote, StreamRead, StreamRefusal, StreamSettings,
 };
 use sennit_model::{
     BatchBuilder, Durability, Message as BatchMessage, Messages, Offset, PartitionIndex, ReadFrom,
@@ -25,9 +25,11 @@ use crate::{
     broker::{
         control,
         control_request::{ControlRequest, PartitionOffset},
+        stream_offset::Identified,
         stream_request::{CreateStream, StreamFailure},
         streams::Streams,
     },
+    identity::principal::Principal,
     runtime::core::{CoreHandle, own_session},
 };
 
@@ -124,7 +126,8 @@ impl Store {
                 one_append: false,
                 for_fork: false,
             };
-            let chunk = match self.streams.read(&self.name, None, read).await {
+            let chunk = match self.streams.read(&Principal::broker(), &self.name, None, read).await
+            {
                 Ok(chunk) => chunk,
                 Err(failure) => match failure.refusal() {
                     Some(StreamRefusal::Unknown) => return Ok(()),
@@ -207,7 +210,7 @@ impl Store {
         let first = match first {
             Some(first) => first,
             // There are none: nothing that lies there is needed.
-            None => match self.streams.status(&self.name, false).await {
+            None => match self.streams.status(&Principal::broker(), &self.name, false).await {
                 Ok(status) => status.next,
                 Err(_) => return,
             },
@@ -216,7 +219,8 @@ impl Store {
         self.grown_bytes.set(0);
         let positions = vec![PartitionOffset { partition: PartitionIndex(0), offset: first }];
         let trim = ControlRequest::TrimTopic { topic: self.name.clone(), positions };
-        let trimmed = control::ask(&self.core.cores, own_session(self.core.index), trim);
+        let asks = (own_session(self.core.index), Principal::broker());
+        let trimmed = control::ask(&self.core.cores, asks, trim);
         // One that fails is made good by the next.
         let _ = trimmed.await;
     }
@@ -230,24 +234,20 @@ impl Store {
                 tracing::error!(%error, "a change of a subscription cannot be kept");
             }
         }
-        let content = batch.take().map(StreamContent::from);
+        let content = batch.take().map(Content::from);
         if content.is_none() {
             return Offset(0);
         }
         let append = StreamAppend { content, content_type: None, note: StreamNote::default() };
         let mut failed = 0_u32;
         loop {
-            let appended =
-                match self.streams.append(&self.name, || Some(Box::new(append.clone()))).await {
-                    Err(StreamFailure::Stream(StreamRefusal::Unknown)) => match self.create().await
-                    {
-                        Ok(()) => {
-                            self.streams.append(&self.name, || Some(Box::new(append.clone()))).await
-                        }
-                        Err(failure) => Err(failure),
-                    },
-                    appended => appended,
-                };
+            let appended = match self.try_append(&append).await {
+                Err(StreamFailure::Stream(StreamRefusal::Unknown)) => match self.create().await {
+                    Ok(()) => self.try_append(&append).await,
+                    Err(failure) => Err(failure),
+                },
+                appended => appended,
+            };
             match appended {
                 Ok(appended) => return appended.next,
                 Err(failure) => {
@@ -261,6 +261,14 @@ impl Store {
         }
     }
 
+    async fn try_append(
+        &self,
+        append: &StreamAppend,
+    ) -> Result<Identified<StreamAppended>, StreamFailure> {
+        let append = || Some(Box::new(append.clone()));
+        self.streams.append(&Principal::broker(), &self.name, append).await
+    }
+
     async fn create(&self) -> Result<(), StreamFailure> {
         let json = "application/json".into();
         let settings = StreamSettings { content_type: json, ..StreamSettings::of_topic() };
@@ -272,7 +280,7 @@ impl Store {
             closes: false,
             fork: None,
         };
-        self.streams.create(create).await.map(drop)
+        self.streams.create(&Principal::broker(), create).await.map(drop)
     }
 }
 

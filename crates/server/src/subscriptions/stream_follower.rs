@@ -8,7 +8,7 @@ use sennit_model::{Offset, ReadFrom, TopicId, TopicName};
 use tokio::{select, task::JoinSet};
 
 use super::Subscriptions;
-use crate::broker::stream_request::StreamFailure;
+use crate::{broker::stream_request::StreamFailure, identity::principal::Principal};
 
 /// How long after the broker could not say it is asked again.
 const REST: Duration = Duration::from_secs(1);
@@ -71,7 +71,7 @@ impl Subscriptions {
             one_append: false,
             for_fork: false,
         };
-        let next = match self.streams.read(stream, None, read).await {
+        let next = match self.streams.read(&Principal::broker(), stream, None, read).await {
             Ok(chunk) if chunk.next > end => chunk.next,
             Ok(_) => return Ended::Never,
             Err(failure) => match failure.refusal() {
@@ -82,7 +82,7 @@ impl Subscriptions {
             },
         };
         // What is there by now is told at once.
-        match self.streams.status(stream, false).await {
+        match self.streams.status(&Principal::broker(), stream, false).await {
             Ok(status) => Ended::At(status.next.max(next)),
             Err(_) => Ended::At(next),
         }
@@ -98,7 +98,8 @@ impl Subscriptions {
             {
                 let this = self.clone();
                 asked.spawn_local(async move {
-                    if let Ok(status) = this.streams.status(&stream, false).await {
+                    let status = this.streams.status(&Principal::broker(), &stream, false).await;
+                    if let Ok(status) = status {
                         this.registry.borrow_mut().seen(&stream, topic, status.next);
                     }
                 });

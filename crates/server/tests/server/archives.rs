@@ -175,6 +175,15 @@ fn ask(broker: &Broker) -> (TcpStream, String) {
     (stream, String::from_utf8(head).unwrap())
 }
 
+/// A backup of the broker.
+pub fn archive_of(broker: &Broker) -> Vec<u8> {
+    let (mut stream, head) = ask(broker);
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let mut archive = Vec::new();
+    stream.read_to_end(&mut archive).unwrap();
+    archive
+}
+
 #[test]
 fn the_port_sends_as_much_as_it_says_and_it_can_be_restored() {
     let (broker, folder) = Broker::fresh();

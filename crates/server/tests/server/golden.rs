@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fs::File, path::Path};
 use bytes::Bytes;
 use sennit_engine::{RECORD_KIND_END, Record, RecordError};
 use sennit_journal::{
-    Fault, Home, LaneConfig, ReplayFrom, Walked,
+    Container, Fault, LaneConfig, ReplayFrom, WalkItem,
     disk::{Access, RealDisk},
     recover,
 };
@@ -42,13 +42,13 @@ fn kinds_in(archive: &Path) -> BTreeSet<u8> {
         let disk = RealDisk::new(Access::Buffered);
         let none = |_| Ok::<_, Fault>(());
         let mut lane = recover(&disk, config, ReplayFrom::Newest, none).unwrap();
-        let segments = shard.verdict.held_segments.into_iter().map(Home::Segment);
-        let packs = shard.verdict.held_packs.into_iter().map(Home::Pack);
+        let segments = shard.verdict.held_segments.into_iter().map(Container::Segment);
+        let packs = shard.verdict.held_packs.into_iter().map(Container::Pack);
         for home in segments.chain(packs) {
             let each = |walked| {
                 match walked {
-                    Walked::Record { kind, .. } => kinds.insert(kind),
-                    Walked::Damage(damage) => panic!("{damage:?}"),
+                    WalkItem::Record { kind, .. } => kinds.insert(kind),
+                    WalkItem::Damage(damage) => panic!("{damage:?}"),
                 };
                 Ok::<_, Fault>(())
             };

@@ -7,6 +7,7 @@ mod attempts;
 mod browser;
 mod consuming;
 mod control;
+mod cores;
 mod filtering;
 mod golden;
 mod groups;

@@ -42,7 +42,8 @@ fn refused(reply: Reply) -> Option<ErrorCode> {
     }
 }
 
-fn stream(peer: &mut Peer, name: &str, partitions: u32) -> TopicId {
+/// Creates a topic for readers.
+pub fn stream(peer: &mut Peer, name: &str, partitions: u32) -> TopicId {
     let config = control::TopicConfig {
         partitions: Some(partitions),
         retention: Some(control::Retention::default()),
@@ -56,7 +57,8 @@ fn stream(peer: &mut Peer, name: &str, partitions: u32) -> TopicId {
     }
 }
 
-fn published(peer: &mut Peer, topic: TopicId, partition: u32, first: u64, texts: &[&str]) {
+/// Publishes, and waits for the confirm.
+pub fn published(peer: &mut Peer, topic: TopicId, partition: u32, first: u64, texts: &[&str]) {
     peer.send(&Request::Publish(publish(topic, partition, first, texts)));
     peer.confirmed_up_to(first + texts.len() as u64);
 }

@@ -1,5 +1,4 @@
-//! A shard that carries its own frames and reads, on a disk in memory: what the tests of moves and of
-//! rot drive.
+//! A shard that carries its own frames and reads, on a disk in memory, for the tests of moves and rot.
 
 use std::{
     collections::BTreeSet,
@@ -11,12 +10,14 @@ use sennit_engine::{
     Command, Credit, DeadLetters, DeliveryRun, Effect, GroupSetting, Origin, PartitionCommand,
     Publish, SessionId, Settle, SourceNames, StreamAnswer, Subscribe, Verdict,
 };
-use sennit_journal::{Disk, Frame, Home, LaneConfig, Position, disk::MemoryDisk};
+use sennit_journal::{Container, Disk, Frame, LaneConfig, Position, disk::MemoryDisk};
 use sennit_model::{
     BatchBuilder, GroupConfig, GroupId, GroupName, Message, Messages, OffsetRange, PartitionId,
     PartitionIndex, ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
 };
-use sennit_shard::{Fetch, Held, Moved, PackLengths, RecoverError, Recovered, Settings, recover};
+use sennit_shard::{
+    Fetch, Moved, PackLengths, RecoverError, Recovered, Settings, StoredBatch, recover,
+};
 
 pub(crate) const ORDERS: PartitionId = PartitionId { topic: TopicId(1), index: PartitionIndex(0) };
 pub(crate) const MAILS: PartitionId = PartitionId { topic: TopicId(2), index: PartitionIndex(0) };
@@ -217,11 +218,11 @@ impl Broker {
 
     /// Acks what was delivered at these offsets.
     pub(crate) fn ack(&mut self, is_done: impl Fn(u64) -> bool) {
-        self.settle(Verdict::Ack, is_done);
+        self.apply_crash(Verdict::Ack, is_done);
     }
 
     /// Says this of what was delivered at these offsets.
-    pub(crate) fn settle(&mut self, verdict: Verdict, is_done: impl Fn(u64) -> bool) {
+    pub(crate) fn apply_crash(&mut self, verdict: Verdict, is_done: impl Fn(u64) -> bool) {
         let (runs, rest) = self.runs.drain(..).partition(|run| is_done(run.first.0));
         self.runs = rest;
         let (origin, partition, group) = (ORIGIN, ORDERS, GROUP);
@@ -231,26 +232,26 @@ impl Broker {
     }
 
     /// What is to be moved next of what is to be moved, and the batches it holds.
-    pub(crate) fn begin_move(&mut self) -> (Home, Vec<Held>) {
-        let home = self.parts.shard.next_move(NOW).unwrap();
-        (home, self.parts.mover.list(home).unwrap())
+    pub(crate) fn begin_move(&mut self) -> (Container, Vec<StoredBatch>) {
+        let container = self.parts.shard.next_move(NOW).unwrap();
+        (container, self.parts.mover.list(container).unwrap())
     }
 
     /// Copies all that is wanted of what is to be moved next.
-    pub(crate) fn copy(&mut self) -> (Home, Moved) {
-        let (home, mut held) = self.begin_move();
+    pub(crate) fn copy(&mut self) -> (Container, Moved) {
+        let (container, mut held) = self.begin_move();
         self.parts.shard.retain_wanted(&mut held);
-        (home, self.parts.mover.copy(home, &held).unwrap())
+        (container, self.parts.mover.copy(container, &held).unwrap())
     }
 
     /// Moves what there is to move, until a move is to begin with `last`.
-    pub(crate) fn move_until(&mut self, last: impl Fn(Home) -> bool) -> Option<Home> {
+    pub(crate) fn move_until(&mut self, last: impl Fn(Container) -> bool) -> Option<Container> {
         for _ in 0..100 {
-            let home = self.parts.shard.next_move(NOW)?;
-            if last(home) {
-                return Some(home);
+            let container = self.parts.shard.next_move(NOW)?;
+            if last(container) {
+                return Some(container);
             }
-            self.empty(home);
+            self.empty(container);
         }
         panic!("moving does not come to its end");
     }
@@ -259,10 +260,10 @@ impl Broker {
         assert_eq!(self.move_until(|_| false), None);
     }
 
-    pub(crate) fn empty(&mut self, home: Home) {
-        let mut held = self.parts.mover.list(home).unwrap();
+    pub(crate) fn empty(&mut self, container: Container) {
+        let mut held = self.parts.mover.list(container).unwrap();
         self.parts.shard.retain_wanted(&mut held);
-        let moved = self.parts.mover.copy(home, &held).unwrap();
+        let moved = self.parts.mover.copy(container, &held).unwrap();
         self.parts.shard.moved(moved, NOW);
         self.settle_down();
     }
@@ -272,7 +273,7 @@ impl Broker {
         let mut packs = Vec::new();
         self.parts.shard.take_released_packs(&mut packs);
         for &pack in &packs {
-            let mut removal = self.parts.mover.removal(pack).unwrap();
+            let mut removal = self.parts.mover.start_removal(pack).unwrap();
             while !removal.step().unwrap() {}
         }
         packs

@@ -1,5 +1,5 @@
-//! A topic that keeps the latest message of each key: whatever is published, and whenever the shard
-//! crashes, the latest of each key stays, and the disk holds little else.
+//! A topic that keeps the latest message of each key: after any publishes and crashes the latest messages exist,
+//! and the disk holds little else.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -98,8 +98,8 @@ impl Keys {
     fn compact(&mut self) -> Vec<CompactionWork> {
         let mut works = Vec::new();
         for _ in 0..10_000 {
-            if let Some(home) = self.broker.parts.shard.next_move(self.now) {
-                self.broker.empty(home);
+            if let Some(container) = self.broker.parts.shard.next_move(self.now) {
+                self.broker.empty(container);
             } else if let Some(step) = self.broker.parts.shard.next_compaction(self.now) {
                 works.push(step.work);
                 self.step(&step);
@@ -515,8 +515,8 @@ proptest! {
                 }
                 Step::Pass(seconds) => keys.pass_time(Duration::from_secs(seconds.into())),
                 Step::Compact(steps) => for _ in 0..steps {
-                    if let Some(home) = keys.broker.parts.shard.next_move(keys.now) {
-                        keys.broker.empty(home);
+                    if let Some(container) = keys.broker.parts.shard.next_move(keys.now) {
+                        keys.broker.empty(container);
                     } else if let Some(step) = keys.broker.parts.shard.next_compaction(keys.now) {
                         keys.step(&step);
                     }

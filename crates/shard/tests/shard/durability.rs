@@ -1,5 +1,5 @@
-//! Topics of every durability on one shard whose disk fails: what each promises holds, and whoever was
-//! given something that is not there any more never gets something else in its place.
+//! Topics of every durability on one shard with a failing disk: each keeps its promise, and no offset whose message
+//! was lost gets another message for those who have received it.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -249,8 +249,8 @@ fn hold(told: &Told, there: &BTreeMap<(PartitionId, u64), String>) {
 fn every_durability_keeps_its_promise_whichever_call_of_the_disk_fails() {
     let calls = {
         let disk = FaultyDisk::new(1, FaultPlan::default());
-        let mut life = Life::open(&disk, Told::default(), 0).unwrap();
-        life.work();
+        let mut crash_count = Life::open(&disk, Told::default(), 0).unwrap();
+        crash_count.work();
         disk.calls()
     };
     let (mut given_early, mut rolled_back) = (0, 0);
@@ -260,9 +260,9 @@ fn every_durability_keeps_its_promise_whichever_call_of_the_disk_fails() {
         let (mut told, mut request) = (Told::default(), 0);
         for _ in 0..3 {
             match Life::open(&disk, std::mem::take(&mut told), request) {
-                Ok(mut life) => {
-                    life.work();
-                    (told, request) = (life.told, life.request);
+                Ok(mut crash_count) => {
+                    crash_count.work();
+                    (told, request) = (crash_count.told, crash_count.request);
                 }
                 // The call that failed was one of the very first.
                 Err(_) => assert_eq!(request, 0),
@@ -281,56 +281,56 @@ fn every_durability_keeps_its_promise_whichever_call_of_the_disk_fails() {
 #[test]
 fn a_batch_is_at_hand_before_its_frame_is_sealed_and_after_it_was_written() {
     let disk = MemoryDisk::default();
-    let mut life = Life::open(&disk, Told::default(), 0).unwrap();
-    life.work();
-    assert!(life.commit());
-    let given = life.told.given.len();
-    life.publish(3);
+    let mut crash_count = Life::open(&disk, Told::default(), 0).unwrap();
+    crash_count.work();
+    assert!(crash_count.commit());
+    let given = crash_count.told.given.len();
+    crash_count.publish(3);
     // All but the durable one are given at once, to a consumer and a reader each.
-    assert_eq!(life.told.given.len(), given + 9);
-    assert!(life.parts.shard.is_awaited(), "the durable and the speculative confirm wait");
-    assert!(life.parts.shard.memory_bytes() > 0);
-    assert!(life.commit());
-    assert!(!life.parts.shard.is_awaited());
-    assert_eq!(life.told.given.len(), given + 12);
+    assert_eq!(crash_count.told.given.len(), given + 9);
+    assert!(crash_count.parts.shard.is_awaited(), "the durable and the speculative confirm wait");
+    assert!(crash_count.parts.shard.memory_bytes() > 0);
+    assert!(crash_count.commit());
+    assert!(!crash_count.parts.shard.is_awaited());
+    assert_eq!(crash_count.told.given.len(), given + 12);
     // What is committed can be read from the journal: nothing is held for it any more.
-    let (_, there) = Life::open(&disk, life.told, life.request).unwrap().kept();
+    let (_, there) = Life::open(&disk, crash_count.told, crash_count.request).unwrap().kept();
     assert_eq!(there.len(), (given + 12) / 4 * 3);
 }
 
 #[test]
 fn what_nobody_waits_for_asks_for_no_commit() {
-    let mut life = Life::open(&MemoryDisk::default(), Told::default(), 0).unwrap();
-    life.work();
-    assert!(life.commit());
+    let mut crash_count = Life::open(&MemoryDisk::default(), Told::default(), 0).unwrap();
+    crash_count.work();
+    assert!(crash_count.commit());
     for durability in [Durability::Ephemeral, Durability::Memory] {
         let mut builder = BatchBuilder::new();
         builder.push(&Message::new("light")).unwrap();
         let (partition, producer) = (partition_of(durability), ProducerStamp::default());
         let batch = builder.take().unwrap();
-        let early = life.told.early.len();
-        life.published.insert(ORIGIN.request, ("light".into(), 1));
-        life.tell(Command::Publish(Publish { origin: ORIGIN, partition, producer, batch }));
-        assert_eq!(life.told.early.len(), early + 1);
-        assert!(!life.parts.shard.is_awaited());
+        let early = crash_count.told.early.len();
+        crash_count.published.insert(ORIGIN.request, ("light".into(), 1));
+        crash_count.tell(Command::Publish(Publish { origin: ORIGIN, partition, producer, batch }));
+        assert_eq!(crash_count.told.early.len(), early + 1);
+        assert!(!crash_count.parts.shard.is_awaited());
         let is_written = durability != Durability::Memory;
-        assert_eq!(life.parts.shard.gathered_bytes() > 0, is_written);
-        assert!(life.commit());
+        assert_eq!(crash_count.parts.shard.gathered_bytes() > 0, is_written);
+        assert!(crash_count.commit());
     }
 }
 
 #[test]
 fn a_clean_stop_leaves_no_hole() {
     let disk = MemoryDisk::default();
-    let mut life = Life::open(&disk, Told::default(), 0).unwrap();
-    life.work();
-    life.parts.shard.stop();
-    assert!(life.commit());
-    let ends = |life: &Life<MemoryDisk>| {
-        let engine = life.parts.shard.engine();
+    let mut crash_count = Life::open(&disk, Told::default(), 0).unwrap();
+    crash_count.work();
+    crash_count.parts.shard.stop();
+    assert!(crash_count.commit());
+    let ends = |crash_count: &Life<MemoryDisk>| {
+        let engine = crash_count.parts.shard.engine();
         Durability::ALL.map(|durability| engine.end_of(partition_of(durability)).unwrap())
     };
-    let before = ends(&life);
-    let life = Life::open(&disk, life.told, life.request).unwrap();
-    assert_eq!(ends(&life), before);
+    let before = ends(&crash_count);
+    let crash_count = Life::open(&disk, crash_count.told, crash_count.request).unwrap();
+    assert_eq!(ends(&crash_count), before);
 }

@@ -1,4 +1,4 @@
-//! A disk that is full: what acks take of the journal comes free again, in few slots.
+//! A full disk: the journal space of acks comes free again, in few slots.
 
 use sennit_model::{PartitionId, TopicId};
 use sennit_shard::{PackLengths, Settings, recover};
@@ -74,8 +74,8 @@ fn starts_that_are_killed_before_their_checkpoint_is_whole_take_no_slots() {
     ack_singly(&mut broker, 0..100);
     broker = broker.crashed();
     let slots = broker.slot_files();
-    for life in 0..40 {
-        broker = begins(broker, life % 7);
+    for crash_count in 0..40 {
+        broker = begins(broker, crash_count % 7);
         assert!(broker.slot_files() <= slots + MORE, "{} slots", broker.slot_files());
     }
     broker = broker.crashed();
@@ -91,7 +91,7 @@ fn a_checkpoint_of_many_segments_is_not_written_again_for_its_own_sake() {
     broker.ack(|_| true);
     let before = broker.parts.shard.counters().checkpoints;
     broker.parts.shard.set_storage_full(true);
-    broker.parts.shard.turn_segment();
+    broker.parts.shard.start_segment();
     // A commit has it written, it takes one, and so does the segment that says so.
     for _ in 0..20 {
         broker.commit_quietly(NOW);

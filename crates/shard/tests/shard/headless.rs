@@ -1,4 +1,4 @@
-//! The header of a segment may rot: its frames say which segment it is, and every message in them is there.
+//! Rot of a segment's header: its frames identify the segment, and all its messages exist.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -16,7 +16,7 @@ const HEADER_BYTES: usize = 68;
 fn change(disk: &MemoryDisk, path: &Path, change: impl FnOnce(&mut [u8])) {
     let mut bytes = disk.bytes_of(path).unwrap();
     change(&mut bytes);
-    disk.put(path, bytes);
+    disk.insert_file(path, bytes);
 }
 
 /// The blocks with which frames begin.
@@ -90,7 +90,7 @@ fn messages_of_a_segment_that_is_replayed_are_there_though_its_header_has_rotted
         let mut broker = Broker::open(&disk, SEGMENT_BYTES);
         assert!(broker.parts.report.headless_segments.contains_key(&segment));
         broker.gets(0..60 * COUNT);
-        disk.put(&slot, whole);
+        disk.insert_file(&slot, whole);
     }
 }
 
@@ -99,7 +99,7 @@ fn a_repair_moves_the_messages_of_a_segment_without_its_header_and_sets_the_slot
     let (broker, _, slot, _) = headless_segment(1_500);
     let config = Broker::config(SEGMENT_BYTES);
     let repaired = repair(&broker.disk, &config, NOW).unwrap();
-    assert_eq!((repaired.lost_messages, &repaired.to_set_aside), (0, &vec![slot.clone()]));
+    assert_eq!((repaired.lost_messages, &repaired.to_quarantine), (0, &vec![slot.clone()]));
     change(&broker.disk, &slot, |bytes| bytes.fill(0));
     assert_eq!(verify(&broker.disk, &config).unwrap().damage, []);
     assert_eq!(repair(&broker.disk, &config, NOW).unwrap(), Repaired::default());

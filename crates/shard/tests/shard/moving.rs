@@ -1,10 +1,10 @@
-//! Batches move out of old segments and thin packs: what is live is read back from where it lies
-//! now, whatever is settled, or stops, between the steps of a move.
+//! Batches move out of old segments and thin packs: live batches are read back from their new places, whatever is
+//! settled or interrupted between the steps of a move.
 
 use std::{collections::BTreeSet, path::Path};
 
 use sennit_engine::{DeadLetters, Verdict};
-use sennit_journal::{Disk, Fault, Home, Position, disk::MemoryDisk};
+use sennit_journal::{Container, Disk, Fault, Position, disk::MemoryDisk};
 use sennit_shard::{MoveError, Moved};
 
 use crate::broker::{Broker, COUNT, MAILS, NOW, ORDERS, SEGMENT_BYTES, text, texts};
@@ -25,12 +25,12 @@ fn what_is_live_moves_and_is_read_back_the_same_from_the_pack() {
 fn what_was_settled_after_the_listing_is_not_wanted() {
     let mut broker = Broker::with_backlog(200);
     broker.subscribe();
-    let (home, mut held) = broker.begin_move();
+    let (container, mut held) = broker.begin_move();
     let listed = held.clone();
     broker.ack(|offset| offset < COUNT);
     broker.parts.shard.retain_wanted(&mut held);
     assert_eq!((held.len(), held[0]), (listed.len() - 1, listed[1]));
-    let moved = broker.parts.mover.copy(home, &held).unwrap();
+    let moved = broker.parts.mover.copy(container, &held).unwrap();
     broker.parts.shard.moved(moved, NOW);
     broker.settle_down();
     broker.crashed().gets(COUNT..200 * COUNT);
@@ -102,13 +102,13 @@ fn a_thin_pack_is_emptied_into_another() {
     let packs = broker.live_packs();
     // A batch of each pack's, and little more, stays.
     broker.ack(|offset| !(offset / COUNT).is_multiple_of(20));
-    let thin = broker.move_until(|home| matches!(home, Home::Pack(_)));
-    let Some(Home::Pack(thin)) = thin else { panic!("no pack is thin") };
+    let thin = broker.move_until(|container| matches!(container, Container::Pack(_)));
+    let Some(Container::Pack(thin)) = thin else { panic!("no pack is thin") };
     assert!(packs.contains(&thin));
     broker.remove_packs();
-    let moved = broker.parts.mover.list(Home::Pack(thin)).unwrap();
+    let moved = broker.parts.mover.list(Container::Pack(thin)).unwrap();
     assert!(moved.len() > 10);
-    broker.empty(Home::Pack(thin));
+    broker.empty(Container::Pack(thin));
     assert_eq!(broker.remove_packs(), [thin]);
     broker.move_all();
     broker.remove_packs();
@@ -141,10 +141,10 @@ fn a_partition_with_much_to_move_gets_packs_of_its_own() {
 #[test]
 fn what_is_wanted_and_not_there_fails_the_whole_move() {
     let mut broker = Broker::with_backlog(200);
-    let (home, held) = broker.begin_move();
+    let (container, held) = broker.begin_move();
     let mut wanted = held.clone();
     wanted[1].place.position += 8;
-    let copied = broker.parts.mover.copy(home, &wanted);
+    let copied = broker.parts.mover.copy(container, &wanted);
     assert!(matches!(copied, Err(MoveError::Missing { missing: 1 })), "{copied:?}");
     assert_eq!(broker.pack_files(), 0);
 }
@@ -159,7 +159,7 @@ fn dead_letters_move_out_of_the_segment_in_which_they_were_buried() {
     }
     broker.subscribe();
     let bury = Verdict::DeadLetter { reason: "it is bad".to_owned() };
-    broker.settle(bury, |_| true);
+    broker.apply_crash(bury, |_| true);
     let mails = |broker: &mut Broker| {
         broker.delivered.clear();
         broker.tell(Broker::subscription(MAILS));
@@ -178,7 +178,7 @@ fn dead_letters_move_out_of_the_segment_in_which_they_were_buried() {
     for _ in 0..2 {
         broker.parts.shard.checkpoint_soon();
         broker.settle_down();
-        broker.parts.shard.turn_segment();
+        broker.parts.shard.start_segment();
         broker.settle_down();
     }
     broker.move_all();
@@ -190,8 +190,8 @@ fn dead_letters_move_out_of_the_segment_in_which_they_were_buried() {
 #[test]
 fn a_slot_comes_free_only_once_the_moves_are_committed() {
     let mut broker = Broker::with_backlog(200);
-    let (home, moved) = broker.copy();
-    let Home::Segment(segment) = home else { panic!("the journal is long") };
+    let (container, moved) = broker.copy();
+    let Container::Segment(segment) = container else { panic!("the journal is long") };
     broker.parts.shard.moved(moved, NOW);
     broker.take_effects();
     assert!(!broker.freed.contains(&segment), "the moves only gather");
@@ -208,14 +208,14 @@ fn a_slot_comes_free_only_once_the_moves_are_committed() {
 #[test]
 fn what_could_not_be_moved_is_left_and_the_next_is_moved() {
     let mut broker = Broker::with_backlog(200);
-    let (home, _) = broker.begin_move();
+    let (container, _) = broker.begin_move();
     assert_eq!(broker.parts.shard.next_move(NOW), None, "one at a time");
-    broker.parts.shard.move_failed(home, &MoveError::Missing { missing: 1 }, NOW);
+    broker.parts.shard.move_failed(container, &MoveError::Missing { missing: 1 }, NOW);
     let next = broker.parts.shard.next_move(NOW).unwrap();
-    assert_ne!(next, home);
+    assert_ne!(next, container);
     broker.empty(next);
     broker.move_all();
-    let Home::Segment(segment) = home else { panic!("the journal is long") };
+    let Container::Segment(segment) = container else { panic!("the journal is long") };
     assert!(!broker.freed.contains(&segment));
     broker.gets(0..200 * COUNT);
 }
@@ -223,29 +223,29 @@ fn what_could_not_be_moved_is_left_and_the_next_is_moved() {
 #[test]
 fn what_could_not_be_moved_for_lack_of_room_is_tried_again_after_a_while() {
     let mut broker = Broker::with_backlog(200);
-    let home = broker.parts.shard.next_move(NOW).unwrap();
+    let container = broker.parts.shard.next_move(NOW).unwrap();
     let path = "data/lane-0/pack-0000000000.pack".into();
     let full = MoveError::Journal(Fault::StorageFull { path });
-    broker.parts.shard.move_failed(home, &full, NOW);
+    broker.parts.shard.move_failed(container, &full, NOW);
     let next = broker.parts.shard.next_move(NOW).unwrap();
-    assert_ne!(next, home);
+    assert_ne!(next, container);
     // That cannot be read, and not for a while only.
     broker.parts.shard.move_failed(next, &MoveError::Missing { missing: 1 }, NOW);
     let later = broker.parts.shard.next_move_at().unwrap();
     assert!(later > NOW);
-    assert_eq!(broker.parts.shard.next_move(later), Some(home));
+    assert_eq!(broker.parts.shard.next_move(later), Some(container));
     assert_eq!(broker.parts.shard.next_move_at(), None, "nobody has to come back for it");
-    broker.empty(home);
+    broker.empty(container);
     assert!(broker.parts.shard.next_move(later).is_some_and(|after| after != next));
 }
 
 #[test]
 fn what_holds_nothing_wanted_is_not_asked_about_again() {
     let mut broker = Broker::with_backlog(200);
-    let (home, _) = broker.begin_move();
+    let (container, _) = broker.begin_move();
     broker.parts.shard.moved(Moved::default(), NOW);
     broker.settle_down();
-    assert_ne!(broker.parts.shard.next_move(NOW), Some(home));
+    assert_ne!(broker.parts.shard.next_move(NOW), Some(container));
 }
 
 #[test]
@@ -256,10 +256,10 @@ fn a_read_that_fails_because_its_batch_was_moved_holds_nobody_up() {
     let fetches = broker.take_fetches();
     assert!(!fetches.is_empty());
     for _ in 0..100 {
-        let Some(home) = broker.parts.shard.next_move(NOW) else { break };
-        let mut held = broker.parts.mover.list(home).unwrap();
+        let Some(container) = broker.parts.shard.next_move(NOW) else { break };
+        let mut held = broker.parts.mover.list(container).unwrap();
         broker.parts.shard.retain_wanted(&mut held);
-        let moved = broker.parts.mover.copy(home, &held).unwrap();
+        let moved = broker.parts.mover.copy(container, &held).unwrap();
         broker.parts.shard.moved(moved, NOW);
         broker.commit();
     }
@@ -279,20 +279,20 @@ fn what_a_copy_that_fails_has_made_goes_once_packs_may_be_removed_and_the_next_o
     let mut broker = Broker::with_backlog(200);
     // What is in the way of the first pack.
     broker.disk.create(Path::new("data/lane-0/pack-0000000000.pack")).unwrap();
-    let (home, mut held) = broker.begin_move();
+    let (container, mut held) = broker.begin_move();
     broker.parts.shard.retain_wanted(&mut held);
-    assert!(broker.parts.mover.copy(home, &held).is_err());
+    assert!(broker.parts.mover.copy(container, &held).is_err());
     assert_eq!(broker.pack_files(), 1, "somebody may copy what lies there");
-    let rubbish = broker.parts.mover.take_rubbish();
+    let rubbish = broker.parts.mover.take_orphaned_packs();
     assert_eq!(rubbish, [0]);
     for pack in rubbish {
-        let mut removal = broker.parts.mover.removal(pack).unwrap();
+        let mut removal = broker.parts.mover.start_removal(pack).unwrap();
         while !removal.step().unwrap() {}
     }
     assert_eq!(broker.pack_files(), 0);
-    let moved = broker.parts.mover.copy(home, &held).unwrap();
+    let moved = broker.parts.mover.copy(container, &held).unwrap();
     assert_eq!(moved.batches.len(), held.len());
-    assert!(broker.parts.mover.take_rubbish().is_empty());
+    assert!(broker.parts.mover.take_orphaned_packs().is_empty());
 }
 
 #[test]

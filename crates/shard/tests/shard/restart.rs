@@ -1,5 +1,5 @@
-//! A shard on a disk in memory: what was committed is there after a restart, segments are used
-//! again, a backlog beyond the cache is read back.
+//! Restarts of a shard on a disk in memory: committed data exists, segments are reused, and a backlog beyond the
+//! cache is read back.
 
 use std::path::PathBuf;
 
@@ -424,19 +424,19 @@ fn a_slot_that_cannot_be_read_refuses_the_start_only_if_something_may_lie_there(
     let mut slots: Vec<_> = disk.files().into_iter().map(|(path, _)| path).collect();
     slots.sort_unstable();
     // The oldest segment is not replayed, and what lies there is wanted.
-    disk.spoil(&slots[0], 0);
+    disk.make_unreadable(&slots[0], 0);
     assert!(matches!(open().map(drop), Err(RecoverError::Journal(Fault::Io { .. }))));
     assert!(repair(&disk, &config, Timestamp(1_000)).is_err());
     let spare = slots.last().unwrap();
     for byte in [0, 5 * 4096] {
-        disk.heal();
-        disk.spoil(spare, byte);
+        disk.make_readable();
+        disk.make_unreadable(spare, byte);
         let report = open().unwrap().report;
         assert_eq!((report.lost_segments, report.unreadable_slots), (vec![], vec![spare.clone()]));
     }
     let repaired = repair(&disk, &config, Timestamp(1_000)).unwrap();
-    assert_eq!((repaired.lost_messages, repaired.to_set_aside), (0, vec![spare.clone()]));
-    disk.heal();
+    assert_eq!((repaired.lost_messages, repaired.to_quarantine), (0, vec![spare.clone()]));
+    disk.make_readable();
     let mut broker = Broker::open(&disk, 0);
     broker.subscribe(100_000);
     broker.settle_down();

@@ -1,5 +1,4 @@
-//! Any block of a shard's files may rot: what it costs is told, no offset is given twice, and
-//! everything else is there.
+//! Rot of any block of a shard's files: the loss is reported, no offset is given twice, and everything else exists.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,9 +8,9 @@ use std::{
 };
 
 use sennit_engine::{Outcome, Record};
-use sennit_journal::{BLOCK_BYTES, Disk, Home, disk::MemoryDisk, verify};
+use sennit_journal::{BLOCK_BYTES, Container, Disk, disk::MemoryDisk, verify};
 use sennit_model::{OffsetRange, PartitionId, TopicId};
-use sennit_shard::{Repaired, referred, repair};
+use sennit_shard::{Repaired, find_references, repair};
 
 use crate::broker::{Broker, COUNT, GROUP, MAILS, NOW, ORDERS, SEGMENT_BYTES, text, texts};
 
@@ -33,9 +32,9 @@ impl Story {
         broker.create(MAILS);
         let (mut published, mut acked) = (BTreeMap::<_, BTreeMap<_, _>>::new(), BTreeSet::new());
         let mut next = 0;
-        for life in 0..4 {
+        for crash_count in 0..4 {
             // What the last move has freed is written over in the last life.
-            for _ in 0..if life < 3 { 12 } else { 20 } {
+            for _ in 0..if crash_count < 3 { 12 } else { 20 } {
                 broker.publish(ORDERS, &texts(next..next + COUNT));
                 broker.publish(MAILS, &texts(next..next + COUNT));
                 for partition in [ORDERS, MAILS] {
@@ -44,7 +43,7 @@ impl Story {
                 }
                 next += COUNT;
             }
-            if life == 3 {
+            if crash_count == 3 {
                 // The last frame is not the last one: damage can be told from a write that was torn.
                 broker.parts.shard.advance(NOW.plus(Duration::from_secs(1)));
                 broker.settle_down();
@@ -52,7 +51,7 @@ impl Story {
             }
             broker.subscribe();
             let of_this_life = next - 12 * COUNT;
-            let is_done = |n: u64| n >= of_this_life && (n / COUNT) % 3 != life % 3;
+            let is_done = |n: u64| n >= of_this_life && (n / COUNT) % 3 != crash_count % 3;
             acked.extend((0..next).filter(|n| is_done(*n)));
             broker.ack(is_done);
             broker.move_all();
@@ -82,7 +81,7 @@ impl Story {
     pub(crate) fn copy_of(&self, disk: &MemoryDisk) -> MemoryDisk {
         let copy = MemoryDisk::default();
         for path in files(disk) {
-            copy.put(&path, disk.bytes_of(&path).unwrap());
+            copy.insert_file(&path, disk.bytes_of(&path).unwrap());
         }
         copy
     }
@@ -96,7 +95,7 @@ impl Story {
                 false => self.disk.bytes_of(&path),
             };
             if let Some(bytes) = bytes {
-                disk.put(&path, bytes);
+                disk.insert_file(&path, bytes);
             }
         }
         disk
@@ -104,8 +103,8 @@ impl Story {
 
     /// Opens `disk` and takes everything there is: nothing is missing that was not told, or
     /// invented; returns how many messages were lost.
-    fn take_all(&self, disk: &MemoryDisk, what: &str) -> usize {
-        self.take_all_with(disk, what, &[]).0
+    fn take_all(&self, disk: &MemoryDisk, problem: &str) -> usize {
+        self.take_all_with(disk, problem, &[]).0
     }
 
     /// The same, on a disk where `later` was published to orders since. Publishes another, and
@@ -113,12 +112,12 @@ impl Story {
     pub(crate) fn take_all_with(
         &self,
         disk: &MemoryDisk,
-        what: &str,
+        problem: &str,
         later: &[u64],
     ) -> (usize, u64) {
         let mut broker = match Broker::try_open(disk, SEGMENT_BYTES) {
             Ok(broker) => broker,
-            Err(error) => panic!("{what}: {error}"),
+            Err(error) => panic!("{problem}: {error}"),
         };
         let is_reported = !broker.parts.report.damage.is_empty();
         let mut lost = 0;
@@ -130,20 +129,20 @@ impl Story {
             let before = published.len() as u64;
             assert!(
                 end >= before,
-                "{what}: offsets of {partition:?} from {end} on are given again"
+                "{problem}: offsets of {partition:?} from {end} on are given again"
             );
             let mut taken = BTreeSet::new();
             for offset in later.iter().filter(|_| partition == ORDERS) {
                 let is_there = broker.delivered.iter().any(|held| held.0 == *offset);
-                assert!(is_there, "{what}: what was published later at {offset} is gone");
+                assert!(is_there, "{problem}: what was published later at {offset} is gone");
             }
             for (offset, text) in &broker.delivered {
                 if partition == ORDERS && later.contains(offset) {
-                    assert_eq!(text, "later", "{what}: at {offset}");
+                    assert_eq!(text, "later", "{problem}: at {offset}");
                     continue;
                 }
-                assert_eq!(published.get(offset), Some(text), "{what}: invented at {offset}");
-                assert!(taken.insert(*offset), "{what}: {offset} twice");
+                assert_eq!(published.get(offset), Some(text), "{problem}: invented at {offset}");
+                assert!(taken.insert(*offset), "{problem}: {offset} twice");
             }
             for offset in published.keys() {
                 let is_acked = partition == ORDERS && self.acked.contains(offset);
@@ -152,12 +151,15 @@ impl Story {
                 match (taken.contains(offset), is_acked) {
                     (true, false) | (false, true) => {}
                     (true, true) => {
-                        assert!(is_reported, "{what}: {offset} was acked, and nothing is reported");
+                        assert!(
+                            is_reported,
+                            "{problem}: {offset} was acked, and nothing is reported"
+                        );
                     }
                     (false, false) => {
                         assert!(
                             is_told,
-                            "{what}: {offset} of {partition:?} is gone, and nobody is told"
+                            "{problem}: {offset} of {partition:?} is gone, and nobody is told"
                         );
                         lost += 1;
                     }
@@ -168,7 +170,7 @@ impl Story {
         broker.tell(Broker::subscription(ORDERS));
         broker.publish(ORDERS, &["later".to_owned()]);
         let at = broker.delivered.last().unwrap().0;
-        assert!(at >= self.published[&ORDERS].len() as u64, "{what}: {at} was given before");
+        assert!(at >= self.published[&ORDERS].len() as u64, "{problem}: {at} was given before");
         (lost, at)
     }
 }
@@ -208,7 +210,7 @@ fn lose<'a>(disk: &MemoryDisk, frames: impl IntoIterator<Item = &'a (PathBuf, us
     for (path, block) in frames {
         let mut bytes = disk.bytes_of(path).unwrap();
         bytes[*block] = 0;
-        disk.put(path, bytes);
+        disk.insert_file(path, bytes);
         lost += 1;
     }
     lost
@@ -238,21 +240,21 @@ fn any_block_that_rots_costs_what_lay_in_it_and_nothing_else() {
                     continue;
                 }
                 let how = if flip { "a bit flipped" } else { "zeros" };
-                let what = format!("{how} in block {} of {path:?}", block / BLOCK_BYTES);
+                let problem = format!("{how} in block {} of {path:?}", block / BLOCK_BYTES);
                 let disk = story.with(&path, Some(bytes.clone()));
-                let (lost, first) = story.take_all_with(&disk, &what, &[]);
+                let (lost, first) = story.take_all_with(&disk, &problem, &[]);
                 // What the next life reads is the same.
-                let again = format!("{what}, once more");
+                let again = format!("{problem}, once more");
                 let (still_lost, second) = story.take_all_with(&disk, &again, &[first]);
-                assert_eq!(still_lost, lost, "{what}");
+                assert_eq!(still_lost, lost, "{problem}");
                 // And if the block can be read again after all, nothing is given twice.
                 if let Some(mut now) = disk.bytes_of(&path)
                     && now[block..block + BLOCK_BYTES] == bytes[block..block + BLOCK_BYTES]
                 {
                     now[block..block + BLOCK_BYTES]
                         .copy_from_slice(&whole[block..block + BLOCK_BYTES]);
-                    disk.put(&path, now);
-                    story.take_all_with(&disk, &format!("{what}, healed"), &[first, second]);
+                    disk.insert_file(&path, now);
+                    story.take_all_with(&disk, &format!("{problem}, healed"), &[first, second]);
                 }
                 lost_most = lost_most.max(lost);
                 free += usize::from(lost == 0);
@@ -272,11 +274,11 @@ fn a_file_that_is_cut_off_or_gone_costs_what_lay_in_it_and_nothing_else() {
         // That there was a newest segment only its own file says.
         let gone = [Some(0), Some(100), None].into_iter().filter(|_| path != story.newest());
         for length in lengths.chain(gone) {
-            let what = format!("{path:?} cut to {length:?} bytes");
+            let problem = format!("{path:?} cut to {length:?} bytes");
             let disk = story.with(&path, length.map(|length| whole[..length].to_vec()));
-            let (lost, first) = story.take_all_with(&disk, &what, &[]);
-            let again = format!("{what}, once more");
-            assert_eq!(story.take_all_with(&disk, &again, &[first]).0, lost, "{what}");
+            let (lost, first) = story.take_all_with(&disk, &problem, &[]);
+            let again = format!("{problem}, once more");
+            assert_eq!(story.take_all_with(&disk, &again, &[first]).0, lost, "{problem}");
         }
     }
 }
@@ -295,15 +297,15 @@ fn an_ack_that_rots_shows_nobody_what_lies_in_a_later_pack() {
     broker.parts.shard.checkpoint_soon();
     broker.settle_down();
     let checkpoints = broker.parts.shard.counters().checkpoints;
-    let (home, _) = broker.begin_move();
-    broker.empty(home);
+    let (container, _) = broker.begin_move();
+    broker.empty(container);
     broker.subscribe();
     broker.ack(|_| true);
     assert_eq!(broker.remove_packs().len(), 1);
     assert_eq!(broker.parts.shard.counters().checkpoints, checkpoints, "the ack is replayed");
     let mut broker = broker.crashed();
-    let (home, _) = broker.begin_move();
-    broker.empty(home);
+    let (container, _) = broker.begin_move();
+    broker.empty(container);
     assert_eq!(broker.live_packs().len(), 1);
     assert_eq!(broker.parts.shard.counters().checkpoints, 0, "the ack is replayed");
     let acked = Record::Settled {
@@ -331,17 +333,17 @@ fn checkpoints_and_an_ack_that_rot_show_nobody_what_lies_in_a_later_pack() {
             let of_batch: Vec<_> = numbers.map(|n| text(n).replace("message", word)).collect();
             broker.publish(partition, &of_batch);
         }
-        broker.parts.shard.turn_segment();
+        broker.parts.shard.start_segment();
         broker.settle_down();
     }
     let checkpoint = |broker: &mut Broker| {
         broker.parts.shard.checkpoint_soon();
         broker.settle_down();
-        broker.parts.shard.turn_segment();
+        broker.parts.shard.start_segment();
         broker.settle_down();
     };
-    let (home, _) = broker.begin_move();
-    broker.empty(home);
+    let (container, _) = broker.begin_move();
+    broker.empty(container);
     let packs = broker.live_packs();
     checkpoint(&mut broker);
     let began = Record::CheckpointBegan { next_topic: 0, next_group: 0 };
@@ -352,8 +354,8 @@ fn checkpoints_and_an_ack_that_rot_show_nobody_what_lies_in_a_later_pack() {
     checkpoint(&mut broker);
     // What this life reads knows of no pack.
     let mut broker = broker.crashed();
-    let (home, _) = broker.begin_move();
-    broker.empty(home);
+    let (container, _) = broker.begin_move();
+    broker.empty(container);
     assert_eq!(broker.live_packs().len(), 1);
 
     let acked = Record::Settled {
@@ -382,8 +384,8 @@ fn a_batch_is_found_in_its_pack_though_the_record_of_its_move_is_gone() {
     broker.parts.shard.checkpoint_soon();
     broker.settle_down();
     let checkpoints = broker.parts.shard.counters().checkpoints;
-    let (home, moved) = broker.copy();
-    let Home::Segment(emptied) = home else { panic!("{home:?} is emptied first") };
+    let (container, moved) = broker.copy();
+    let Container::Segment(emptied) = container else { panic!("{container:?} is emptied first") };
     broker.parts.lane.take_surplus(0);
     broker.parts.shard.moved(moved, NOW);
     broker.settle_down();
@@ -397,7 +399,7 @@ fn a_batch_is_found_in_its_pack_though_the_record_of_its_move_is_gone() {
     assert_eq!(broker.parts.shard.counters().checkpoints, checkpoints, "the move is replayed");
     let moved = Record::Moved { partition: ORDERS, moves: Vec::new() }.kind();
     assert!(lose_frames(&broker.disk, moved) > 0);
-    let seen = referred(&broker.disk, Broker::config(SEGMENT_BYTES), NOW).unwrap();
+    let seen = find_references(&broker.disk, Broker::config(SEGMENT_BYTES), NOW).unwrap();
     assert!(!seen.segments.contains(&emptied) && !seen.packs.is_empty(), "{seen:?}");
     let mut broker = broker.crashed();
     assert!(!broker.parts.report.damage.is_empty());
@@ -415,7 +417,7 @@ pub(crate) fn headless_segment(topics: u32) -> (Broker, u64, PathBuf, Vec<u8>) {
     for _ in 0..2 {
         broker.parts.shard.checkpoint_soon();
         broker.settle_down();
-        broker.parts.shard.turn_segment();
+        broker.parts.shard.start_segment();
         broker.settle_down();
     }
     broker.parts.shard.forget_fallback();
@@ -424,13 +426,16 @@ pub(crate) fn headless_segment(topics: u32) -> (Broker, u64, PathBuf, Vec<u8>) {
         broker.parts.slots.remove(&spare).unwrap();
     }
     let disk = broker.disk.clone();
-    let lost =
-        *referred(&disk, Broker::config(SEGMENT_BYTES), NOW).unwrap().segments.first().unwrap();
+    let lost = *find_references(&disk, Broker::config(SEGMENT_BYTES), NOW)
+        .unwrap()
+        .segments
+        .first()
+        .unwrap();
     let (_, slot) = segments(&disk).into_iter().find(|(segment, _)| *segment == lost).unwrap();
     let mut bytes = disk.bytes_of(&slot).unwrap();
     let front = bytes[..2 * BLOCK_BYTES].to_vec();
     bytes[..BLOCK_BYTES].fill(0);
-    disk.put(&slot, bytes);
+    disk.insert_file(&slot, bytes);
     (broker, lost, slot, front)
 }
 
@@ -440,14 +445,14 @@ fn segment_that_looks_torn(topics: u32) -> (Broker, u64, PathBuf, Vec<u8>) {
     let (broker, lost, slot, front) = headless_segment(topics);
     let next = MemoryDisk::default();
     for path in files(&broker.disk) {
-        next.put(&path, broker.disk.bytes_of(&path).unwrap());
+        next.insert_file(&path, broker.disk.bytes_of(&path).unwrap());
     }
     Broker::open(&next, SEGMENT_BYTES).publish(ORDERS, &texts(0..1));
     let (_, begun) = segments(&next).into_iter().max().unwrap();
     let frame = next.bytes_of(&begun).unwrap()[BLOCK_BYTES..2 * BLOCK_BYTES].to_vec();
     let mut bytes = broker.disk.bytes_of(&slot).unwrap();
     bytes[BLOCK_BYTES..2 * BLOCK_BYTES].copy_from_slice(&frame);
-    broker.disk.put(&slot, bytes);
+    broker.disk.insert_file(&slot, bytes);
     (broker, lost, slot, front)
 }
 
@@ -457,11 +462,11 @@ fn a_slot_in_which_a_lost_segment_may_lie_is_not_written_over_and_others_are() {
     let rotten = broker.disk.bytes_of(&slot).unwrap();
     let mut next = 60;
     let mut slots = Vec::new();
-    for life in 0..6 {
+    for crash_count in 0..6 {
         broker = broker.crashed();
         // Once another slot holds the segment that looked torn here, the rest says what this one is.
-        let is_lost = life == 0;
-        assert_eq!(broker.parts.report.lost_segments == [lost], is_lost, "life {life}");
+        let is_lost = crash_count == 0;
+        assert_eq!(broker.parts.report.lost_segments == [lost], is_lost, "life {crash_count}");
         broker.publish(ORDERS, &texts(next * COUNT..(next + 1) * COUNT));
         next += 1;
         // As who writes a lane does: two are ready at any time.
@@ -475,7 +480,7 @@ fn a_slot_in_which_a_lost_segment_may_lie_is_not_written_over_and_others_are() {
     assert!(broker.disk.bytes_of(&slot).unwrap() == rotten, "it was written over");
     let mut mended = rotten;
     mended[..front.len()].copy_from_slice(&front);
-    broker.disk.put(&slot, mended);
+    broker.disk.insert_file(&slot, mended);
     let mut broker = broker.crashed();
     assert_eq!(broker.parts.report.lost_segments, [0u64; 0]);
     broker.gets(0..next * COUNT);
@@ -489,7 +494,7 @@ fn a_repair_sets_aside_the_slot_of_a_lost_segment_and_writes_over_nothing_damage
     let config = Broker::config(SEGMENT_BYTES);
     let repaired = repair(&broker.disk, &config, NOW).unwrap();
     assert!(repaired.lost_messages > 0);
-    assert_eq!(repaired.to_set_aside, slice::from_ref(&slot), "segment {lost}");
+    assert_eq!(repaired.to_quarantine, slice::from_ref(&slot), "segment {lost}");
     assert!(broker.disk.bytes_of(&slot).unwrap() == rotten, "it was written over");
     broker.disk.remove(&slot).unwrap();
     let mut broker = broker.crashed();
@@ -506,11 +511,11 @@ fn a_repair_does_not_write_into_a_damaged_slot_that_came_free_meanwhile() {
     let mut bytes = broker.disk.bytes_of(&slot).unwrap();
     bytes[..front.len()].copy_from_slice(&front);
     bytes[3 * BLOCK_BYTES + 1_000] ^= 4;
-    broker.disk.put(&slot, bytes.clone());
+    broker.disk.insert_file(&slot, bytes.clone());
     let config = Broker::config(SEGMENT_BYTES);
     let repaired = repair(&broker.disk, &config, NOW).unwrap();
     assert_eq!(repaired.lost_messages, COUNT, "the batch that is not whole, and no other");
-    assert_eq!(repaired.to_set_aside, slice::from_ref(&slot), "segment {lost}");
+    assert_eq!(repaired.to_quarantine, slice::from_ref(&slot), "segment {lost}");
     assert!(broker.disk.bytes_of(&slot).unwrap() == bytes, "it was written over");
     broker.disk.remove(&slot).unwrap();
     let mut broker = broker.crashed();
@@ -530,19 +535,19 @@ fn a_repair_gives_up_what_is_lost_and_leaves_nothing_damaged_behind() {
             if bytes == whole {
                 continue;
             }
-            let what = format!("block {} of {path:?}", block / BLOCK_BYTES);
+            let problem = format!("block {} of {path:?}", block / BLOCK_BYTES);
             let disk = story.with(&path, Some(bytes));
-            let lost = story.take_all(&story.copy_of(&disk), &what);
+            let lost = story.take_all(&story.copy_of(&disk), &problem);
             let config = Broker::config(SEGMENT_BYTES);
             let repaired = repair(&disk, &config, NOW).unwrap();
-            for path in &repaired.to_set_aside {
+            for path in &repaired.to_quarantine {
                 disk.remove(path).unwrap();
             }
             let verdict = verify(&disk, &config).unwrap();
-            assert_eq!(verdict.damage, [], "{what}: {repaired:?}");
-            assert_eq!(repair(&disk, &config, NOW).unwrap(), Repaired::default(), "{what}");
-            let again = story.take_all(&disk, &format!("{what}, repaired"));
-            assert_eq!(again, lost, "{what}");
+            assert_eq!(verdict.damage, [], "{problem}: {repaired:?}");
+            assert_eq!(repair(&disk, &config, NOW).unwrap(), Repaired::default(), "{problem}");
+            let again = story.take_all(&disk, &format!("{problem}, repaired"));
+            assert_eq!(again, lost, "{problem}");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Appends to several streams at once, on a disk: wherever a crash or rot cuts the journal, all of
-//! them are there or none.
+//! Atomic appends to several streams on a disk: after a crash or rot anywhere in the journal all of them exist, or
+//! none.
 
 use std::collections::BTreeSet;
 
 use sennit_engine::{
-    Command, OpenStream, StreamAnswer, StreamAppend, StreamCommand, StreamContent, StreamNote,
+    Command, Content, OpenStream, StreamAnswer, StreamAppend, StreamCommand, StreamNote,
     StreamRead, StreamRefusal, StreamSettings,
 };
 use sennit_journal::{BLOCK_BYTES, Disk, Frame, disk::MemoryDisk};
@@ -44,7 +44,7 @@ fn append_batches(round: u64, bytes: &[usize]) -> StreamAppend {
         builder.push(&Message::new(format!("{round:8}{}", "x".repeat(*bytes)))).unwrap();
         builder.take().unwrap()
     });
-    let (content, content_type) = (StreamContent::of(batches), None);
+    let (content, content_type) = (Content::of(batches), None);
     StreamAppend { content, content_type, note: StreamNote::default() }
 }
 
@@ -113,9 +113,9 @@ fn messages_of(broker: &mut Broker, id: PartitionId) -> Vec<u64> {
 }
 
 #[track_caller]
-fn all_or_none(broker: &mut Broker, what: &str) -> BTreeSet<u64> {
+fn all_or_none(broker: &mut Broker, problem: &str) -> BTreeSet<u64> {
     let [one, other, third] = GROUPED.map(|id| rounds_of(broker, id));
-    assert!(one == other && other == third, "{what}: {one:?} {other:?} {third:?}");
+    assert!(one == other && other == third, "{problem}: {one:?} {other:?} {third:?}");
     one
 }
 
@@ -182,12 +182,12 @@ fn rot_in_any_block_that_a_replay_needs_costs_whole_atomic_appends() {
             bytes[block + 100] ^= 4;
             let rotten = MemoryDisk::default();
             for other in &files {
-                rotten.put(other, disk.bytes_of(other).unwrap());
+                rotten.insert_file(other, disk.bytes_of(other).unwrap());
             }
-            rotten.put(path, bytes);
-            let what = format!("block {} of {path:?}", block / BLOCK_BYTES);
+            rotten.insert_file(path, bytes);
+            let problem = format!("block {} of {path:?}", block / BLOCK_BYTES);
             let mut after = Broker::open(&rotten, SEGMENT_BYTES);
-            let found = all_or_none(&mut after, &what).len();
+            let found = all_or_none(&mut after, &problem).len();
             (fewest, most) = (fewest.min(found), most.max(found));
         }
     }

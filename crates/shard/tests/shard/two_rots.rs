@@ -1,6 +1,6 @@
-//! Any two blocks of a shard's files may rot: a start is refused only where both are of the journal, else
-//! it is as with one. `SENNIT_TORTURE_SECONDS` takes every pair; else some are drawn, and `SENNIT_ROT_SEED`
-//! draws the same again.
+//! Rot of any two blocks of a shard's files: a start is refused only if both are of the journal, and otherwise
+//! behaves as with one. `SENNIT_TORTURE_SECONDS` tests every pair; otherwise random ones, which `SENNIT_ROT_SEED`
+//! repeats.
 #![expect(clippy::print_stderr, reason = "the seed, and the pair that fails")]
 
 use std::{
@@ -11,7 +11,7 @@ use std::{
 };
 
 use sennit_journal::{BLOCK_BYTES, Disk, disk::MemoryDisk, verify};
-use sennit_shard::{RecoverError, Repaired, referred, repair};
+use sennit_shard::{RecoverError, Repaired, find_references, repair};
 
 use crate::{
     broker::{Broker, NOW, SEGMENT_BYTES},
@@ -66,7 +66,7 @@ fn pairs(count: usize) -> Vec<(usize, usize)> {
 fn write(disk: &MemoryDisk, (path, block): &Block, bytes: &[u8]) {
     let mut file = disk.bytes_of(path).unwrap();
     file[block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES].copy_from_slice(bytes);
-    disk.put(path, file);
+    disk.insert_file(path, file);
 }
 
 fn read(disk: &MemoryDisk, (path, block): &Block) -> Option<Vec<u8>> {
@@ -108,44 +108,44 @@ fn any_two_blocks_that_rot_cost_what_lay_in_them_and_nothing_else() {
         if looks_torn(&story, pair) {
             continue;
         }
-        let what = format!("{pair:?}");
-        let _said = SaidIfItPanics(&what);
+        let problem = format!("{pair:?}");
+        let _said = SaidIfItPanics(&problem);
         let disk = story.copy_of(&story.disk);
         pair.iter().for_each(|block| write(&disk, block, &[0; BLOCK_BYTES]));
         let rotten = story.copy_of(&disk);
         let config = Broker::config(SEGMENT_BYTES);
-        match referred(&disk, config.clone(), NOW) {
+        match find_references(&disk, config.clone(), NOW) {
             Ok(_) => opened += 1,
             Err(RecoverError::Checkpoint { .. }) => {
                 let is_pack = |(path, _): &&Block| path.extension().is_some_and(|e| e == "pack");
-                assert!(!pair.iter().any(is_pack), "{what}: a pack holds no checkpoint");
-                assert!(repair(&disk, &config, NOW).is_err(), "{what}");
+                assert!(!pair.iter().any(is_pack), "{problem}: a pack holds no checkpoint");
+                assert!(repair(&disk, &config, NOW).is_err(), "{problem}");
                 refused += 1;
                 continue;
             }
-            Err(error) => panic!("{what}: {error}"),
+            Err(error) => panic!("{problem}: {error}"),
         }
-        let (lost, first) = story.take_all_with(&disk, &what, &[]);
-        let again = format!("{what}, once more");
+        let (lost, first) = story.take_all_with(&disk, &problem, &[]);
+        let again = format!("{problem}, once more");
         let (still_lost, second) = story.take_all_with(&disk, &again, &[first]);
-        assert_eq!(still_lost, lost, "{what}");
+        assert_eq!(still_lost, lost, "{problem}");
         // What can be read again after all brings back no offset.
         let mut later = vec![first, second];
         for block in pair {
             if read(&disk, block).is_some_and(|now| now.iter().all(|byte| *byte == 0)) {
                 write(&disk, block, &read(&story.disk, block).unwrap());
-                let healed = format!("{what}, healed {block:?}");
+                let healed = format!("{problem}, healed {block:?}");
                 later.push(story.take_all_with(&disk, &healed, &later).1);
             }
         }
         let repaired = repair(&rotten, &config, NOW).unwrap();
-        for path in &repaired.to_set_aside {
+        for path in &repaired.to_quarantine {
             rotten.remove(path).unwrap();
         }
-        assert_eq!(verify(&rotten, &config).unwrap().damage, [], "{what}: {repaired:?}");
-        assert_eq!(repair(&rotten, &config, NOW).unwrap(), Repaired::default(), "{what}");
-        let left = story.take_all_with(&rotten, &format!("{what}, repaired"), &[]);
-        assert_eq!(left.0, lost, "{what}, repaired");
+        assert_eq!(verify(&rotten, &config).unwrap().damage, [], "{problem}: {repaired:?}");
+        assert_eq!(repair(&rotten, &config, NOW).unwrap(), Repaired::default(), "{problem}");
+        let left = story.take_all_with(&rotten, &format!("{problem}, repaired"), &[]);
+        assert_eq!(left.0, lost, "{problem}, repaired");
     }
     assert!(opened > refused, "{opened} starts, {refused} refused");
 }

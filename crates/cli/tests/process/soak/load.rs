@@ -1,5 +1,5 @@
-//! What workers do in a soak: publish, take, ack, fail, give back, delete and make again. Whoever
-//! works on a topic has its ledger for as long.
+//! The workers of a soak: they publish, take, ack, fail, return, delete and create. A worker holds the ledger of
+//! its topic.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! What a soak looks for in the end: every message that is in a ledger, and no other.
+//! The checks at the end of a soak: every message of a ledger exists, and no other.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! What a broker takes of the machine while a soak runs.
+//! The broker's use of the machine during a soak.
 
 use std::{
     fs,

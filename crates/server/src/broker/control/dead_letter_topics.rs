@@ -15,9 +15,9 @@ impl Control {
         &self,
         source: TopicId,
     ) -> Result<(), ControlRefusal> {
-        let name = self.core.look(|core| {
-            core.shard().catalogue().topic(source).map(|topic| topic.created.name.clone())
-        });
+        let name = self
+            .core
+            .look(|core| core.catalogue().topic(source).map(|topic| topic.created.name.clone()));
         let Some(name) = name else { return Ok(()) };
         let _changes = self.changes.of(name.as_str()).await;
         let incarnation = incarnation()?;
@@ -34,7 +34,7 @@ impl Control {
 
     /// Tells the partitions of a topic what it and its groups are called, for their dead letters.
     async fn name_partitions(&self, topic: TopicId) -> Result<(), ControlRefusal> {
-        let topic = self.core.look(|core| core.shard().catalogue().topic(topic).cloned());
+        let topic = self.core.look(|core| core.catalogue().topic(topic).cloned());
         let Some(topic) = topic else { return Ok(()) };
         let names = PartitionCommand::Name(Arc::new(topic.source_names()));
         self.tell_partitions(&topic, &names).await.map(drop)

@@ -17,7 +17,7 @@ use crate::{
         AlterGroup, ConsumerStart, ControlAnswer, ControlRefusal, CreateGroup, ListedGroup,
         OffsetsOfPartition, RetryParked, Subscribe,
     },
-    runtime::{metrics::Holding, shard_answers::Answer},
+    runtime::{index::ShardIndex, metrics::Holding, shard_answers::Answer},
 };
 
 impl Control {
@@ -163,9 +163,9 @@ impl Control {
 impl Control {
     /// Says by name, in the metrics of a shard, which of its groups hold messages that others are through
     /// with.
-    pub(crate) fn name_holding(&self, shard: usize, groups: &[HoldingGroup]) {
+    pub(crate) fn name_holding(&self, shard: ShardIndex, groups: &[HoldingGroup]) {
         let named = self.core.look(|core| {
-            let catalogue = core.shard().catalogue();
+            let catalogue = core.catalogue();
             let named = groups.iter().filter_map(|held| {
                 let topic = catalogue.topic(held.topic)?;
                 let group = topic.groups.iter().find(|group| group.id == held.group)?;
@@ -174,7 +174,7 @@ impl Control {
             });
             named.collect()
         });
-        self.core.cores.metrics[shard].set_holding(named);
+        self.core.cores.shard_metrics[shard].set_holding(named);
     }
 }
 

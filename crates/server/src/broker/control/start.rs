@@ -13,7 +13,7 @@ use crate::{
         control_request::ControlRefusal,
         recovered_state::{Found, FoundPartition, Lag},
     },
-    runtime::placement::shard_of,
+    runtime::index::ShardIndex,
 };
 
 /// Topics whose partitions are brought in line at once when the broker starts.
@@ -33,8 +33,8 @@ impl Control {
     /// Brings the shards in line with the catalogue: `owned` are the partitions they were
     /// recovered with, in the order of their numbers.
     async fn reconcile(&self, owned: &[FoundPartition]) -> Result<(), ControlRefusal> {
-        let shards = self.core.cores.inboxes.len();
-        let lag = self.core.look(|core| Lag::of(owned, core.shard().catalogue(), shards));
+        let placement = &self.core.cores.placement;
+        let lag = self.core.look(|core| Lag::of(owned, core.catalogue(), placement));
         for topics in lag.topics.chunks(OPENED_MAX) {
             let asked: Vec<_> =
                 topics.iter().filter_map(|&topic| self.ask_to_open(topic)).collect();
@@ -45,8 +45,7 @@ impl Control {
         self.adopt_lost(owned).await?;
         for FoundPartition { shard, id: partition, .. } in lag.strays {
             let is_known = self.core.look(|core| {
-                core.shard()
-                    .catalogue()
+                core.catalogue()
                     .topic(partition.topic)
                     .is_some_and(|topic| partition.index.0 < topic.config().partitions)
             });
@@ -65,21 +64,21 @@ impl Control {
     /// Has topics again whose partitions are there, and whose names and settings the catalogue has
     /// lost.
     async fn adopt_lost(&self, owned: &[FoundPartition]) -> Result<(), ControlRefusal> {
-        let mut lost: BTreeMap<TopicId, Vec<(usize, PartitionIndex)>> = BTreeMap::new();
+        let mut lost: BTreeMap<TopicId, Vec<(ShardIndex, PartitionIndex)>> = BTreeMap::new();
         self.core.look(|core| {
-            let catalogue = core.shard().catalogue();
+            let catalogue = core.catalogue();
             for &FoundPartition { shard, id: partition, .. } in owned {
                 if catalogue.may_have_lost(partition.topic) {
                     lost.entry(partition.topic).or_default().push((shard, partition.index));
                 }
             }
         });
-        let shards = self.core.cores.inboxes.len();
+        let placement = &self.core.cores.placement;
         for (topic, held) in lost {
             // One that was placed beside another topic is placed beside a number nobody has.
-            let unused = (0..shards as u32).map(|n| TopicId(u32::MAX - n));
+            let unused = (0..placement.shards() as u32).map(|n| TopicId(u32::MAX - n));
             let fits = |home: &TopicId| {
-                held.iter().all(|&(shard, index)| shard_of(*home, index, shards) == shard)
+                held.iter().all(|&(shard, index)| placement.shard_of(*home, index) == shard)
             };
             let Some(home) = std::iter::once(topic).chain(unused).find(fits) else { continue };
             let partitions = 1 + held.iter().map(|(_, index)| index.0).max().unwrap_or_default();

@@ -54,7 +54,7 @@ impl Control {
     /// Tells the watches, and the subscriptions to streams, that a topic is there and may be read; what
     /// lies behind `from` is new.
     pub(crate) fn announce(&self, topic: TopicId, from: Offset) {
-        let topic = self.core.look(|core| core.shard().catalogue().topic(topic).cloned());
+        let topic = self.core.look(|core| core.catalogue().topic(topic).cloned());
         // It may be deleted again by now.
         let Some(topic) = topic else { return };
         self.watches.borrow_mut().appeared(&watched_topic(&topic));
@@ -137,7 +137,7 @@ impl Control {
     pub(super) fn list_topics(&self, list: &ListTopics) -> ControlAnswer {
         let count = list.topics_max.unwrap_or(PAGE_TOPICS_MAX).min(PAGE_TOPICS_MAX);
         self.core.look(|core| {
-            let mut named = core.shard().catalogue().topics_after_name(&list.after);
+            let mut named = core.catalogue().topics_after_name(&list.after);
             let topics = named.by_ref().take(count).map(|topic| ListedTopic {
                 name: topic.created.name.clone(),
                 id: topic.id(),

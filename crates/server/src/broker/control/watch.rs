@@ -13,32 +13,36 @@ use super::{
 };
 use crate::{
     broker::control_request::ControlRefusal,
-    runtime::{core::Cores, inbox::Message},
+    identity::principal::Principal,
+    runtime::{core::Cores, inbox::Message, index::CoreIndex},
 };
 
 /// Has the first core watch for topics: the answer is which there are, and `changes` receives what
 /// follows. Without an answer the broker stops.
 pub(crate) fn watch(
     cores: &Cores,
+    principal: Principal,
     pattern: TopicPattern,
     changes: mpsc::Sender<Change>,
 ) -> oneshot::Receiver<Result<Vec<WatchedTopic>, ControlRefusal>> {
     let (sender, answer) = oneshot::channel();
     let message = Message::call(move |control: &Rc<Control>| {
-        let _ = sender.send(control.watch(pattern, changes));
+        let _ = sender.send(control.watch(&principal, pattern, changes));
     });
-    let _ = cores.inboxes[0].send(message);
+    let _ = cores.inboxes[CoreIndex::FIRST].send(message);
     answer
 }
 
 impl Control {
     fn watch(
         &self,
+        _principal: &Principal,
         pattern: TopicPattern,
         changes: mpsc::Sender<Change>,
     ) -> Result<Vec<WatchedTopic>, ControlRefusal> {
+        // The right of the principal to know each topic will be checked here, and again when another one appears.
         let topics: Vec<WatchedTopic> = self.core.look(|core| {
-            let catalogue = core.shard().catalogue();
+            let catalogue = core.catalogue();
             let prefix = pattern.prefix();
             // A name that is the whole prefix comes first, and is meant only by itself.
             let exact = prefix.parse().ok().and_then(|name| catalogue.topic_named(&name));

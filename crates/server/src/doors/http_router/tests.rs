@@ -14,7 +14,7 @@ use crate::{
         allowed_hosts::AllowedHosts, allowed_origins::AllowedOrigins, body::Body,
         browser_guard::BrowserRules,
     },
-    runtime::shard_files::ShardFiles,
+    runtime::{index::IndexVec, shard_files::ShardFiles},
 };
 
 const HOST: (&str, &str) = ("host", "127.0.0.1:4437");
@@ -31,7 +31,12 @@ fn door_with(origins: &[&str]) -> Rc<HttpRouter> {
     let settings = DirectorySettings { shards: 1, segment_bytes: 20 << 20, incarnation: 1 };
     let backups =
         Backups::new(settings, PathBuf::new(), Arc::new(ShardFiles::closed(1)), mpsc::channel().0);
-    let status = Arc::new(Status::recovering(Vec::new(), backups, PathBuf::new()));
+    let status = Arc::new(Status::recovering(
+        IndexVec::of(1, |_| Arc::default()),
+        IndexVec::of(1, |_| Arc::default()),
+        backups,
+        PathBuf::new(),
+    ));
     let origins: Vec<_> = origins.iter().map(|text| text.parse().unwrap()).collect();
     let rules = BrowserRules {
         hosts: AllowedHosts::new(Ipv4Addr::LOCALHOST.into(), Vec::new()),

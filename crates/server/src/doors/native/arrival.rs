@@ -1,18 +1,21 @@
 //! A connection on its way to a core: fresh from the listener, or from another core, because the
 //! partition it works with lives here. Next to its partition a message is spared two threads.
 
-use std::{collections::HashMap, net::TcpStream};
+use std::collections::HashMap;
 
 use bytes::{Bytes, BytesMut};
 use sennit_model::TopicId;
 use sennit_protocol::{Features, FrameHeader, FrameReader};
 
-use crate::runtime::session_takeover::SessionToken;
+use crate::{
+    identity::principal::Principal,
+    runtime::{session_takeover::SessionToken, wire::WireAtRest},
+};
 
 /// A connection on its way to a core.
 #[derive(Debug)]
 pub(crate) struct Arrival {
-    pub(crate) stream: TcpStream,
+    pub(crate) wire: WireAtRest,
     /// What it takes along from the core it was at.
     pub(crate) moved: Option<Box<Moved>>,
 }
@@ -26,6 +29,8 @@ pub(crate) struct Moved {
     /// The frame that said where it belongs; to be done first.
     pub(crate) frame: (FrameHeader, Bytes),
     pub(crate) frames: FrameReader,
+    /// Whose connection it is.
+    pub(crate) principal: Principal,
     /// The largest frame body the client takes.
     pub(crate) frame_bytes_max: usize,
     /// What was granted to it.

@@ -7,10 +7,6 @@ use bytes::{BufMut as _, BytesMut};
 use sennit_protocol::{FrameHeader, Reply};
 use tokio::{
     io::AsyncReadExt,
-    net::{
-        TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-    },
     task::spawn_local,
     time::{Instant, timeout, timeout_at},
 };
@@ -21,11 +17,13 @@ use super::{
     outbox::Outbox,
     session::{Flow, Session},
 };
+use crate::identity::principal::Principal;
 use crate::runtime::{
     core::{CoreHandle, EffectSink},
     inbox::Message,
     reader_pacing::ReaderPacing,
-    write_buffer::{Untold, WriteBuffer},
+    wire::{WireReader, WireWriter},
+    write_buffer::WriteBuffer,
 };
 
 /// Bytes of a read at low load, and the most.
@@ -65,15 +63,15 @@ pub(crate) fn arrives(arrival: Arrival) -> Message {
 
 /// Serves a connection until it ends.
 async fn serve(arrival: Arrival, core: CoreHandle) {
-    let Arrival { stream, moved } = arrival;
-    let stream = match TcpStream::from_std(stream) {
-        Ok(stream) => stream,
+    let Arrival { wire, moved } = arrival;
+    let wire = match wire.register() {
+        Ok(wire) => wire,
         Err(error) => {
             tracing::warn!(%error, "a connection could not be taken over");
             return;
         }
     };
-    let _ = stream.set_nodelay(true);
+    wire.set_nodelay();
     let frame_bytes_max = sennit_model::limits::GREETING_BYTES_MAX;
     let outbox = Rc::new(Outbox::new(frame_bytes_max, &core.waiting_room));
     let id = core.with(|core| {
@@ -89,9 +87,9 @@ async fn serve(arrival: Arrival, core: CoreHandle) {
     });
     let (scratch, pace) = (core.write_scratch.clone(), core.pace.clone());
     let cores = core.cores.clone();
-    let (mut reading, writing) = stream.into_split();
+    let (mut reading, writing) = wire.into_split();
     let writer = spawn_local(write(writing, outbox.clone(), scratch, pace));
-    let mut session = Session::new(id, core.clone(), outbox.clone());
+    let mut session = Session::new(id, Principal::local(), core.clone(), outbox.clone());
     let mut input = BytesMut::new();
     let end = tokio::select! {
         biased;
@@ -108,9 +106,9 @@ async fn serve(arrival: Arrival, core: CoreHandle) {
     match timeout(FAREWELL, writer).await {
         Err(_) => abort.abort(),
         Ok(Ok(Some(writing))) if let Flow::Moves(to) = end => {
-            let stream = reading.reunite(writing).ok().and_then(|both| both.into_std().ok());
-            if let (Some(stream), Some(moved)) = (stream, session.moves_out(input)) {
-                let arrival = Arrival { stream, moved: Some(Box::new(moved)) };
+            let wire = reading.reunite(writing).and_then(|wire| wire.deregister().ok());
+            if let (Some(wire), Some(moved)) = (wire, session.moves_out(input)) {
+                let arrival = Arrival { wire, moved: Some(Box::new(moved)) };
                 let _ = cores.inboxes[to].send(arrives(arrival));
             }
         }
@@ -121,7 +119,7 @@ async fn serve(arrival: Arrival, core: CoreHandle) {
 /// Does what the client asks until the connection ends, or moves; says which.
 async fn speak(
     moved: Option<Box<Moved>>,
-    stream: &mut OwnedReadHalf,
+    wire: &mut WireReader,
     session: &mut Session,
     outbox: &Outbox,
     input: &mut BytesMut,
@@ -131,14 +129,14 @@ async fn speak(
         None => Flow::GoOn,
     };
     match flow {
-        Flow::GoOn => read(stream, session, outbox, input).await,
+        Flow::GoOn => read(wire, session, outbox, input).await,
         ended => ended,
     }
 }
 
 /// Reads until the connection ends, or moves; says which.
 async fn read(
-    stream: &mut OwnedReadHalf,
+    wire: &mut WireReader,
     session: &mut Session,
     outbox: &Outbox,
     input: &mut BytesMut,
@@ -148,9 +146,9 @@ async fn read(
     loop {
         // While it waits, a connection without half a frame holds no memory for one.
         let is_readable = if session.is_greeted() {
-            readable(stream.as_ref(), outbox).await
+            readable(wire, outbox).await
         } else {
-            matches!(timeout_at(greeting_ends, stream.readable()).await, Ok(Ok(())))
+            matches!(timeout_at(greeting_ends, wire.readable()).await, Ok(Ok(())))
         };
         if !is_readable {
             return Flow::Broken;
@@ -165,7 +163,7 @@ async fn read(
         let given = if is_long { spare.min(wanted) } else { spare };
         // A read that does not fill its room has emptied the socket, and tokio knows it: the next
         // one waits for the kernel's word instead of asking in vain.
-        let read = stream.read_buf(&mut (&mut *input).limit(given)).await;
+        let read = wire.read_buf(&mut (&mut *input).limit(given)).await;
         let Ok(count @ 1..) = read else { return Flow::Broken };
         let is_full = count >= given.min(wanted);
         room = if is_full && !is_long { (2 * room).min(READ_BYTES_MAX) } else { room };
@@ -188,22 +186,22 @@ async fn read(
 }
 
 /// Waits for bytes; false if none came for too long.
-async fn readable(stream: &TcpStream, outbox: &Outbox) -> bool {
-    if let Ok(ready) = timeout(SILENCE, stream.readable()).await {
+async fn readable(wire: &WireReader, outbox: &Outbox) -> bool {
+    if let Ok(ready) = timeout(SILENCE, wire.readable()).await {
         return ready.is_ok();
     }
     outbox.reply(&Reply::Ping, 0);
-    matches!(timeout(SILENCE, stream.readable()).await, Ok(Ok(())))
+    matches!(timeout(SILENCE, wire.readable()).await, Ok(Ok(())))
 }
 
-/// Writes what comes into the outbox until it is closed and empty; gives back the socket if that
+/// Writes what comes into the outbox until it is closed and empty; gives back the wire if that
 /// still takes bytes.
 async fn write(
-    stream: OwnedWriteHalf,
+    mut wire: WireWriter,
     outbox: Rc<Outbox>,
     scratch: Rc<RefCell<WriteBuffer>>,
     pace: Rc<ReaderPacing>,
-) -> Option<OwnedWriteHalf> {
+) -> Option<WireWriter> {
     let place = pace.place();
     let mut not_before = None;
     while outbox.has_something().await {
@@ -217,7 +215,7 @@ async fn write(
         let rest = {
             let mut outgoing = scratch.borrow_mut();
             outbox.fill(&mut outgoing);
-            let taken = outgoing.write_now(stream.as_ref(), 0);
+            let taken = outgoing.write_now(&mut wire, 0);
             let rest = outgoing.rest(*taken.as_ref().unwrap_or(&0));
             outgoing.clear(SCRATCH_BYTES_MAX);
             taken.ok()?;
@@ -226,12 +224,12 @@ async fn write(
         let mut taken = 0;
         outbox.is_unwritten(rest.len());
         while taken < rest.len() {
-            taken = match timeout(WRITE_TIMEOUT, stream.writable()).await {
+            taken = match timeout(WRITE_TIMEOUT, wire.writable()).await {
                 Ok(is_writable) => {
                     is_writable.ok()?;
-                    rest.write_now(stream.as_ref(), taken).ok()?
+                    rest.write_now(&mut wire, taken).ok()?
                 }
-                Err(_) => match rest.write_now(&Untold(stream.as_ref()), taken).ok()? {
+                Err(_) => match rest.write_now(&mut wire.untold(), taken).ok()? {
                     still if still == taken => {
                         outbox.set_deaf();
                         return None;
@@ -249,30 +247,24 @@ async fn write(
             tokio::task::yield_now().await;
         }
     }
-    Some(stream)
+    Some(wire)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io::{Read as _, Write as _},
-        net,
-    };
+    use std::io::{Read, Write};
 
     use sennit_model::limits::GREETING_BYTES_MAX;
     use tokio::time::sleep;
 
     use super::*;
+    use crate::runtime::wire::tests::connected;
 
     /// A client, another hold on the socket that it is written to, and an outbox with as much for it as no
     /// socket takes, whose writer has begun.
-    fn written_to() -> (net::TcpStream, net::TcpStream, Rc<Outbox>, impl Future) {
-        let listener = net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (stream, _) = listener.accept().unwrap();
-        stream.set_nonblocking(true).unwrap();
-        let hold = stream.try_clone().unwrap();
-        let (_, writing) = TcpStream::from_std(stream).unwrap().into_split();
+    fn written_to() -> (impl Read, impl Write, Rc<Outbox>, impl Future) {
+        let (client, hold, wire) = connected();
+        let (_, writing) = wire.register().unwrap().into_split();
         let outbox = Rc::new(Outbox::new(GREETING_BYTES_MAX, &Rc::default()));
         for _ in 0..4 << 20 {
             outbox.reply(&Reply::Pong, 0);

@@ -10,16 +10,17 @@ use sennit_protocol::{Request, control};
 use super::refusal_reply::control_reply;
 use crate::{
     broker::{control as topic_control, control_request::ControlAnswer},
+    identity::principal::Principal,
     runtime::core::Cores,
 };
 
 pub(crate) use self::answers::{reply, watched_topic};
 use self::requests::{RequestFault, control_request};
 
-/// Asks the first core what a frame asks for, in the name of a session. `None` if the broker stops.
+/// Asks the first core what a frame of a session asks for, on behalf of a principal. `None` if the broker stops.
 pub(crate) async fn ask(
     cores: &Cores,
-    session: SessionId,
+    (session, principal): (SessionId, &Principal),
     request: &Request,
 ) -> Option<Result<ControlAnswer, Box<control::Error>>> {
     let (request, fault) = match control_request(request) {
@@ -27,7 +28,7 @@ pub(crate) async fn ask(
         Err(RequestFault::IfAccepted(request, fault)) => (*request, Some(fault)),
         Err(fault) => return Some(Err(Box::new((&fault).into()))),
     };
-    let answer = topic_control::ask(cores, session, request).await.ok()?;
+    let answer = topic_control::ask(cores, (session, principal.clone()), request).await.ok()?;
     Some(match (answer, fault) {
         (Ok(_), Some(fault)) => Err(Box::new((&fault).into())),
         (Ok(answer), None) => Ok(answer),

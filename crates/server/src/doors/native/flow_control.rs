@@ -35,9 +35,9 @@ pub(crate) fn set_windows(
     outbox: &Outbox,
 ) {
     let window = outbox.window_now(subscription.window);
-    let shards = core.cores.inboxes.len();
+    let placement = &core.cores.placement;
     core.with(|core| {
-        for (shard, partition) in subscription.each_partition(shards) {
+        for (shard, partition) in subscription.each_partition(placement) {
             core.command(shard, subscription.set_window(id, number, partition, window));
         }
     });

@@ -16,12 +16,14 @@ use super::{
 };
 use crate::{
     broker::control_request::{ControlAnswer, TopicPlace},
+    identity::principal::Principal,
     runtime::core::CoreHandle,
 };
 
 /// A request about names and settings that waits for its answer.
 pub(crate) struct Asked {
     pub(crate) session: SessionId,
+    pub(crate) principal: Principal,
     pub(crate) number: u64,
     pub(crate) core: CoreHandle,
     pub(crate) outbox: Rc<Outbox>,
@@ -86,7 +88,8 @@ impl Asked {
         if let Some(Wanted { cursor: Some(claim), .. }) = &mut wanted {
             claim.number = self.core.cores.claims.fetch_add(1, Ordering::Relaxed);
         }
-        let answer = control_bodies::ask(&self.core.cores, self.session, &request).await;
+        let asks = (self.session, &self.principal);
+        let answer = control_bodies::ask(&self.core.cores, asks, &request).await;
         self.controls.add_permits(self.permits);
         let is_wanted = self.is_wanted(beginning);
         let frame_bytes_max = self.outbox.frame_bytes_max();
@@ -162,10 +165,10 @@ impl Asked {
         self.outbox.subscription_begins(number);
         self.outbox.reply(reply, self.number);
         let credit = self.outbox.window_now(subscription.window);
-        let shards = self.core.cores.inboxes.len();
+        let placement = &self.core.cores.placement;
         let origin = Origin { session: self.session, request: self.number };
         self.core.with(|core| {
-            for (shard, partition) in subscription.each_partition(shards) {
+            for (shard, partition) in subscription.each_partition(placement) {
                 let (group, number) = (subscription.group, number);
                 let command = if subscription.is_reader() {
                     let range = ranges.get(partition.index.0 as usize);

@@ -4,19 +4,14 @@
 use std::sync::Arc;
 
 use super::{arrival::Arrival, connection};
-use crate::runtime::{core::Cores, listener::Listener};
+use crate::runtime::{core::Cores, index::CoreIndex, listener::Listener};
 
 /// Accepts for ever, and gives each connection to the next core.
 pub(crate) async fn accept(listener: Listener, cores: Arc<Cores>) {
-    let mut next = 0;
+    let mut next = CoreIndex::FIRST;
     loop {
-        match listener.accept().await.into_std() {
-            Ok(stream) => {
-                let arrival = Arrival { stream, moved: None };
-                let _ = cores.inboxes[next].send(connection::arrives(arrival));
-                next = (next + 1) % cores.inboxes.len();
-            }
-            Err(error) => tracing::warn!(%error, "a connection could not be handed on"),
-        }
+        let arrival = Arrival { wire: listener.accept().await, moved: None };
+        let _ = cores.inboxes[next].send(connection::arrives(arrival));
+        next = cores.placement.core_after(next);
     }
 }

@@ -18,11 +18,13 @@ use super::{
 };
 use crate::{
     broker::control_request::{ControlRefusal, TopicPlace},
+    identity::principal::Principal,
     runtime::{
         clock::now,
         core::CoreHandle,
         inbox::Message,
-        placement::{has_place_at, has_reading_place_at, shard_of},
+        index::{CoreIndex, ShardIndex},
+        placement::{has_place_at, has_reading_place_at},
         session_takeover::SessionToken,
     },
 };
@@ -38,7 +40,7 @@ pub(crate) enum Flow {
     /// The client left on purpose.
     Left,
     /// The connection goes on at this core, where its partition is.
-    Moves(usize),
+    Moves(CoreIndex),
     /// What was sent cannot be served; the error is in the outbox.
     Broken,
 }
@@ -47,6 +49,8 @@ pub(crate) enum Flow {
 #[derive(Debug)]
 pub(crate) struct Session {
     id: SessionId,
+    /// Whose session it is.
+    principal: Principal,
     core: CoreHandle,
     outbox: Rc<Outbox>,
     frames: FrameReader,
@@ -60,14 +64,20 @@ pub(crate) struct Session {
     /// The frame that said that the connection belongs elsewhere.
     moving: Option<(FrameHeader, Bytes)>,
     /// Shards that this pass has published to.
-    pub(crate) published_to: Vec<usize>,
+    pub(crate) published_to: Vec<ShardIndex>,
 }
 
 impl Session {
-    pub(crate) fn new(id: SessionId, core: CoreHandle, outbox: Rc<Outbox>) -> Self {
+    pub(crate) fn new(
+        id: SessionId,
+        principal: Principal,
+        core: CoreHandle,
+        outbox: Rc<Outbox>,
+    ) -> Self {
         let routes = outbox.routes.clone();
         Self {
             id,
+            principal,
             core,
             outbox,
             frames: FrameReader::before_greeting(),
@@ -86,6 +96,7 @@ impl Session {
     pub(crate) async fn moved_in(&mut self, moved: Moved, input: &mut BytesMut) -> Flow {
         (self.preface_seen, self.greeted, self.is_settled) = (true, true, true);
         self.frames = moved.frames;
+        self.principal = moved.principal;
         self.greeted_with(moved.frame_bytes_max, moved.features);
         self.routes.borrow_mut().homes = moved.homes;
         if let Some(token) = moved.token {
@@ -105,6 +116,7 @@ impl Session {
             input,
             frame: self.moving.take()?,
             frames: self.frames.clone(),
+            principal: self.principal.clone(),
             frame_bytes_max: self.frame_bytes_max,
             features: self.outbox.features(),
             token: self.outbox.successor.token.get(),
@@ -113,14 +125,15 @@ impl Session {
     }
 
     /// Where the connection belongs, if a frame is the first to say so and that is elsewhere.
-    async fn belongs_to(&mut self, request: &Request) -> Option<usize> {
+    async fn belongs_to(&mut self, request: &Request) -> Option<CoreIndex> {
         let (topic, home) = match request {
             Request::Publish(publish) | Request::PublishAt(PublishAt { publish, .. }) => {
                 let topic = publish.head.partition.topic;
                 (topic, self.routes.borrow().homes.get(&topic).copied().unwrap_or(topic))
             }
             Request::Subscribe(_) | Request::Read(_) => {
-                let answer = control_bodies::ask(&self.core.cores, self.id, request).await;
+                let asks = (self.id, &self.principal);
+                let answer = control_bodies::ask(&self.core.cores, asks, request).await;
                 let TopicPlace { topic, home, partitions } = answer?.ok()?.place()?;
                 if partitions > 1 {
                     self.routes.borrow_mut().spread.insert(topic);
@@ -130,19 +143,20 @@ impl Session {
             _ => return None,
         };
         self.is_settled = true;
-        let shard = shard_of(home, PartitionIndex(0), self.core.cores.inboxes.len());
+        let placement = &self.core.cores.placement;
+        let core = placement.core_of(placement.shard_of(home, PartitionIndex(0)));
         let is_idle = self.outbox.is_empty()
             && self.controls.available_permits() == CONTROL_REQUESTS_MAX
             && self.routes.borrow().subscriptions.is_empty();
         let moves = is_idle
-            && shard != self.core.index
+            && core != self.core.index
             && !self.routes.borrow().spread.contains(&topic)
             && !self.core.look(|core| core.is_draining())
             && match request {
-                Request::Read(_) => has_reading_place_at(&self.core.cores.metrics, shard),
-                _ => has_place_at(&self.core.cores.metrics, shard),
+                Request::Read(_) => has_reading_place_at(&self.core.cores.metrics, core),
+                _ => has_place_at(&self.core.cores.metrics, core),
             };
-        moves.then_some(shard)
+        moves.then_some(core)
     }
 
     /// Whether Hello was accepted.
@@ -156,7 +170,7 @@ impl Session {
     }
 
     /// Waits while a shard that was published to has too much to commit.
-    pub(crate) async fn has_room(&self, shard: usize) {
+    pub(crate) async fn has_room(&self, shard: ShardIndex) {
         self.core.cores.gauges[shard].has_room().await;
     }
 
@@ -206,6 +220,9 @@ impl Session {
             self.moving = Some((*header, body));
             return Flow::Moves(shard);
         }
+        // The rights of `self.principal` to messages will be checked here, before a request becomes a command: to
+        // publish to its topic, and to settle deliveries of its group. The control checks the requests that go on to
+        // it; some of them begin a subscription.
         match request {
             Request::Hello(hello) => return self.hello(&hello, header.request).await,
             _ if !self.greeted => {
@@ -262,7 +279,7 @@ impl Session {
     /// Has the session of this token end, wherever it is, and waits until it has.
     async fn replace(&self, token: SessionToken) {
         let mut answers = Vec::new();
-        for inbox in &self.core.cores.inboxes {
+        for inbox in self.core.cores.inboxes.iter() {
             let (ended, answer) = oneshot::channel();
             let _ = inbox.send(Message::Replace(token, ended));
             answers.push(answer);
@@ -283,8 +300,8 @@ impl Session {
         Origin { session: self.id, request }
     }
 
-    fn shard(&self, partition: PartitionId) -> usize {
-        self.routes.borrow().shard(partition, self.core.cores.inboxes.len())
+    fn shard(&self, partition: PartitionId) -> ShardIndex {
+        self.routes.borrow().shard(partition, &self.core.cores.placement)
     }
 
     /// Where an offset is expected, the answer has the request's number.
@@ -450,9 +467,9 @@ impl Session {
         let Some(subscription) = self.routes.borrow_mut().subscriptions.remove(number) else {
             return self.unknown_subscription(number, request);
         };
-        let shards = self.core.cores.inboxes.len();
+        let placement = &self.core.cores.placement;
         self.core.with(|core| {
-            for (shard, partition) in subscription.each_partition(shards) {
+            for (shard, partition) in subscription.each_partition(placement) {
                 let (session, group) = (self.id, subscription.group);
                 let command = if subscription.is_reader() {
                     let change = ReaderChange::End;
@@ -504,6 +521,7 @@ impl Session {
         permit.forget();
         let asked = Asked {
             session: self.id,
+            principal: self.principal.clone(),
             number,
             core: self.core.clone(),
             outbox: self.outbox.clone(),
@@ -534,11 +552,11 @@ impl Session {
         routes.closed = true;
         routes.watches.clear();
         routes.beginning.clear();
-        let shards = self.core.cores.inboxes.len();
-        let mut concerned: Vec<usize> = routes
+        let placement = &self.core.cores.placement;
+        let mut concerned: Vec<ShardIndex> = routes
             .subscriptions
             .values()
-            .flat_map(|held| held.each_partition(shards).map(|(shard, _)| shard))
+            .flat_map(|held| held.each_partition(placement).map(|(shard, _)| shard))
             .collect();
         concerned.sort_unstable();
         concerned.dedup();

@@ -16,7 +16,7 @@ use sennit_model::{
 use sennit_protocol::{ErrorCode, control};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-use crate::runtime::placement::shard_of;
+use crate::runtime::{index::ShardIndex, placement::Placement};
 
 /// A subscription of the session.
 #[derive(Clone, Copy, Debug)]
@@ -64,12 +64,12 @@ impl Subscription {
 
     pub(crate) fn each_partition(
         &self,
-        shards: usize,
-    ) -> impl Iterator<Item = (usize, PartitionId)> {
+        placement: &Placement,
+    ) -> impl Iterator<Item = (ShardIndex, PartitionId)> {
         let Self { topic, home, partitions, .. } = *self;
         (0..partitions).map(move |index| {
             let index = PartitionIndex(index);
-            (shard_of(home, index, shards), PartitionId { topic, index })
+            (placement.shard_of(home, index), PartitionId { topic, index })
         })
     }
 }
@@ -187,9 +187,9 @@ impl Routes {
         is_wanted
     }
 
-    /// The shard of a partition, of `shards`.
-    pub(crate) fn shard(&self, partition: PartitionId, shards: usize) -> usize {
+    /// The shard of a partition.
+    pub(crate) fn shard(&self, partition: PartitionId, placement: &Placement) -> ShardIndex {
         let home = self.homes.get(&partition.topic).copied().unwrap_or(partition.topic);
-        shard_of(home, partition.index, shards)
+        placement.shard_of(home, partition.index)
     }
 }

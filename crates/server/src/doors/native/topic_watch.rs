@@ -77,7 +77,7 @@ impl Asked {
         })?;
         let (changes, received) = mpsc::channel(CHANGES_WAITING_MAX);
         let refused = |refusal| Err(Box::new(control_reply(&refusal)));
-        match watch(&self.core.cores, pattern, changes).await {
+        match watch(&self.core.cores, self.principal.clone(), pattern, changes).await {
             Ok(Ok(topics)) => Ok((topics, received)),
             Ok(Err(refusal)) => refused(refusal),
             Err(_) => refused(ControlRefusal::ShuttingDown),

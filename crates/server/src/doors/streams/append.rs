@@ -15,14 +15,18 @@ use super::{
     refusals::Problem,
     settings,
 };
-use crate::http::{
-    request::{Headers, Request},
-    response::Response,
+use crate::{
+    http::{
+        request::{Headers, Request},
+        response::Response,
+    },
+    identity::principal::Principal,
 };
 
 impl StreamsDoor {
     pub(super) async fn append(
         &self,
+        principal: &Principal,
         name: &TopicName,
         request: &Request,
     ) -> Result<Response, Problem> {
@@ -32,7 +36,7 @@ impl StreamsDoor {
         let given = append.note.producer.as_ref().map(|producer| producer.sequence);
         let mut first = Some(append);
         let append = || first.take().or_else(|| asked(request).ok());
-        let appended = self.streams.append(name, append).await?;
+        let appended = self.streams.append(principal, name, append).await?;
         // Whoever may send twice is told whether this was the first time.
         let is_news = producer.is_some() && has_content && !appended.is_duplicate;
         let status = if is_news { StatusCode::OK } else { StatusCode::NO_CONTENT };

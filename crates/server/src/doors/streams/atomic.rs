@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{StatusCode, header};
-use sennit_engine::{StreamAppend, StreamAppended, StreamContent, StreamNote, StreamRefusal};
+use sennit_engine::{Content, StreamAppend, StreamAppended, StreamNote, StreamRefusal};
 use sennit_model::limits::{
     APPEND_BYTES_MAX, ATOMIC_APPENDS_MAX, CONTENT_TYPE_BYTES_MAX, STREAM_NUMBER_MAX,
 };
@@ -28,6 +28,7 @@ use crate::{
         stream_request::{AppendTo, StreamFailure, TogetherFailure},
     },
     http::{answer::full, request::Request, response::Response},
+    identity::principal::Principal,
 };
 
 /// All that is to be appended, each as its text: how many there are is looked at before they are read.
@@ -86,9 +87,13 @@ enum Encoding {
 }
 
 impl StreamsDoor {
-    pub(super) async fn append_together(&self, request: &Request) -> Result<Response, Problem> {
+    pub(super) async fn append_together(
+        &self,
+        principal: &Principal,
+        request: &Request,
+    ) -> Result<Response, Problem> {
         let (paths, appends) = asked(request.body())?;
-        let became = self.streams.append_together(&appends).await;
+        let became = self.streams.append_together(principal, &appends).await;
         let became = became.map_err(|failure| refused(&paths, failure))?;
         Ok(answer(&paths, &became))
     }
@@ -112,7 +117,7 @@ fn asked(body: &Bytes) -> Result<(Vec<String>, Vec<AppendTo>), Problem> {
         let one: AskedOne<'_> = serde_json::from_str(text.get()).map_err(invalid)?;
         let path = path_of(&one.stream);
         let append = append_of(&path, one).map_err(|problem| about(problem, which, &path))?;
-        bytes += append.append.content.as_ref().map_or(0, StreamContent::bytes);
+        bytes += append.append.content.as_ref().map_or(0, Content::bytes);
         if bytes > APPEND_BYTES_MAX {
             return Err(Problem::too_large("APPEND_BYTES_MAX", APPEND_BYTES_MAX));
         }
@@ -237,7 +242,7 @@ mod tests {
 
     fn payloads(appends: &[AppendTo]) -> Vec<Vec<String>> {
         let texts = |each: &AppendTo| {
-            let messages = each.append.content.iter().flat_map(StreamContent::messages);
+            let messages = each.append.content.iter().flat_map(Content::messages);
             messages.map(|m| String::from_utf8_lossy(m.payload()).into_owned()).collect()
         };
         appends.iter().map(texts).collect()

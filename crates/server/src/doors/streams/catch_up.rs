@@ -47,7 +47,7 @@ impl Source {
             return Ok(first.rest);
         }
         // Of what a fork has inherited its source has told, which does not know where the fork ends.
-        let status = self.streams.status(&self.name, false).await?;
+        let status = self.streams.status(&self.principal, &self.name, false).await?;
         let (until, is_closed) = (status.next, status.is_closed);
         Ok(Some(StreamRest { until, is_up_to_date: true, is_closed }))
     }

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use sennit_engine::{StreamContent, media_type};
+use sennit_engine::{Content, media_type};
 use sennit_model::{
     Batch, BatchBuilder, BatchError, Message, Messages,
     limits::{APPEND_BYTES_MAX, BATCH_MESSAGES_MAX, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MIN},
@@ -44,7 +44,7 @@ impl Form {
 ///
 /// # Errors
 /// It is no JSON where it has to be, or too much.
-pub(super) fn content_of(form: Form, body: &Bytes) -> Result<Option<StreamContent>, Problem> {
+pub(super) fn content_of(form: Form, body: &Bytes) -> Result<Option<Content>, Problem> {
     match form {
         _ if body.is_empty() => Ok(None),
         Form::Bytes => content_of_bytes(body),
@@ -52,7 +52,7 @@ pub(super) fn content_of(form: Form, body: &Bytes) -> Result<Option<StreamConten
     }
 }
 
-fn content_of_bytes(body: &Bytes) -> Result<Option<StreamContent>, Problem> {
+fn content_of_bytes(body: &Bytes) -> Result<Option<Content>, Problem> {
     let piece = MESSAGE_BYTES_MAX - MESSAGE_BYTES_MIN;
     let pieces = body.len().div_ceil(piece);
     let mut batch = BatchBuilder::for_append(body.len() + pieces * MESSAGE_BYTES_MIN);
@@ -61,7 +61,7 @@ fn content_of_bytes(body: &Bytes) -> Result<Option<StreamContent>, Problem> {
         let cut = cut_of(&rest, piece);
         batch.push(&Message::new(rest.split_to(cut))).map_err(of_batch)?;
     }
-    Ok(batch.take().map(StreamContent::from))
+    Ok(batch.take().map(Content::from))
 }
 
 /// Where `bytes` are cut so that at most `most` lie before: should they be text, in no character and
@@ -75,7 +75,7 @@ fn cut_of(bytes: &[u8], most: usize) -> usize {
     if bytes[cut - 1..=cut] == *b"\r\n" { cut - 1 } else { cut }
 }
 
-fn content_of_json(body: &Bytes) -> Result<Option<StreamContent>, Problem> {
+fn content_of_json(body: &Bytes) -> Result<Option<Content>, Problem> {
     let wrong = |error: serde_json::Error| {
         Problem::new(http::StatusCode::BAD_REQUEST, "invalid_json", format!("no JSON: {error}"))
     };
@@ -89,7 +89,7 @@ fn content_of_json(body: &Bytes) -> Result<Option<StreamContent>, Problem> {
         let text = body.slice_ref(value.get().as_bytes());
         let mut batch = BatchBuilder::for_append(text.len() + MESSAGE_BYTES_MIN);
         batch.push(&Message::new(text)).map_err(of_batch)?;
-        return Ok(batch.take().map(StreamContent::from));
+        return Ok(batch.take().map(Content::from));
     }
     let mut parser = serde_json::Deserializer::from_slice(body);
     let mut elements = Elements {
@@ -104,7 +104,7 @@ fn content_of_json(body: &Bytes) -> Result<Option<StreamContent>, Problem> {
         return Err(refused);
     }
     parsed.map_err(wrong)?;
-    Ok(StreamContent::of(elements.full.into_iter().chain(elements.batch.take())))
+    Ok(Content::of(elements.full.into_iter().chain(elements.batch.take())))
 }
 
 /// Makes a message of each element of an array.
@@ -275,11 +275,11 @@ mod tests {
 
     fn payloads(form: Form, body: &'static str) -> Vec<String> {
         let content = content_of(form, &Bytes::from_static(body.as_bytes())).unwrap();
-        let messages = content.iter().flat_map(StreamContent::messages);
+        let messages = content.iter().flat_map(Content::messages);
         messages.map(|message| String::from_utf8_lossy(message.payload()).into_owned()).collect()
     }
 
-    fn parts_of(content: &StreamContent) -> Vec<Bytes> {
+    fn parts_of(content: &Content) -> Vec<Bytes> {
         content.batches().map(|batch| batch.bytes().clone()).collect()
     }
 
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(cut_of(&[0x80; 8], 6), 6, "it is no text");
         let long = Bytes::from("\u{20ac}".repeat(MESSAGE_BYTES_MAX / 2));
         let content = content_of(Form::Bytes, &long).unwrap();
-        let pieces: Vec<_> = content.iter().flat_map(StreamContent::messages).collect();
+        let pieces: Vec<_> = content.iter().flat_map(Content::messages).collect();
         assert!(
             pieces.len() > 1 && pieces.iter().all(|piece| str::from_utf8(piece.payload()).is_ok())
         );

@@ -21,11 +21,13 @@ use crate::{
         request::Request,
         response::{HeaderList, Response},
     },
+    identity::principal::Principal,
 };
 
 impl StreamsDoor {
     pub(super) async fn create(
         &self,
+        principal: &Principal,
         name: TopicName,
         request: &Request,
     ) -> Result<Response, Problem> {
@@ -35,7 +37,8 @@ impl StreamsDoor {
             _ if request.body().is_empty() => None,
             Some(fork) if asked.settings.content_type.is_empty() => {
                 // What its body is depends on what it is a fork of.
-                let source = self.streams.status(&fork.source, false).await.map_err(of_source)?;
+                let source = self.streams.status(principal, &fork.source, false).await;
+                let source = source.map_err(of_source)?;
                 let form = Form::of(&source.settings.content_type);
                 content::content_of(form, request.body())?
             }
@@ -49,7 +52,8 @@ impl StreamsDoor {
             closes: asked.closes,
             fork: asked.fork,
         };
-        let (created, stream) = self.streams.create(create).await.map_err(of_creation)?;
+        let (created, stream) =
+            self.streams.create(principal, create).await.map_err(of_creation)?;
         let status = if created { StatusCode::CREATED } else { StatusCode::OK };
         let mut response = answers::at(status, stream.offset(stream.next), stream.is_closed);
         let headers = response.headers_mut();
@@ -62,8 +66,12 @@ impl StreamsDoor {
         Ok(response)
     }
 
-    pub(super) async fn head(&self, name: &TopicName) -> Result<Response, Problem> {
-        let stream = self.streams.status(name, false).await?;
+    pub(super) async fn head(
+        &self,
+        principal: &Principal,
+        name: &TopicName,
+    ) -> Result<Response, Problem> {
+        let stream = self.streams.status(principal, name, false).await?;
         let next = stream.offset(stream.next);
         let mut response = answers::at(StatusCode::OK, next, stream.is_closed);
         let headers = response.headers_mut();

@@ -104,6 +104,7 @@ impl StreamsDoor {
             let position =
                 source.position(here.topic, here.offset(here.next), Live::LongPoll).await;
             let wait = position.map(|position| WaitingRead {
+                principal: source.principal.clone(),
                 position,
                 cursor,
                 until,

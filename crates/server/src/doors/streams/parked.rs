@@ -32,7 +32,8 @@ impl ReadPosition {
 impl StreamsDoor {
     /// Goes on with a read that has waited without a task.
     pub(crate) async fn go_on(&self, wait: WaitingRead) -> Response {
-        let source = self.source(wait.position.name.clone(), Some(wait.position.at.of));
+        let (principal, position) = (wait.principal.clone(), &wait.position);
+        let source = self.source(principal, position.name.clone(), Some(position.at.of));
         let mut response = match wait.position.live {
             Live::LongPoll => {
                 let WaitingRead { cursor, until, stays, .. } = wait;

@@ -28,9 +28,7 @@ use self::{
 use super::{Live, ReadPosition, WaitingRead};
 use crate::{
     broker::stream_offset::{Identified, StreamOffset},
-    runtime::{
-        core::CoreHandle, placement::shard_of, shard_answers::Answer, write_buffer::WriteBuffer,
-    },
+    runtime::{core::CoreHandle, shard_answers::Answer, write_buffer::WriteBuffer},
 };
 use crate::{
     doors::streams,
@@ -142,7 +140,7 @@ impl ParkedConnections {
     }
 
     fn park(&mut self, arriving: Arriving) {
-        let Arriving { stream, place, parking: Parking { wait, manner, moves } } = arriving;
+        let Arriving { wire, place, parking: Parking { wait, manner, moves } } = arriving;
         let Some(wait) = wait.what::<WaitingRead>() else {
             tracing::error!("an HTTP connection is parked that waits for nothing of streams");
             self.thread_state.metrics.http_connections.less(1);
@@ -154,9 +152,9 @@ impl ParkedConnections {
             said_at: self.moment(wait.said_at),
         };
         let due = self.due(wait.position.live, patience);
-        let reader = self.readers.take_in(stream, place, moves, manner, due);
+        let reader = self.readers.take_in(wire, place, moves, manner, wait.principal, due);
         let Some(held) = self.readers.get(reader) else { return };
-        if let Err(error) = self.sockets.add(&held.socket, reader) {
+        if let Err(error) = self.sockets.add(&held.wire, reader) {
             tracing::warn!(%error, "an HTTP connection could not be parked");
             return self.part(reader);
         }
@@ -182,7 +180,7 @@ impl ParkedConnections {
 
     fn command(&self, position: &ReadPosition, number: u64, command: StreamCommand) {
         let (partition, home) = position.stream;
-        let shard = shard_of(home, partition.index, self.core.cores.inboxes.len());
+        let shard = self.core.cores.placement.shard_of(home, partition.index);
         self.core.with(|core| {
             let origin = core.answers.of_parked(number);
             core.command(shard, Command::Stream(origin, partition, command));
@@ -251,8 +249,8 @@ impl ParkedConnections {
             news.told(manner, cursor, &thread_state).map(|out| (out, cursor, next, goes_on))
         });
         let Some((out, cursor, next, goes_on)) = told else {
-            let wait = self.wait(position, patience, true);
-            return self.send_back(reader, WriteBuffer::default(), Some(wait));
+            let wait = self.wait(reader, position, patience, true);
+            return self.send_back(reader, WriteBuffer::default(), wait);
         };
         self.leave(reader);
         if position.live == Live::LongPoll {
@@ -265,11 +263,12 @@ impl ParkedConnections {
 
     /// Says something to a reader that waits nowhere, and has it go on: waiting there, or at rest.
     fn say(&mut self, reader: u32, out: &WriteBuffer, then: Option<(ReadPosition, Patience)>) {
-        let Some(held) = self.readers.get(reader) else { return };
-        let Ok(taken) = out.write_now(&held.socket, 0) else { return self.part(reader) };
+        let Some(held) = self.readers.get_mut(reader) else { return };
+        let Ok(taken) = out.write_now(&mut held.wire, 0) else { return self.part(reader) };
         let is_last = then.is_none() && held.manner.closes;
         if taken < out.len() || is_last {
-            let wait = then.map(|(position, patience)| self.wait(position, patience, false));
+            let wait =
+                then.and_then(|(position, patience)| self.wait(reader, position, patience, false));
             return self.send_back(reader, out.rest(taken), wait);
         }
         match then {

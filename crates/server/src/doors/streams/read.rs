@@ -23,6 +23,7 @@ use crate::{
         streams::Streams,
     },
     http::{answer_room::AnswerRoom, request::Request, response::Response},
+    identity::principal::Principal,
 };
 
 /// Bytes that are read at once, encoded; more only where one message is longer, and fewer where answers hold
@@ -41,6 +42,8 @@ const ASKED_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     pub(super) streams: Rc<Streams>,
+    /// Who reads it.
+    pub(super) principal: Principal,
     pub(super) name: TopicName,
     /// Which of those that have had the name; none as long as whichever has it is meant.
     pub(super) of: Option<IncarnationTag>,
@@ -79,7 +82,7 @@ impl Source {
     ) -> Result<Identified<StreamChunk>, Problem> {
         let (one_append, for_fork) = (false, false);
         let read = StreamRead { at, before, bytes_max, waits, one_append, for_fork };
-        let chunk = self.streams.read(&self.name, self.of, read).await?;
+        let chunk = self.streams.read(&self.principal, &self.name, self.of, read).await?;
         if !is_sound(&chunk) {
             tracing::error!(stream = %self.name, offset = chunk.first.0, "what was read is damaged");
             let detail = "what lies at the offset does not match its checksum";
@@ -95,7 +98,7 @@ impl Source {
         at: StreamOffset,
         live: Live,
     ) -> Option<ReadPosition> {
-        let located = self.streams.located(&self.name).await.ok()?;
+        let located = self.streams.located(&self.principal, &self.name).await.ok()?;
         let is_that = located.topic == topic;
         is_that.then(|| ReadPosition { name: self.name.clone(), stream: located.place(), at, live })
     }
@@ -108,12 +111,19 @@ pub(crate) fn is_sound(chunk: &StreamChunk) -> bool {
 }
 
 impl StreamsDoor {
-    pub(super) fn source(&self, name: TopicName, of: Option<IncarnationTag>) -> Source {
-        Source { streams: self.streams.clone(), name, of, room: self.thread_state.answers.clone() }
+    pub(super) fn source(
+        &self,
+        principal: Principal,
+        name: TopicName,
+        of: Option<IncarnationTag>,
+    ) -> Source {
+        let (streams, room) = (self.streams.clone(), self.thread_state.answers.clone());
+        Source { streams, principal, name, of, room }
     }
 
     pub(super) async fn read(
         &self,
+        principal: &Principal,
         name: TopicName,
         request: &Request,
     ) -> Result<Response, Problem> {
@@ -125,7 +135,7 @@ impl StreamsDoor {
                 asked.at = at;
             }
         }
-        let source = self.source(name, asked.at.of());
+        let source = self.source(principal.clone(), name, asked.at.of());
         match asked.live {
             None => {
                 let page = source.room.page(READ_BYTES_MAX);

@@ -74,7 +74,7 @@ impl StreamsDoor {
 
     /// The events of a reader who has waited without a task, from where it waited on.
     pub(super) fn events_from(&self, source: Source, wait: WaitingRead) -> EventSource {
-        let WaitingRead { position, cursor, until, said_at, stays } = wait;
+        let WaitingRead { position, cursor, until, said_at, stays, .. } = wait;
         let events = Events {
             thread_state: self.thread_state.clone(),
             live: position.live,
@@ -165,7 +165,8 @@ impl Events {
         let position = self.position.clone().filter(|_| self.is_up_to_date)?;
         let Self { next, cursor, ends_at, said_at, .. } = *self;
         let position = ReadPosition { at: next, ..position };
-        Some(WaitingRead { position, cursor, until: ends_at, said_at, stays: false })
+        let principal = self.source.principal.clone();
+        Some(WaitingRead { principal, position, cursor, until: ends_at, said_at, stays: false })
     }
 
     fn told(&mut self, chunk: &Identified<StreamChunk>) -> Bytes {

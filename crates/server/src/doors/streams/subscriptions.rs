@@ -19,7 +19,8 @@ use super::{
 use crate::{
     broker::reserved_names::RESERVED,
     http::{answer::full, body::Body, request::Request, response::Response, route::Captures},
-    runtime::inbox::Message,
+    identity::principal::Principal,
+    runtime::{inbox::Message, index::CoreIndex},
     subscriptions::{
         Subscriptions,
         request::{
@@ -39,12 +40,12 @@ impl StreamsDoor {
     /// Answers a request for what lies at `resource`, by a method that is known there.
     pub(super) async fn subscriptions(
         &self,
-        resource: SubscriptionResource,
-        captures: Captures<'_>,
+        principal: &Principal,
+        (resource, captures): (SubscriptionResource, Captures<'_>),
         request: &Request,
     ) -> Response {
         let told = match asked((resource, captures), request, self.settings.public_url.as_ref()) {
-            Ok(asked) => self.ask(asked).await,
+            Ok(asked) => self.ask(principal.clone(), asked).await,
             Err(NotAsked::Refused(refusal)) => Err(refusal),
             Err(other) => return not_asked(&other),
         };
@@ -69,15 +70,15 @@ impl StreamsDoor {
         }
     }
 
-    async fn ask(&self, asked: Asked) -> Result<Told, SubscriptionRefusal> {
+    async fn ask(&self, principal: Principal, asked: Asked) -> Result<Told, SubscriptionRefusal> {
         let (sender, told) = oneshot::channel();
         let call = Message::call(move |subscriptions: &Rc<Subscriptions>| {
             let subscriptions = subscriptions.clone();
             spawn_local(async move {
-                let _ = sender.send(subscriptions.answer(asked).await);
+                let _ = sender.send(subscriptions.answer(&principal, asked).await);
             });
         });
-        let _ = self.cores.inboxes[0].send(call);
+        let _ = self.cores.inboxes[CoreIndex::FIRST].send(call);
         let stopping = || SubscriptionRefusal::Unavailable("it is about to stop".into());
         told.await.unwrap_or_else(|_| Err(stopping()))
     }

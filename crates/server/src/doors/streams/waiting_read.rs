@@ -7,6 +7,7 @@ use super::query::Live;
 use crate::{
     broker::{stream_offset::StreamOffset, stream_request::StreamPlace},
     http::handler::Wait,
+    identity::principal::Principal,
 };
 
 /// Where reads wait: what comes there is told to all of them alike.
@@ -21,6 +22,8 @@ pub(crate) struct ReadPosition {
 /// A read that waits at a position.
 #[derive(Clone, Debug)]
 pub(crate) struct WaitingRead {
+    /// Who reads.
+    pub(crate) principal: Principal,
     pub(crate) position: ReadPosition,
     /// The cursor that it came with, or was given last; 0, which lies behind every other, is none.
     pub(crate) cursor: u64,

@@ -5,6 +5,8 @@ use std::fmt;
 use sennit_engine::HoldingGroup;
 use sennit_model::TopicId;
 
+use crate::runtime::index::ShardIndex;
+
 /// Takes what shards need; it is called while the core is at work, and does it later.
 pub(crate) trait CatalogueNeeds: fmt::Debug {
     /// The dead letters of this topic have nowhere to go. Each of its partitions may say so.
@@ -14,5 +16,5 @@ pub(crate) trait CatalogueNeeds: fmt::Debug {
     fn end_of_stream(&self, topic: TopicId);
 
     /// The groups of a shard that hold messages which others are through with: their names are wanted.
-    fn names_of_holding(&self, shard: usize, groups: &[HoldingGroup]);
+    fn names_of_holding(&self, shard: ShardIndex, groups: &[HoldingGroup]);
 }

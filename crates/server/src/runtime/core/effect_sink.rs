@@ -5,13 +5,13 @@ use std::fmt;
 use sennit_engine::{Command, Effect};
 use tokio::sync::oneshot;
 
-use crate::runtime::session_takeover::SessionToken;
+use crate::runtime::{index::ShardIndex, placement::Placement, session_takeover::SessionToken};
 
 /// Where the effects for a session go: its door makes answers of them.
 pub(crate) trait EffectSink: fmt::Debug {
-    /// Takes an effect that is for the session. Returns what the session asks of shards because of it, of
-    /// `shards`: each command with its shard.
-    fn take(&self, effect: Effect, shards: usize) -> Vec<(usize, Command)>;
+    /// Takes an effect that is for the session. Returns what the session asks of shards because of it: each
+    /// command with its shard.
+    fn take(&self, effect: Effect, placement: &Placement) -> Vec<(ShardIndex, Command)>;
 
     /// The token by which its client may replace it on another connection; none before it is greeted.
     fn token(&self) -> Option<SessionToken>;

@@ -2,13 +2,12 @@
 
 use std::{cell::RefCell, rc::Rc, sync::Arc, thread, time::Duration};
 
-use sennit_shard::Shard;
 use tokio::sync::Notify;
 
-use super::{Core, Cores, Workers};
+use super::{Core, Cores, LocalShard};
 use crate::runtime::{
-    clock::now, reader_pacing::ReaderPacing, send_budget::SendBudget, services::Services,
-    write_buffer::WriteBuffer,
+    clock::now, index::CoreIndex, reader_pacing::ReaderPacing, send_budget::SendBudget,
+    services::Services, write_buffer::WriteBuffer,
 };
 
 /// Looks at the sockets, at most, before what they have brought is done.
@@ -42,12 +41,12 @@ pub(crate) struct CoreHandle {
     /// What else runs on the core.
     pub(crate) services: Rc<Services>,
     pub(crate) cores: Arc<Cores>,
-    pub(crate) index: usize,
+    pub(crate) index: CoreIndex,
 }
 
 impl CoreHandle {
-    pub(crate) fn new(index: usize, shard: Shard, cores: Arc<Cores>, workers: Workers) -> Self {
-        let core = Core::new(index, shard, cores.clone(), workers);
+    pub(crate) fn new(index: CoreIndex, shards: Vec<LocalShard>, cores: Arc<Cores>) -> Self {
+        let core = Core::new(index, shards, cores.clone());
         Self {
             core: Rc::new(RefCell::new(core)),
             notify: Rc::default(),

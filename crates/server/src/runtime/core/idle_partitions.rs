@@ -1,5 +1,5 @@
-//! Has a core's shard fold what nobody has touched for a while, a little at a time. What that is, the
-//! shard knows.
+//! Has a core's shards fold what nobody has touched for a while, a little at a time. What that is, the
+//! shards know.
 
 use std::time::Duration;
 
@@ -17,7 +17,9 @@ impl CoreHandle {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             // Nobody is told: it changes nothing.
-            self.core.borrow_mut().shard.fold_untouched(LOOKS_OF_A_ROUND);
+            for local in &mut self.core.borrow_mut().shards {
+                local.shard.fold_untouched(LOOKS_OF_A_ROUND);
+            }
         }
     }
 }

@@ -1,49 +1,47 @@
-//! What a core has its move thread do: empty segments and packs, compact, remove; and what it makes of the
+//! What a shard has its move thread do: empty segments and packs, compact, remove; and what it makes of the
 //! answers. When there is reason to is the shard's to say.
 
-use sennit_journal::Home;
+use sennit_journal::Container;
 use sennit_model::Timestamp;
-use sennit_shard::{CompactionDone, Held, MoveError, Moved};
+use sennit_shard::{CompactionDone, MoveError, Moved, StoredBatch};
 
-use super::Core;
+use super::LocalShard;
 use crate::runtime::{clock::now, move_thread::MoveMessage};
 
 /// How often it is looked whether something is to be emptied.
 const LOOK_MS: u64 = 100;
 
-impl Core {
+impl LocalShard {
     /// Answers which of these batches are wanted.
-    pub(crate) fn are_wanted(&mut self, mut held: Vec<Held>) {
+    pub(super) fn are_wanted(&mut self, mut held: Vec<StoredBatch>) {
         self.shard.retain_wanted(&mut held);
         self.workers.moves.send(MoveMessage::Wanted(held));
     }
 
     /// What was to be emptied was copied.
-    pub(crate) fn moved(&mut self, moved: Moved) {
+    pub(super) fn moved(&mut self, moved: Moved) {
         let bytes = moved.batches.iter().map(|batch| u64::from(batch.place.bytes)).sum();
-        self.metrics().moved_bytes.add(bytes);
+        self.metrics.moved_bytes.add(bytes);
         self.shard.moved(moved, now());
         self.look_at = Timestamp(0);
-        self.route();
     }
 
     /// What was to be emptied could not be.
-    pub(crate) fn move_failed(&mut self, home: Home, error: &MoveError) {
+    pub(super) fn move_failed(&mut self, home: Container, error: &MoveError) {
         self.shard.move_failed(home, error, now());
     }
 
     /// A step of a compaction was done.
-    pub(crate) fn compacted(&mut self, done: CompactionDone) {
+    pub(super) fn compacted(&mut self, done: CompactionDone) {
         let parts = done.batches.iter().flat_map(|batch| &batch.parts);
         let bytes = parts.map(|part| u64::from(part.place.bytes)).sum();
-        self.metrics().moved_bytes.add(bytes);
+        self.metrics.moved_bytes.add(bytes);
         self.shard.compacted(done, now());
         self.look_at = Timestamp(0);
-        self.route();
     }
 
     /// One came to nothing.
-    pub(crate) fn compaction_failed(&mut self) {
+    pub(super) fn compaction_failed(&mut self) {
         self.shard.compaction_failed(now());
     }
 
@@ -53,7 +51,7 @@ impl Core {
         let commits = self.shard.counters().commits;
         let now = now();
         if now < self.look_at {
-            let has_reason = commits != self.looked_commits || self.shard.is_to_compact();
+            let has_reason = commits != self.looked_commits || self.shard.needs_compaction();
             let later = self.shard.next_move_at().map(|at| at.max(self.look_at));
             return if has_reason { Some(self.look_at) } else { later };
         }

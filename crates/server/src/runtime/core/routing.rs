@@ -1,16 +1,16 @@
-//! Where a shard's effects belong: to sessions that are at home on this core, to the other cores', and to
-//! who asked in the core's own name.
+//! Where the effects of a core's shards belong: to sessions that are at home on this core, to the other
+//! cores', and to who asked in the core's own name.
 
 use sennit_engine::Effect;
 
-use super::{Core, own_session};
-use crate::runtime::inbox::Message;
+use super::{Core, home_of, own_session};
+use crate::runtime::index::CoreIndex;
 
 impl Core {
-    /// Sends the shard's effects where they belong.
-    pub(super) fn route(&mut self) {
+    /// Sends the effects of the shard of this number where they belong.
+    pub(super) fn route(&mut self, number: usize) {
         let mut effects = std::mem::take(&mut self.scratch);
-        effects.append(self.shard.effects());
+        effects.append(self.shards[number].effects());
         for effect in effects.drain(..) {
             self.route_one(effect);
         }
@@ -36,9 +36,11 @@ impl Core {
             | Effect::Refused { origin, .. }
             | Effect::Stream(origin, _) => origin.session,
             // The first core has the control of topics.
-            Effect::DeadLetterTopicNeeded { .. } | Effect::StreamEnded { .. } => own_session(0),
+            Effect::DeadLetterTopicNeeded { .. } | Effect::StreamEnded { .. } => {
+                own_session(CoreIndex::FIRST)
+            }
         };
-        let home = (session.0 >> 48) as usize;
+        let home = home_of(session);
         if home != self.index {
             self.effects[home].push(effect);
             return;
@@ -57,8 +59,8 @@ impl Core {
             return;
         }
         let Some(sink) = self.sinks.get(&session) else { return };
-        for (core, command) in sink.take(effect, self.cores.inboxes.len()) {
-            let _ = self.cores.inboxes[core].send(Message::Commands(vec![command]));
+        for (shard, command) in sink.take(effect, &self.cores.placement) {
+            self.cores.send_commands(shard, vec![command]);
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::CoreHandle;
-use crate::runtime::{clock::now, inbox::Message};
+use crate::runtime::{clock::now, inbox::Message, index::CoreIndex};
 
 /// How often it is gone on with.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -20,12 +20,14 @@ impl CoreHandle {
     pub(crate) async fn survey(self) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let findings = self.core.borrow_mut().shard.survey(LOOKS_OF_A_ROUND);
-            let Some(mut findings) = findings else { continue };
-            self.look(|core| core.metrics().parked_messages.set(findings.parked));
-            let now = now();
-            findings.holding.retain(|held| now.since(held.since) >= HOLDING_TOLD_AFTER);
-            let _ = self.cores.inboxes[0].send(Message::Holding(self.index, findings.holding));
+            let first = &self.cores.inboxes[CoreIndex::FIRST];
+            for local in &mut self.core.borrow_mut().shards {
+                let Some(mut findings) = local.shard.survey(LOOKS_OF_A_ROUND) else { continue };
+                local.metrics.parked_messages.set(findings.parked);
+                let now = now();
+                findings.holding.retain(|held| now.since(held.since) >= HOLDING_TOLD_AFTER);
+                let _ = first.send(Message::Holding(local.index, findings.holding));
+            }
         }
     }
 }

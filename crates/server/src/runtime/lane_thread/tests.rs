@@ -8,6 +8,10 @@ use sennit_journal::{
 };
 
 use super::*;
+use crate::runtime::{
+    inbox::{Message, Receiver},
+    index::ShardIndex,
+};
 
 impl LaneDoor {
     /// To a lane that has ended.
@@ -17,7 +21,7 @@ impl LaneDoor {
 }
 
 /// A writer, its maker of slots, and what the core is told.
-type World<D> = (Writer<D>, FrameBuilder, SlotMaker<D>, inbox::Receiver);
+type World<D> = (Writer<D>, FrameBuilder, SlotMaker<D>, Receiver);
 
 fn writer() -> World<MemoryDisk> {
     writer_on(&MemoryDisk::default(), Path::new("data"))
@@ -35,13 +39,12 @@ fn writer_on<D: Disk>(disk: &D, data: &Path) -> World<D> {
     let recovered = recovered.unwrap();
     let (core, inbox) = tokio::sync::mpsc::unbounded_channel();
     let writer = Writer {
-        shard: 0,
         lane: recovered.lane,
         slots: mpsc::channel().0,
-        room: Room::new(0, false),
-        reserve: Arc::new(DiskReserve::new(vec![core.clone()], 16 << 10)),
+        room: SlotBudget::new(0, false),
+        reserve: Arc::new(DiskReserve::new(1, vec![core.clone()], 16 << 10)),
         pin: None,
-        core,
+        core: ShardSender { shard: ShardIndex(0), core },
         metrics: Arc::default(),
     };
     (writer, recovered.builder, recovered.slots, inbox)
@@ -54,7 +57,7 @@ fn three_segments() -> Writer<MemoryDisk> {
         writer.lane.add_spare(maker.make().unwrap());
         builder.push(1, &[b"a record"]).unwrap();
         writer.append(&[builder.seal().unwrap()]).unwrap();
-        builder.turn_segment();
+        builder.start_segment();
     }
     writer
 }
@@ -85,7 +88,7 @@ fn a_lane_gives_back_what_it_does_not_hold_once_another_is_full() {
         wishes.try_iter().filter(|wish| matches!(wish, SlotWish::Remove(_))).count()
     };
     assert_eq!(gives_back(), 0, "so much is left alone");
-    reserve.lacks(0, 1, true);
+    reserve.lacks(ShardIndex(0), 1, true);
     assert_eq!(gives_back(), 2);
 }
 
@@ -113,7 +116,7 @@ fn a_batch_of_more_segments_than_there_are_ever_slots_is_written_as_far_as_they_
     for _ in 0..=20 {
         builder.push(1, &[b"a record"]).unwrap();
         frames.push(builder.seal().unwrap());
-        builder.turn_segment();
+        builder.start_segment();
     }
     let core = writer.core.clone();
     let (sender, messages) = mpsc::channel();
@@ -130,7 +133,7 @@ fn a_batch_of_more_segments_than_there_are_ever_slots_is_written_as_far_as_they_
             assert_eq!((whole.end, whole.is_all), (frames[20].end, true));
             return;
         }
-        while let Ok(inbox::Message::Committed(part)) = inbox.try_recv() {
+        while let Ok(Message::Shard(_, ShardMessage::Committed(part))) = inbox.try_recv() {
             assert_eq!((part.end, part.is_all), (left[0].end, false));
             left = &left[1..];
         }
@@ -145,8 +148,8 @@ fn publishes_are_refused_while_held_slots_are_missing_and_acks_have_them() {
     writer.slots = slots;
     let mut told = || loop {
         match inbox.try_recv() {
-            Ok(inbox::Message::StorageFull(full)) => return Some(full),
-            Ok(inbox::Message::DiskShort(_)) => {}
+            Ok(Message::Shard(_, ShardMessage::StorageFull(full))) => return Some(full),
+            Ok(Message::DiskShort(_)) => {}
             Ok(other) => panic!("{other:?}"),
             Err(_) => return None,
         }
@@ -155,14 +158,14 @@ fn publishes_are_refused_while_held_slots_are_missing_and_acks_have_them() {
     let wished = || wishes.try_iter().filter(|wish| matches!(wish, SlotWish::Make(_))).count();
     let held = wished();
     for _ in 0..held {
-        writer.add_spare(maker.make().unwrap(), Wish::Held);
+        writer.add_spare(maker.make().unwrap(), SlotRequest::Held);
     }
     writer.set_room(false);
     assert_eq!((told(), wished()), (None, 0), "all that is held is there");
     let mut append = |writer: &mut Writer<MemoryDisk>| {
         builder.push(1, &[b"a record"]).unwrap();
         writer.append(&[builder.seal().unwrap()]).unwrap();
-        builder.turn_segment();
+        builder.start_segment();
     };
     append(&mut writer);
     assert_eq!(told(), Some(true));
@@ -175,9 +178,9 @@ fn publishes_are_refused_while_held_slots_are_missing_and_acks_have_them() {
         writer.release(vec![segment]);
     }
     assert_eq!(told(), None);
-    writer.add_spare(maker.make().unwrap(), Wish::Held);
+    writer.add_spare(maker.make().unwrap(), SlotRequest::Held);
     assert_eq!(told(), None);
-    writer.add_spare(maker.make().unwrap(), Wish::Held);
+    writer.add_spare(maker.make().unwrap(), SlotRequest::Held);
     assert_eq!(told(), Some(false));
     assert_eq!(writer.metrics.storage_needed_bytes.value(), 0);
 }
@@ -194,18 +197,19 @@ fn publishes_are_refused_with_the_first_held_slot_that_is_used_though_no_slot_is
     writer.ask_for_slots();
     let held = writer.room.wanted();
     for _ in 0..held {
-        writer.add_spare(maker.make().unwrap(), Wish::Held);
+        writer.add_spare(maker.make().unwrap(), SlotRequest::Held);
     }
     let mut append = |writer: &mut Writer<FaultyDisk>| {
         builder.push(1, &[b"a record"]).unwrap();
         let committed = writer.append(&[builder.seal().unwrap()]).unwrap();
-        builder.turn_segment();
+        builder.start_segment();
         committed.is_full
     };
     assert_eq!((held, append(&mut writer)), (7, false), "there is room for one more");
     assert!(append(&mut writer), "but not for two");
     let told = std::iter::from_fn(|| inbox.try_recv().ok());
-    let is_told = |message: &inbox::Message| matches!(message, inbox::Message::StorageFull(true));
+    let is_told =
+        |message: &Message| matches!(message, Message::Shard(_, ShardMessage::StorageFull(true)));
     assert_eq!(told.filter(is_told).count(), 1);
 }
 
@@ -213,7 +217,7 @@ fn publishes_are_refused_with_the_first_held_slot_that_is_used_though_no_slot_is
 fn a_slot_is_lent_to_a_pack_as_long_as_the_lane_can_go_on_without_it() {
     let (mut writer, _, mut maker, _inbox) = writer();
     for _ in 0..3 {
-        writer.add_spare(maker.make().unwrap(), Wish::Held);
+        writer.add_spare(maker.make().unwrap(), SlotRequest::Held);
     }
     assert!(writer.lend_slot().is_none(), "it accepts publishes, and would not any more");
     writer.set_room(false);

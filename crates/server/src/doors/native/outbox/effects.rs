@@ -7,11 +7,14 @@ use tokio::sync::oneshot;
 use super::Outbox;
 use crate::{
     doors::native::refusal_reply,
-    runtime::{core::EffectSink, drain::DRAIN, session_takeover::SessionToken},
+    runtime::{
+        core::EffectSink, drain::DRAIN, index::ShardIndex, placement::Placement,
+        session_takeover::SessionToken,
+    },
 };
 
 impl EffectSink for Outbox {
-    fn take(&self, effect: Effect, shards: usize) -> Vec<(usize, Command)> {
+    fn take(&self, effect: Effect, placement: &Placement) -> Vec<(ShardIndex, Command)> {
         match effect {
             Effect::Confirmed(confirmed) => self.confirm(&confirmed),
             Effect::Deliver(delivery) => self.deliver(delivery),
@@ -33,11 +36,11 @@ impl EffectSink for Outbox {
             }
             Effect::CursorTaken { session, subscription, .. } => {
                 self.subscription_ended(subscription, ErrorCode::CursorHeld);
-                return self.end_everywhere(session, subscription, shards);
+                return self.end_everywhere(session, subscription, placement);
             }
             Effect::ReaderTooSlow { session, subscription, .. } => {
                 self.subscription_ended(subscription, ErrorCode::SlowConsumer);
-                return self.end_everywhere(session, subscription, shards);
+                return self.end_everywhere(session, subscription, placement);
             }
             Effect::Refused { origin, refusal } => {
                 self.refused(origin.request, refusal_reply::reply(&refusal));
@@ -88,10 +91,10 @@ impl Outbox {
         &self,
         session: SessionId,
         subscription: u32,
-        shards: usize,
-    ) -> Vec<(usize, Command)> {
+        placement: &Placement,
+    ) -> Vec<(ShardIndex, Command)> {
         let held = self.routes.borrow_mut().subscriptions.remove(subscription);
-        let partitions = held.iter().flat_map(|held| held.each_partition(shards));
+        let partitions = held.iter().flat_map(|held| held.each_partition(placement));
         let end = |partition| {
             let change = ReaderChange::End;
             Command::Reader { session, subscription, partition, change }

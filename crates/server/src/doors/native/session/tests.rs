@@ -13,16 +13,18 @@ use sennit_journal::{
 use sennit_model::{
     BatchBuilder, Message, ProducerStamp, Timestamp, TopicConfig, TopicId, TopicKind,
 };
-use sennit_shard::{PackLengths, Recovered, Room, Settings};
+use sennit_shard::{PackLengths, Recovered, Settings, SlotBudget};
 
 use super::*;
 use crate::runtime::{
-    core::{Cores, Workers},
+    core::{Cores, LocalShard, Workers},
     disk_reserve::DiskReserve,
+    inbox::ShardSender,
+    index::IndexVec,
     lane_thread,
-    metrics::CoreMetrics,
     move_permit::MovePermit,
     move_thread::{self, Loans},
+    placement::Placement,
     publish_gauge::PublishGauge,
     read_thread::ReadThreads,
 };
@@ -47,29 +49,32 @@ fn core(folder: &std::path::Path) -> CoreHandle {
     let Recovered { shard, lane, reader, mover, .. } = parts;
     let (inbox, _) = tokio::sync::mpsc::unbounded_channel();
     let move_permit = Arc::new(MovePermit::new(|| {}));
-    let reserve = Arc::new(DiskReserve::new(vec![inbox.clone()], SEGMENT_BYTES));
-    let lane = (lane, Room::new(1, false), reserve.clone());
+    let reserve = Arc::new(DiskReserve::new(1, vec![inbox.clone()], SEGMENT_BYTES));
+    let lane = (lane, SlotBudget::new(1, false), reserve.clone());
     let slots = mpsc::channel().0;
-    let metrics: Vec<Arc<CoreMetrics>> = vec![Arc::default()];
+    let index = ShardIndex(0);
+    let to_shard = ShardSender { shard: index, core: inbox.clone() };
     let (lane, _) =
-        lane_thread::start(0, lane, mpsc::channel(), inbox.clone(), slots, metrics[0].clone())
-            .unwrap();
-    let (reads, _) = ReadThreads::start(0, reader, &inbox).unwrap();
+        lane_thread::start(lane, mpsc::channel(), to_shard.clone(), slots, Arc::default()).unwrap();
+    let (reads, _) = ReadThreads::start(reader, &to_shard).unwrap();
     let loans = Loans { lane: lane.door(), reserve: reserve.clone() };
     let (moves, _) =
-        move_thread::start(0, mover, inbox.clone(), Arc::default(), move_permit.clone(), loans)
-            .unwrap();
-    let cores = Cores {
-        inboxes: vec![inbox],
-        gauges: vec![PublishGauge::new(HIGH)],
-        metrics,
+        move_thread::start(mover, to_shard, Arc::default(), move_permit.clone(), loans).unwrap();
+    let cores = Arc::new(Cores {
+        placement: Placement::round_robin(1, 1),
+        inboxes: IndexVec::from_iter([inbox]),
+        gauges: IndexVec::of(1, |_| PublishGauge::new(HIGH)),
+        metrics: IndexVec::of(1, |_| Arc::default()),
+        shard_metrics: IndexVec::of(1, |_| Arc::default()),
         session_grace: Duration::ZERO,
         move_permit,
         reserve,
         claims: 1.into(),
         own_topic: <_>::default(),
-    };
-    let core = CoreHandle::new(0, shard, Arc::new(cores), Workers { lane, reads, moves });
+    });
+    let workers = Workers { lane, reads, moves };
+    let local = LocalShard::new((index, shard), cores.clone(), workers, false);
+    let core = CoreHandle::new(CoreIndex(0), vec![local], cores);
     let open = PartitionCommand::Open {
         config: TopicConfig::of_kind(TopicKind::Stream),
         groups: Vec::new(),
@@ -77,7 +82,7 @@ fn core(folder: &std::path::Path) -> CoreHandle {
     };
     let origin = Origin { session: SessionId(1), request: 1 };
     core.with(|core| {
-        core.command(0, Command::Partition(origin, PARTITION, open));
+        core.command(ShardIndex(0), Command::Partition(origin, PARTITION, open));
         core.handle();
     });
     core
@@ -86,7 +91,7 @@ fn core(folder: &std::path::Path) -> CoreHandle {
 fn session(core: &CoreHandle) -> Session {
     let outbox = Rc::new(Outbox::new(1 << 20, &Rc::default()));
     let id = core.with(|core| core.open_session(outbox.clone()));
-    Session::new(id, core.clone(), outbox)
+    Session::new(id, Principal::local(), core.clone(), outbox)
 }
 
 /// What a client sends that says hello and publishes so many batches.
@@ -108,7 +113,7 @@ fn input(batches: usize) -> BytesMut {
 fn what_very_many_publish_in_one_pass_is_no_more_than_a_batch_beyond_the_mark() {
     let folder = tempfile::tempdir().unwrap();
     let core = core(folder.path());
-    let gauge = |core: &CoreHandle| core.cores.gauges[0].bytes();
+    let gauge = |core: &CoreHandle| core.cores.gauges[ShardIndex(0)].bytes();
     let mut context = Context::from_waker(Waker::noop());
     let mut sessions: Vec<_> = (0..20).map(|_| (session(&core), input(3))).collect();
     let mut takes: Vec<_> =
@@ -120,7 +125,7 @@ fn what_very_many_publish_in_one_pass_is_no_more_than_a_batch_beyond_the_mark() 
     // They go on once it is committed, each as far as there is room.
     for _ in 0..60 {
         core.with(|core| core.handle());
-        core.cores.gauges[0].set(0);
+        core.cores.gauges[ShardIndex(0)].set(0);
         takes.retain_mut(|take| take.as_mut().poll(&mut context).is_pending());
     }
     assert_eq!(takes.len(), 0);

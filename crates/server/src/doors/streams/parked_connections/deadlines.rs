@@ -79,11 +79,11 @@ impl ParkedConnections {
         patience: Patience,
     ) {
         let Some(held) = self.readers.get_mut(reader) else { return };
-        match out.write_now(&held.socket, 0) {
+        match out.write_now(&mut held.wire, 0) {
             Err(_) => self.part(reader),
             Ok(taken) if taken < out.len() => {
-                let wait = self.wait(position, patience, false);
-                self.send_back(reader, out.rest(taken), Some(wait));
+                let wait = self.wait(reader, position, patience, false);
+                self.send_back(reader, out.rest(taken), wait);
             }
             Ok(_) => {
                 held.patience = patience;

@@ -29,7 +29,8 @@ impl ParkedConnections {
             let Some(held) = self.readers.get(heard.reader) else { continue };
             let patience = held.patience;
             let position = self.readers.position_of(heard.reader).map(|held| held.position.clone());
-            let wait = position.map(|position| self.wait(position, patience, false));
+            let wait =
+                position.and_then(|position| self.wait(heard.reader, position, patience, false));
             self.go_back(heard.reader, WriteBuffer::default(), wait, true);
         }
         self.heard = heard;
@@ -61,13 +62,13 @@ impl ParkedConnections {
             return;
         }
         self.leave(reader);
-        let Reader { socket, place, moves, manner, .. } = self.readers.let_go(reader);
-        self.sockets.remove(&socket);
+        let Reader { wire, place, moves, manner, .. } = self.readers.let_go(reader);
+        self.sockets.remove(&wire);
         // Counted before the task begins: a broker that stops waits for it.
         let open_connection = self.thread_state.enter();
         let wait = wait.map(WaitingRead::offered);
         let back = Back { open_connection, is_heard, rest, wait, manner, moves };
-        spawn_local(port::come_back(socket, place, back, self.http.clone()));
+        spawn_local(port::come_back(wire, place, back, self.http.clone()));
     }
 
     /// The broker stops: sends some of them back, to be told; says whether there are more.
@@ -76,21 +77,24 @@ impl ParkedConnections {
             let Some(reader) = self.readers.anybody() else { return false };
             let patience = self.readers.get(reader).map(|held| held.patience).unwrap_or_default();
             let position = self.readers.position_of(reader).map(|held| held.position.clone());
-            let wait = position.map(|position| self.wait(position, patience, true));
+            let wait = position.and_then(|position| self.wait(reader, position, patience, true));
             self.send_back(reader, WriteBuffer::default(), wait);
         }
         self.readers.anybody().is_some()
     }
 
-    /// What a reader waits for, to be waited for elsewhere.
+    /// What a reader waits for, to be waited for elsewhere; `None` if there is no such reader.
     pub(super) fn wait(
         &self,
+        reader: u32,
         position: ReadPosition,
         patience: Patience,
         stays: bool,
-    ) -> WaitingRead {
+    ) -> Option<WaitingRead> {
+        let principal = self.readers.get(reader)?.principal.clone();
         let Patience { cursor, until, said_at } = patience;
         let instant = |moment| self.began + Duration::from_millis(moment);
-        WaitingRead { position, cursor, until: instant(until), said_at: instant(said_at), stays }
+        let (until, said_at) = (instant(until), instant(said_at));
+        Some(WaitingRead { principal, position, cursor, until, said_at, stays })
     }
 }

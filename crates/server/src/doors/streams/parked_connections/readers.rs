@@ -1,10 +1,7 @@
 //! The parked connections: each with what it waits for, the positions with those who wait at each, and
-//! who is due when. It knows no answers, and no more of a socket than that it is held.
+//! who is due when. It knows no answers, and no more of a wire than that it is held.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    net::TcpStream,
-};
+use std::collections::{BTreeSet, HashMap};
 
 use foldhash::fast::FixedState;
 use sennit_model::{Offset, PartitionId};
@@ -14,6 +11,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::{
     doors::streams::{Live, ReadPosition},
     http::http1_answers::Manner,
+    identity::principal::Principal,
+    runtime::wire::WireAtRest,
 };
 
 /// A moment, in milliseconds since the core began.
@@ -25,11 +24,13 @@ const NOBODY: u32 = u32::MAX;
 /// A parked connection.
 #[derive(Debug)]
 pub(super) struct Reader {
-    pub(super) socket: TcpStream,
+    pub(super) wire: WireAtRest,
     /// One of the places that the port has.
     pub(super) place: OwnedSemaphorePermit,
     pub(super) moves: u32,
     pub(super) manner: Manner,
+    /// Who reads.
+    pub(super) principal: Principal,
     /// At which position it waits, between whom; none if it is at rest between two requests.
     at: Option<Seat>,
     pub(super) patience: Patience,
@@ -118,14 +119,15 @@ impl Readers {
     /// Takes a connection in; it waits for nothing yet.
     pub(super) fn take_in(
         &mut self,
-        socket: TcpStream,
+        wire: WireAtRest,
         place: OwnedSemaphorePermit,
         moves: u32,
         manner: Manner,
+        principal: Principal,
         due: Moment,
     ) -> u32 {
         let patience = Patience::default();
-        let reader = Reader { socket, place, moves, manner, at: None, patience, due };
+        let reader = Reader { wire, place, moves, manner, principal, at: None, patience, due };
         let at = number(self.all.insert(reader));
         self.due.insert((due, at));
         at

@@ -4,7 +4,6 @@
 use std::{
     io,
     mem::MaybeUninit,
-    net::TcpStream,
     os::fd::{AsFd, OwnedFd},
 };
 
@@ -13,6 +12,8 @@ use rustix::event::{
     epoll::{self, CreateFlags, Event, EventData, EventFlags},
 };
 use tokio::io::{Interest, unix::AsyncFd};
+
+use crate::runtime::wire::WireAtRest;
 
 /// Sockets told of at once.
 const EVENTS_MAX: usize = 256;
@@ -42,15 +43,15 @@ impl Sockets {
         Ok(Self(registered?))
     }
 
-    /// From now on it is told of `socket` under this number.
-    pub(super) fn add(&self, socket: &TcpStream, reader: u32) -> io::Result<()> {
+    /// From now on it is told of `wire` under this number.
+    pub(super) fn add(&self, wire: &WireAtRest, reader: u32) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::RDHUP;
-        Ok(epoll::add(self.0.as_fd(), socket, EventData::new_u64(reader.into()), flags)?)
+        Ok(epoll::add(self.0.as_fd(), wire, EventData::new_u64(reader.into()), flags)?)
     }
 
-    /// It is told of `socket` no more.
-    pub(super) fn remove(&self, socket: &TcpStream) {
-        let _ = epoll::delete(self.0.as_fd(), socket);
+    /// It is told of `wire` no more.
+    pub(super) fn remove(&self, wire: &WireAtRest) {
+        let _ = epoll::delete(self.0.as_fd(), wire);
     }
 
     /// Waits until there is something to take.

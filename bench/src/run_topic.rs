@@ -1,0 +1,123 @@
+//! The topic of one run of load: created before it, and deleted after it unless the user has named it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use sennit_client::{Client, GroupConfig, Retention, StartAt, TopicConfig, TopicKind};
+use sennit_model::{Durability, GroupName, TopicName};
+
+use crate::{
+    clock::now_ns,
+    plan::{Plan, Role},
+};
+
+/// How long the acks of a run may take to be committed once everything was delivered.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often it is asked whether they are.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What topic is wanted, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The broker's address.
+    pub server: &'a str,
+    /// Its name; `None` for a fresh one.
+    pub name: Option<&'a str>,
+    /// What the name of a fresh one tells.
+    pub workload: &'a str,
+    /// How many partitions.
+    pub partitions: u32,
+    /// Bytes that each of them keeps of a stream without groups; `None` for a queue.
+    pub retain_bytes: Option<u64>,
+    /// What its confirms promise.
+    pub durability: Durability,
+}
+
+/// A topic for one run, and its group if it is a queue.
+pub struct RunTopic {
+    server: String,
+    partitions: u32,
+    runtime: tokio::runtime::Runtime,
+    client: Client,
+    topic: TopicName,
+    fresh: bool,
+}
+
+impl RunTopic {
+    /// Makes the topic.
+    ///
+    /// # Errors
+    /// The broker cannot be reached, or has a topic of that name with other settings.
+    pub fn prepare(wanted: Wanted<'_>) -> Result<Self> {
+        let Wanted { server, name, workload, partitions, retain_bytes, durability } = wanted;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let fresh = name.is_none();
+        let name = name.map_or_else(
+            || format!("bench.{workload}.{}-{}", std::process::id(), now_ns()),
+            str::to_owned,
+        );
+        let topic: TopicName = name.parse()?;
+        let client = runtime.block_on(async {
+            let client = Client::connect(server).await?;
+            match retain_bytes {
+                Some(_) => {
+                    let retention = Retention { bytes: retain_bytes, ..Retention::FOREVER };
+                    let stream = TopicConfig::of_kind(TopicKind::Stream);
+                    let config = TopicConfig { partitions, retention, durability, ..stream };
+                    client.create_topic(&topic, config).await?;
+                }
+                None => {
+                    let queue = TopicConfig::of_kind(TopicKind::Queue);
+                    client
+                        .create_topic(&topic, TopicConfig { partitions, durability, ..queue })
+                        .await?;
+                    let (group, default) = (GroupName::default_group(), GroupConfig::default());
+                    client.create_group(&topic, &group, default, StartAt::Earliest).await?;
+                }
+            }
+            Ok::<_, sennit_client::Error>(client)
+        });
+        Ok(Self { server: server.to_owned(), partitions, runtime, client: client?, topic, fresh })
+    }
+
+    /// What a worker of this run is told: its role, and the bytes of a payload.
+    #[must_use]
+    pub fn plan(&self, size: usize, role: Role) -> Plan {
+        Plan {
+            server: self.server.clone(),
+            topic: self.topic.to_string(),
+            partitions: self.partitions,
+            group: GroupName::default_group().to_string(),
+            size,
+            role,
+        }
+    }
+
+    /// How many messages are not settled, once that no longer changes or is none.
+    ///
+    /// # Errors
+    /// The broker has gone.
+    pub fn unsettled(&self) -> Result<u64> {
+        let begun = Instant::now();
+        loop {
+            let group = GroupName::default_group();
+            let asked = self.client.describe_group(&self.topic, &group);
+            let group = self.runtime.block_on(asked)?;
+            let unsettled = group.ready + group.leased + group.delayed;
+            if unsettled == 0 || begun.elapsed() > SETTLE_TIMEOUT {
+                return Ok(unsettled);
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+impl Drop for RunTopic {
+    fn drop(&mut self) {
+        if self.fresh {
+            // What is left behind of a broken run is in the broker's data, to be looked at.
+            let _ = self.runtime.block_on(self.client.delete_topic(&self.topic));
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Requests without an answer yet, and the publishers of a client. It knows no socket.
+
+use sennit_protocol::{Reply, Request};
+use tokio::time::Instant;
+
+use crate::{connection_handle::ReplySender, publisher_core::SharedPublisher};
+
+/// A request under way, by the purpose of its answer.
+pub(crate) enum PendingRequest {
+    /// A program's request. `resend` says whether the client may send it twice.
+    Call { request: Request, resend: bool, answer: ReplySender<Reply> },
+    /// Opens a publisher's topic.
+    OpenPublisher(u64),
+    /// Subscribes a consumer.
+    Subscribe(u32),
+    /// Starts a reader.
+    Read(u32),
+    /// Ends a consumer or reader.
+    Unsubscribe(Option<ReplySender<()>>),
+}
+
+/// A publisher that the broker knows, or that the client is about to open.
+pub(crate) struct PublisherEntry {
+    pub(crate) core: SharedPublisher,
+    /// Receives the result of the first opening.
+    pub(crate) answer: Option<ReplySender<()>>,
+    /// The program has dropped the last handle.
+    pub(crate) dropped: bool,
+    pub(crate) open_at: Option<Instant>,
+}

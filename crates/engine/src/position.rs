@@ -1,0 +1,74 @@
+//! Where a read of a partition begins, and what its reader is told first: offsets that were rolled back, lost
+//! or are not kept. Readers and reads of streams ask here alike. It looks up no batch.
+
+use sennit_model::{Durability, OffsetRange, ReadFrom};
+
+use crate::{effect::GapReason, group::range, lost::Lost, partition::Partition};
+
+impl Partition {
+    /// The offset at which a read from there begins. An offset that is given may lie behind the visible end.
+    pub(crate) fn locate(&self, from: ReadFrom) -> u64 {
+        let Self { log, visible, .. } = self;
+        match from {
+            ReadFrom::Earliest => log.start(),
+            ReadFrom::Latest => *visible,
+            ReadFrom::Offset(offset) => offset.0,
+            ReadFrom::Last(count) => visible.saturating_sub(count).max(log.start()),
+            ReadFrom::Time(time) => log.find_time(time).unwrap_or(*visible),
+        }
+    }
+
+    /// The offset at which a read goes on that asks for `at`, or the offsets that its reader is told of first,
+    /// and why. Offsets that were reserved, and that no reader has seen, are passed over, up to `before`.
+    pub(crate) fn begin(
+        &self,
+        lost: &Lost,
+        (at, before): (u64, u64),
+    ) -> Result<u64, (OffsetRange, GapReason)> {
+        let is_durable = self.config.durability == Durability::Durable;
+        let at = match lost.at(self.id, at) {
+            Some((start, end)) if is_durable => return Err((range(start, end), GapReason::Lost)),
+            // The reader has seen messages that are not there any more.
+            Some((start, end)) if start < at => {
+                return Err((range(start, end), GapReason::RolledBack));
+            }
+            Some((_, end)) => end.min(before),
+            None => at,
+        };
+        match self.log.start() {
+            start if at < start => Err((range(at, start), GapReason::Retention)),
+            _ => Ok(at),
+        }
+    }
+
+    /// Nothing is kept of `at..end`: returns up to which offset one reason holds for that, and the reason.
+    pub(crate) fn missing(&self, lost: &Lost, at: u64, end: u64) -> (u64, GapReason) {
+        if let Some((_, lost_to)) = lost.at(self.id, at) {
+            return (lost_to.min(end), GapReason::Lost);
+        }
+        // The rest was freed: by what frees the oldest, or because it was superseded.
+        let end = lost.behind(self.id, at).map_or(end, |lost_from| lost_from.min(end));
+        match self.config.retention.latest_per_key {
+            Some(_) if at >= self.log.start() => (end, GapReason::Compacted),
+            Some(_) => (end.min(self.log.start()), GapReason::Retention),
+            None => (end, GapReason::Retention),
+        }
+    }
+
+    /// The offset at which a read of the whole partition begins. In a durable one, its reader is told of
+    /// messages that were lost at the beginning.
+    pub(crate) fn first_told(&self, lost: &Lost) -> u64 {
+        let start = self.log.start();
+        let is_durable = self.config.durability == Durability::Durable;
+        let lost = lost.of(self.id).find(|&(_, to)| is_durable && to == start);
+        lost.map_or(start, |(from, _)| from)
+    }
+
+    /// The offset at which a read of `at..before` ends. In a durable partition, no read passes over lost
+    /// messages without a word.
+    pub(crate) fn until_lost(&self, lost: &Lost, (at, before): (u64, u64)) -> u64 {
+        let is_durable = self.config.durability == Durability::Durable;
+        let lost_from = lost.behind(self.id, at).filter(|_| is_durable);
+        lost_from.map_or(before, |from| from.min(before))
+    }
+}

@@ -1,0 +1,181 @@
+//! How a core's thread starts one of its shards: it is recovered, then those that work for it begin. What
+//! can go wrong with the data goes wrong before anything runs.
+
+use std::{
+    path::Path,
+    sync::{Arc, mpsc},
+    thread::JoinHandle,
+};
+
+use sennit_journal::{Lane, LaneConfig, SlotMaker, disk::RealDisk};
+use sennit_shard::{
+    PackLengths, Recovered, RecoveryReport, START_SLOTS, Settings, Shard, SlotBudget, held_slots,
+};
+
+use crate::{
+    broker::recovered_state::{Found, FoundPartition},
+    config::Config,
+    runtime::{
+        clock::now,
+        core::{Cores, LocalShard, Workers},
+        disk_reserve::DiskReserve,
+        error::ServeError,
+        inbox::ShardSender,
+        index::ShardIndex,
+        lane_thread,
+        metrics::ShardMetrics,
+        move_thread::{self, Loans, PackPin},
+        read_thread::ReadThreads,
+        shard_files::{LaneFiles, ShardFiles},
+        slot_thread,
+    },
+};
+
+/// A shard that is recovered, and for which nothing runs yet.
+pub(super) struct RecoveredShard {
+    index: ShardIndex,
+    parts: Recovered<RealDisk>,
+    begins_full: bool,
+}
+
+impl RecoveredShard {
+    /// Reads the shard's journal.
+    pub(super) fn recover(
+        index: ShardIndex,
+        lane: LaneConfig,
+        config: &Config,
+        cores: &Cores,
+    ) -> Result<Self, ServeError> {
+        let settings = Settings {
+            cache_bytes: config.cache_bytes,
+            journal_segments: config.journal_segments,
+            packs: PackLengths::default(),
+        };
+        let path = lane.directory.clone();
+        let shard = index.0;
+        let mut parts = sennit_shard::recover(&RealDisk::new(config.access), lane, settings, now())
+            .map_err(|error| ServeError::Recover { shard, error })?;
+        let report = &parts.report;
+        tracing::info!(
+            shard,
+            generation = report.generation.0,
+            records = report.records,
+            bytes = report.bytes,
+            torn_bytes = report.torn_bytes,
+            "recovered"
+        );
+        tell_damage(index, report, &cores.shard_metrics[index]);
+        let state = (&mut parts.shard, &mut parts.lane, &parts.slots);
+        let begins_full = begins_full(index, &path, state, &cores.reserve)?;
+        Ok(Self { index, parts, begins_full })
+    }
+
+    /// What of it the catalogue may not know.
+    pub(super) fn found(&self) -> Found {
+        let engine = self.parts.shard.engine();
+        let shard = self.index;
+        let partitions = engine.settings_hashes();
+        let partitions = partitions.map(|(id, settings)| FoundPartition { id, shard, settings });
+        Found {
+            partitions: partitions.collect(),
+            held_streams: engine.held_streams().collect(),
+            forks: engine.forks_of_streams().collect(),
+        }
+    }
+
+    /// Starts the threads that work for it. They end once the shard and its core have.
+    pub(super) fn start(
+        self,
+        cores: &Arc<Cores>,
+        shard_files: &ShardFiles,
+    ) -> Result<(LocalShard, [JoinHandle<()>; 5]), ServeError> {
+        let Self { index, parts, begins_full } = self;
+        let Recovered { shard, lane, reader, slots, mover, .. } = parts;
+        let core = cores.inboxes[cores.placement.core_of(index)].clone();
+        let inbox = ShardSender { shard: index, core };
+        let lane_channel = mpsc::channel();
+        let (wishes, wished) = mpsc::channel();
+        let metrics = cores.shard_metrics[index].clone();
+        let reserve = cores.reserve.clone();
+        let room = SlotBudget::new(shard.checkpoint_segments(), begins_full);
+        let slots = (slots, reserve.clone());
+        let slot_maker = slot_thread::start(slots, wished, lane_channel.0.clone(), inbox.clone())?;
+        let lane = (lane, room, reserve.clone());
+        let (lane, lane_writer) =
+            lane_thread::start(lane, lane_channel, inbox.clone(), wishes, metrics)?;
+        let packs: Arc<PackPin> = Arc::default();
+        let turn = cores.move_permit.clone();
+        let (reads, [one_read, other_read]) = ReadThreads::start(reader, &inbox)?;
+        let loans = Loans { lane: lane.door(), reserve };
+        let (moves, move_thread) =
+            move_thread::start(mover, inbox.clone(), packs.clone(), turn, loans)?;
+        shard_files.open(index, LaneFiles { lane: lane.door(), packs, core: inbox });
+        let workers = Workers { lane, reads, moves };
+        let local = LocalShard::new((index, shard), cores.clone(), workers, begins_full);
+        Ok((local, [slot_maker, lane_writer, one_read, other_read, move_thread]))
+    }
+}
+
+/// Whether the disk has no room for the slots that all lanes lack which have been recovered so far: the shard
+/// is told then, before anything else is journaled, so that starts that end early leave nothing behind. Refuses
+/// a start that would only wait for room.
+fn begins_full(
+    index: ShardIndex,
+    path: &Path,
+    (state, lane, slots): (&mut Shard, &mut Lane<RealDisk>, &SlotMaker<RealDisk>),
+    reserve: &DiskReserve,
+) -> Result<bool, ServeError> {
+    let checkpoint_segments = state.checkpoint_segments();
+    reserve.set_checkpoint_segments(index, checkpoint_segments);
+    let missing = |lane: &Lane<RealDisk>| {
+        held_slots(checkpoint_segments).saturating_sub(lane.spare_count() as u64) as usize
+    };
+    reserve.lacks(index, missing(lane), false);
+    let free = slots.available_bytes().map_err(ServeError::Directory)?;
+    let is_full = free < reserve.missing_bytes();
+    if is_full {
+        state.set_storage_full(true);
+        // Segments that only the checkpoint before the newest needs are room too.
+        let mut released = Vec::new();
+        state.take_released(&mut released);
+        released.into_iter().for_each(|segment| lane.release(segment));
+        reserve.lacks(index, missing(lane), false);
+    }
+    let needed = START_SLOTS.saturating_sub(lane.spare_count() as u64) * reserve.segment_bytes();
+    if free < needed {
+        let (shard, path) = (index.0, path.to_owned());
+        return Err(ServeError::NoRoomToStart { shard, path, free, needed });
+    }
+    Ok(is_full)
+}
+
+/// Says what recovery has found damaged: what is left is served.
+fn tell_damage(ShardIndex(shard): ShardIndex, report: &RecoveryReport, metrics: &ShardMetrics) {
+    for damage in &report.damage {
+        let (path, position) = (damage.path.display(), damage.position.0);
+        let (bytes, what) = (damage.bytes, damage.problem);
+        tracing::error!(shard, %path, position, bytes, what, "the journal is damaged: what lay there is lost");
+    }
+    for pack in &report.lost_packs {
+        tracing::error!(shard, pack, "a pack is gone: the messages in it cannot be delivered");
+    }
+    for segment in &report.lost_segments {
+        tracing::error!(
+            shard,
+            segment,
+            "a segment is gone: the messages in it cannot be delivered"
+        );
+    }
+    for (segment, path) in &report.headless_segments {
+        let path = path.display();
+        tracing::error!(shard, segment, %path, "the header of a segment is damaged: its messages are read all the same, a repair moves them");
+    }
+    for path in &report.unreadable_slots {
+        let path = path.display();
+        tracing::warn!(shard, %path, "a slot cannot be read: nothing in it is wanted, it is left alone");
+    }
+    let damaged_places = report.damage.len() + report.headless_segments.len();
+    metrics.journal_damage.set(damaged_places as u64);
+    metrics.doubtful_partitions.set(report.doubtful_partitions);
+    metrics.lost_files.set((report.lost_packs.len() + report.lost_segments.len()) as u64);
+}

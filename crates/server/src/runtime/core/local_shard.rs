@@ -1,0 +1,274 @@
+//! One of the shards that a core runs, with those that work for it: its lane, its readers, its move thread. It
+//! knows no session; where its effects belong, the core says.
+
+use std::{sync::Arc, time::Duration};
+
+use sennit_engine::{Command, Effect};
+use sennit_journal::Fault;
+use sennit_model::{
+    Timestamp,
+    limits::{LAZY_BYTES, LAZY_SPAN},
+};
+use sennit_shard::{Fetch, Shard};
+
+use super::{Cores, published_bytes};
+use crate::runtime::{
+    clock::now,
+    inbox::{Committed, Message, ShardMessage},
+    index::ShardIndex,
+    lane_thread::{LaneHandle, LaneMessage},
+    metrics::ShardMetrics,
+    move_thread::MoveHandle,
+    read_thread::ReadThreads,
+};
+
+/// Bytes that make it worth to hand the lane a second batch while it writes the first.
+const SECOND_BATCH_BYTES: u64 = 512 << 10;
+
+/// Bytes whose commit the core does not leave to the lane's thread, if the last
+/// commit was quick: waking one thread, and being woken by it, takes about as long as the sync.
+const COMMIT_HERE_BYTES: u64 = 64 << 10;
+const COMMIT_HERE_TIME: Duration = Duration::from_micros(400);
+
+/// The ways to those who work for a shard.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    pub(crate) lane: LaneHandle,
+    pub(crate) reads: ReadThreads,
+    pub(crate) moves: MoveHandle,
+}
+
+/// A shard, and how far it is with its lane.
+#[derive(Debug)]
+pub(crate) struct LocalShard {
+    pub(super) index: ShardIndex,
+    pub(super) shard: Shard,
+    pub(super) cores: Arc<Cores>,
+    pub(super) metrics: Arc<ShardMetrics>,
+    pub(super) workers: Workers,
+    batches_under_way: usize,
+    /// How long the last commit took.
+    last_commit: Duration,
+    /// Since when records have gathered that nobody waits for.
+    lazy_since: Option<Timestamp>,
+    /// When it is looked next whether something is to be emptied.
+    pub(super) look_at: Timestamp,
+    /// Commits of the shard when it was looked last.
+    pub(super) looked_commits: u64,
+    storage_full: bool,
+}
+
+impl LocalShard {
+    /// A shard that was recovered; `is_full` if the disk has no room for what its lane lacks.
+    pub(crate) fn new(
+        (index, shard): (ShardIndex, Shard),
+        cores: Arc<Cores>,
+        workers: Workers,
+        is_full: bool,
+    ) -> Self {
+        let metrics = cores.shard_metrics[index].clone();
+        let mut this = Self {
+            index,
+            shard,
+            cores,
+            metrics,
+            workers,
+            batches_under_way: 0,
+            last_commit: Duration::MAX,
+            lazy_since: None,
+            look_at: Timestamp(0),
+            looked_commits: 0,
+            storage_full: false,
+        };
+        this.set_storage_full(is_full);
+        this
+    }
+
+    /// What is to be told because of what it did.
+    pub(super) fn effects(&mut self) -> &mut Vec<Effect> {
+        self.shard.effects()
+    }
+
+    /// Takes what has come for it; gives back what failed, if its journal has.
+    pub(super) fn take(&mut self, message: ShardMessage) -> Option<Fault> {
+        match message {
+            ShardMessage::Commands(mut commands) => self.handle(&mut commands),
+            ShardMessage::Committed(done) => self.committed(done),
+            ShardMessage::StorageFull(full) => self.set_storage_full(full),
+            ShardMessage::AreWanted(held) => self.are_wanted(held),
+            ShardMessage::Moved(moved) => self.moved(moved),
+            ShardMessage::MoveFailed(home, error) => self.move_failed(home, &error),
+            ShardMessage::Compacted(done) => self.compacted(done),
+            ShardMessage::CompactionFailed => self.compaction_failed(),
+            ShardMessage::PacksInUse(answer) => drop(answer.send(self.shard.packs_in_use())),
+            ShardMessage::Fetched(fetch, bytes) => self.fetched(fetch, bytes),
+            ShardMessage::Fenced(fault) => {
+                self.shard.fenced();
+                return Some(fault);
+            }
+        }
+        None
+    }
+
+    /// Does commands, and leaves none.
+    pub(super) fn handle(&mut self, commands: &mut Vec<Command>) {
+        let bytes = published_bytes(commands);
+        self.shard.handle(commands, now());
+        self.cores.gauges[self.index].arrived(bytes);
+        self.set_gauge();
+    }
+
+    /// Says what publishers wait for. Once the disk is full publishes are read, to be refused: what waits
+    /// for it to have room again must not keep the acks behind it from making some.
+    fn set_gauge(&self) {
+        let ingest = if self.storage_full { 0 } else { self.shard.uncommitted_bytes() };
+        self.cores.gauges[self.index].set(ingest);
+    }
+
+    /// The lane's thread has committed a batch, or a part of one.
+    fn committed(&mut self, committed: Committed) {
+        self.batches_under_way -= usize::from(committed.is_all);
+        self.release(committed);
+    }
+
+    fn release(&mut self, Committed { end, took, spare_slots, is_full, .. }: Committed) {
+        self.last_commit = took;
+        self.shard.set_spare_slots(spare_slots, end);
+        if is_full != self.storage_full {
+            // Before anything else is published: the message that says so may be behind much of it.
+            self.set_storage_full(is_full);
+        }
+        self.shard.committed(end, now());
+        self.cores.reserve.set_checkpoint_segments(self.index, self.shard.checkpoint_segments());
+    }
+
+    fn fetched(&mut self, fetch: Fetch, bytes: Option<bytes::Bytes>) {
+        self.shard.fetched(fetch, bytes, now());
+    }
+
+    fn set_storage_full(&mut self, full: bool) {
+        self.storage_full = full;
+        self.shard.set_storage_full(full);
+        self.look_at = Timestamp(0);
+    }
+
+    /// Whether publishes to some shard are refused: then all of them free what they can.
+    pub(super) fn set_disk_short(&mut self, short: bool) {
+        self.shard.set_disk_short(short);
+        if short {
+            self.workers.lane.tell(LaneMessage::Short);
+        }
+        self.look_at = Timestamp(0);
+    }
+
+    /// The lane is to write no more, once it has written what it was given.
+    pub(super) fn end_lane(&self) {
+        self.workers.lane.tell(LaneMessage::End);
+    }
+
+    /// Does what is due, if anything is; says whether anything was.
+    pub(super) fn advance(&mut self, now: Timestamp) -> bool {
+        let is_due = self.shard.next_wake().is_some_and(|due| due <= now);
+        if is_due {
+            self.shard.advance(now);
+        }
+        is_due
+    }
+
+    /// Whether the lane has nothing left to write.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.batches_under_way == 0 && !self.shard.has_frames()
+    }
+
+    /// Commits what has gathered, or hands it to the lane's thread, if the lane has time for it and
+    /// somebody waits for it; says until when it may wait otherwise.
+    pub(super) fn commit(&mut self, is_draining: bool) -> Option<Timestamp> {
+        if !self.shard.has_frames() {
+            return None;
+        }
+        let gathered = self.shard.gathered_bytes();
+        let lane_has_time = match self.batches_under_way {
+            0 => true,
+            1 => gathered >= SECOND_BATCH_BYTES,
+            _ => false,
+        };
+        if !lane_has_time {
+            return None;
+        }
+        let is_awaited = self.shard.is_awaited();
+        if !is_awaited && gathered < LAZY_BYTES && !is_draining {
+            // A crash before that costs a delivery more, or an ephemeral message, which who waits
+            // for no commit puts up with.
+            let now = now();
+            let until = self.lazy_since.get_or_insert(now).plus(LAZY_SPAN);
+            if now < until {
+                return Some(until);
+            }
+        }
+        let is_small = is_awaited
+            && gathered <= COMMIT_HERE_BYTES
+            && self.batches_under_way == 0
+            && self.last_commit <= COMMIT_HERE_TIME;
+        self.lazy_since = None;
+        let mut frames = Vec::new();
+        self.shard.take_frames(&mut frames);
+        match is_small.then(|| self.workers.lane.append_here(&frames)).flatten() {
+            Some(Ok(committed)) => {
+                self.release(committed);
+                // What came of it, dead letters say, is nobody's to wait for.
+                return self.commit(is_draining);
+            }
+            Some(Err(fault)) => {
+                let core = self.cores.placement.core_of(self.index);
+                let fenced = ShardMessage::Fenced(fault);
+                let _ = self.cores.inboxes[core].send(Message::Shard(self.index, fenced));
+            }
+            None => {
+                if self.workers.lane.tell(LaneMessage::Append(frames)) {
+                    self.batches_under_way += 1;
+                }
+            }
+        }
+        None
+    }
+
+    /// Carries what is released to the lane, fetches to the readers and work to the move thread; says when
+    /// the shard wants to be woken.
+    pub(super) fn carry(&mut self) -> Option<Timestamp> {
+        let mut released = Vec::new();
+        self.shard.take_released(&mut released);
+        if !released.is_empty() {
+            self.workers.lane.tell(LaneMessage::Release(released));
+        }
+        let mut fetches = Vec::new();
+        self.shard.take_fetches(&mut fetches);
+        for fetch in fetches {
+            self.workers.reads.fetch(fetch);
+        }
+        let look_at = self.empty_something();
+        self.set_gauge();
+        self.publish_metrics();
+        self.shard.next_wake().into_iter().chain(look_at).min()
+    }
+
+    fn publish_metrics(&self) {
+        let (metrics, counters) = (&self.metrics, self.shard.counters());
+        metrics.confirmed_messages.set(counters.confirmed_messages);
+        metrics.confirmed_early_messages.set(counters.confirmed_early_messages);
+        metrics.duplicate_batches.set(counters.duplicate_batches);
+        metrics.delivered_messages.set(counters.delivered_messages);
+        metrics.delivered_bytes.set(counters.delivered_bytes);
+        metrics.delivered_early_messages.set(counters.delivered_early_messages);
+        metrics.refusals.set(counters.refusals);
+        metrics.damaged_batches.set(counters.damaged_batches);
+        metrics.checkpoints.set(counters.checkpoints);
+        let (packs, pack_bytes, pack_live_bytes) = self.shard.pack_usage();
+        metrics.packs.set(packs as u64);
+        metrics.pack_bytes.set(pack_bytes);
+        metrics.pack_live_bytes.set(pack_live_bytes);
+        metrics.journal_segments.set(self.shard.segment_count() as u64);
+        metrics.cache_bytes.set(self.shard.cache_bytes() as u64);
+        metrics.memory_topic_bytes.set(self.shard.memory_bytes());
+        metrics.ingest_bytes.set(self.shard.uncommitted_bytes());
+    }
+}

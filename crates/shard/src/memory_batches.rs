@@ -1,0 +1,72 @@
+//! Batches in memory that cannot be read from the journal: those that are needed before they are committed, and
+//! those of memory topics.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use sennit_journal::Position;
+use sennit_model::Batch;
+
+use crate::paged_batches::PagedBatches;
+
+/// Set in the position of a batch that is kept in memory alone. A lane never reaches it, and
+/// positions in packs have a higher bit.
+const MEMORY_BIT: u64 = 1 << 62;
+
+/// Returns whether a position is in memory alone.
+fn is_in_memory(position: u64) -> bool {
+    Position(position).pack().is_none() && position & MEMORY_BIT != 0
+}
+
+/// Batches in memory, by position.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryBatches {
+    /// Batches of the journal until they are committed, in its order.
+    uncommitted: VecDeque<(u64, Bytes)>,
+    /// Batches that are kept in memory alone.
+    kept: PagedBatches,
+}
+
+impl MemoryBatches {
+    /// The batch at `position`, if it is in memory.
+    pub(crate) fn get(&self, position: u64) -> Option<&Bytes> {
+        if is_in_memory(position) {
+            return self.kept.get(position & !MEMORY_BIT);
+        }
+        if self.uncommitted.is_empty() {
+            return None;
+        }
+        let index = self.uncommitted.binary_search_by_key(&position, |(at, _)| *at).ok()?;
+        Some(&self.uncommitted[index].1)
+    }
+
+    /// Adds a batch that was appended and is needed before it is committed.
+    pub(crate) fn appended(&mut self, position: u64, batch: &Batch) {
+        self.uncommitted.push_back((position, batch.bytes().clone()));
+    }
+
+    /// Drops the batches before `end`, which can be read from the journal now.
+    pub(crate) fn committed(&mut self, end: Position) {
+        while self.uncommitted.pop_front_if(|(position, _)| *position < end.0).is_some() {}
+    }
+
+    /// Adds a batch that is kept in memory alone, and returns its position.
+    pub(crate) fn keep(&mut self, batch: &Batch) -> u64 {
+        // A copy: what came with it from the socket is not to stay for it.
+        MEMORY_BIT | self.kept.push(Bytes::copy_from_slice(batch.bytes()))
+    }
+
+    /// Frees the batch at `position`; returns false for a position in the journal.
+    pub(crate) fn free(&mut self, position: u64) -> bool {
+        let is_in_memory = is_in_memory(position);
+        if is_in_memory {
+            self.kept.free(position & !MEMORY_BIT);
+        }
+        is_in_memory
+    }
+
+    /// Bytes of the batches that are kept in memory alone.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.kept.bytes()
+    }
+}

@@ -1,0 +1,298 @@
+//! Runs the mover in steps beside the shard: list, ask, copy, report; and removes packs. Anything may happen
+//! between two steps. It checks that the shard gives up no pack with live messages.
+
+use std::collections::BTreeSet;
+
+use sennit_journal::{Container, Pack, PackRemoval, Position};
+use sennit_model::Timestamp;
+use sennit_shard::{
+    CompactionDone, CompactionStep, MoveError, Moved, Recovered, SlotBudget, StoredBatch,
+};
+
+use crate::{disk::SimulatedDisk, oracle::Violation, trace::Trace};
+
+/// Most batches that the shard is asked about at once: few, so that much happens between.
+const ASKED_MAX: usize = 8;
+
+/// Most keys that a pass of compaction knows at once.
+const COMPACTION_KEYS: usize = 12;
+
+/// The progress of a move.
+#[derive(Debug)]
+enum Move {
+    /// The shard has chosen this container.
+    Begun(Container),
+    /// The container was listed; the shard was not yet asked about `rest`.
+    Listed { container: Container, rest: Vec<StoredBatch>, wanted: Vec<StoredBatch> },
+    /// The copies are durable, and the shard does not know.
+    Copied(Moved),
+    /// The shard has chosen this step of a compaction.
+    Compacting(CompactionStep),
+    /// The step is done, and the shard does not know.
+    Compacted(CompactionDone),
+}
+
+/// The move under way, and the packs to remove.
+#[derive(Debug, Default)]
+pub struct MoverSteps {
+    under_way: Option<Move>,
+    /// Whether the last step found something to do.
+    found_work: bool,
+    to_remove: Vec<u32>,
+    removal: Option<(u32, PackRemoval<SimulatedDisk>)>,
+    /// Numbers that packs of this life had.
+    numbers: BTreeSet<u32>,
+    /// Whether a move or a removal failed in this life: what is left of it may stay.
+    has_failed: bool,
+    /// Batches that were moved.
+    moved: u64,
+}
+
+/// The result of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoveStep {
+    /// There is no work.
+    Idle,
+    /// Work was done that the shard does not know.
+    Worked,
+    /// The shard was told the result.
+    Told,
+}
+
+impl MoverSteps {
+    /// Whether something is under way.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.found_work || self.under_way.is_some() || !self.to_remove.is_empty()
+    }
+
+    /// Whether a move or a removal failed in this life.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// How many batches were moved in this life.
+    #[must_use]
+    pub fn moved(&self) -> u64 {
+        self.moved
+    }
+
+    /// Takes the packs that the shard gives up.
+    ///
+    /// # Errors
+    /// [`Violation`] if something live lies in one.
+    pub fn take_released(
+        &mut self,
+        parts: &mut Recovered<SimulatedDisk>,
+        trace: &Trace,
+    ) -> Result<(), Violation> {
+        let mut released = Vec::new();
+        parts.shard.take_released_packs(&mut released);
+        for &pack in &released {
+            trace.step(format_args!("  release pack {pack}"));
+        }
+        if !released.is_empty()
+            && let Some(live) =
+                live_packs(parts).intersection(&released.iter().copied().collect()).next()
+        {
+            let detail = format!("pack {live} is given up");
+            return Err(Violation::new("I1 what is wanted is kept in its pack", detail));
+        }
+        self.to_remove.extend(released);
+        Ok(())
+    }
+
+    /// Gets on by a step.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    pub fn step(
+        &mut self,
+        parts: &mut Recovered<SimulatedDisk>,
+        room: &SlotBudget,
+        trace: &Trace,
+        now: Timestamp,
+    ) -> Result<MoveStep, Violation> {
+        let Some(under_way) = self.under_way.take() else {
+            let step = self.begin(parts, trace, now);
+            self.found_work = step != MoveStep::Idle;
+            return Ok(step);
+        };
+        let worked = self.go_on(under_way, parts, room, trace, now);
+        self.to_remove.extend(parts.mover.take_orphaned_packs());
+        worked
+    }
+
+    fn go_on(
+        &mut self,
+        under_way: Move,
+        parts: &mut Recovered<SimulatedDisk>,
+        room: &SlotBudget,
+        trace: &Trace,
+        now: Timestamp,
+    ) -> Result<MoveStep, Violation> {
+        match under_way {
+            Move::Begun(container) => match parts.mover.list(container) {
+                Ok(rest) => {
+                    trace.step(format_args!("  {container:?} holds {} batches", rest.len()));
+                    self.under_way = Some(Move::Listed { container, rest, wanted: Vec::new() });
+                }
+                Err(error) => self.failed(parts, trace, container, &error, now),
+            },
+            Move::Listed { container, mut rest, mut wanted } if !rest.is_empty() => {
+                let mut asked = rest.split_off(rest.len().saturating_sub(ASKED_MAX));
+                parts.shard.retain_wanted(&mut asked);
+                wanted.append(&mut asked);
+                self.under_way = Some(Move::Listed { container, rest, wanted });
+            }
+            Move::Listed { container, wanted, .. } => {
+                trace.step(format_args!("  of {container:?} {} batches are wanted", wanted.len()));
+                let copied = match wanted.is_empty() {
+                    true => Ok(Moved::default()),
+                    false => copy(parts, room, container, &wanted),
+                };
+                match copied {
+                    Ok(moved) => self.copied(moved)?,
+                    Err(error) => self.failed(parts, trace, container, &error, now),
+                }
+            }
+            Move::Copied(moved) => {
+                trace.step(format_args!(
+                    "  moved {} batches: {:?}",
+                    moved.batches.len(),
+                    moved.packs
+                ));
+                self.moved += moved.batches.len() as u64;
+                parts.shard.moved(moved, now);
+                return Ok(MoveStep::Told);
+            }
+            Move::Compacting(step) => {
+                // Few, so that a pass is made again and again.
+                parts.mover.set_compaction_keys(COMPACTION_KEYS);
+                parts.mover.set_left_bytes(left_by_pack(parts, room));
+                match parts.mover.compact(&step) {
+                    Ok(done) => {
+                        self.made(&done.packs)?;
+                        self.under_way = Some(Move::Compacted(done));
+                    }
+                    Err(error) => {
+                        trace.step(format_args!("  the compaction failed: {error}"));
+                        self.has_failed = true;
+                        parts.shard.compaction_failed(now);
+                    }
+                }
+            }
+            Move::Compacted(done) => {
+                trace.step(format_args!("  compacted: {done:?}"));
+                self.moved += done.batches.len() as u64;
+                parts.shard.compacted(done, now);
+                return Ok(MoveStep::Told);
+            }
+        }
+        Ok(MoveStep::Worked)
+    }
+
+    fn begin(
+        &mut self,
+        parts: &mut Recovered<SimulatedDisk>,
+        trace: &Trace,
+        now: Timestamp,
+    ) -> MoveStep {
+        if let Some((pack, mut removal)) = self.removal.take() {
+            match removal.step() {
+                Ok(true) => trace.step(format_args!("  removed pack {pack}")),
+                Ok(false) => self.removal = Some((pack, removal)),
+                Err(error) => self.not_removed(trace, pack, &error),
+            }
+            return MoveStep::Worked;
+        }
+        if let Some(pack) = self.to_remove.pop() {
+            match parts.mover.start_removal(pack) {
+                Ok(removal) => self.removal = Some((pack, removal)),
+                Err(error) => self.not_removed(trace, pack, &error),
+            }
+            return MoveStep::Worked;
+        }
+        let Some(container) = parts.shard.next_move(now) else {
+            let Some(step) = parts.shard.next_compaction(now) else { return MoveStep::Idle };
+            trace.step(format_args!("  compact {step:?}"));
+            self.under_way = Some(Move::Compacting(step));
+            return MoveStep::Worked;
+        };
+        trace.step(format_args!("  empty {container:?}"));
+        self.under_way = Some(Move::Begun(container));
+        MoveStep::Worked
+    }
+
+    /// The number of a pack that was given up may be somewhere still.
+    fn copied(&mut self, moved: Moved) -> Result<(), Violation> {
+        self.made(&moved.packs)?;
+        self.under_way = Some(Move::Copied(moved));
+        Ok(())
+    }
+
+    fn made(&mut self, packs: &[Pack]) -> Result<(), Violation> {
+        for pack in packs {
+            if !self.numbers.insert(pack.number) {
+                let detail = format!("pack {} is made again", pack.number);
+                return Err(Violation::new("I4 numbers of packs are not used again", detail));
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(
+        &mut self,
+        parts: &mut Recovered<SimulatedDisk>,
+        trace: &Trace,
+        container: Container,
+        error: &MoveError,
+        now: Timestamp,
+    ) {
+        trace.step(format_args!("  {container:?} is left: {error}"));
+        self.has_failed = true;
+        parts.shard.move_failed(container, error, now);
+    }
+
+    fn not_removed(&mut self, trace: &Trace, pack: u32, error: &dyn std::error::Error) {
+        trace.step(format_args!("  pack {pack} is not removed: {error}"));
+        self.has_failed = true;
+    }
+}
+
+/// Copies the wanted batches; on a full disk the lane gives the pack the room of a slot.
+fn copy(
+    parts: &mut Recovered<SimulatedDisk>,
+    room: &SlotBudget,
+    container: Container,
+    wanted: &[StoredBatch],
+) -> Result<Moved, MoveError> {
+    parts.mover.set_in_one_pack(room.is_full());
+    parts.mover.set_left_bytes(left_by_pack(parts, room));
+    let bytes = parts.mover.bytes_for(wanted);
+    let spare = parts.lane.spare_count();
+    let may_release_slot = room.may_release_slot(spare);
+    if may_release_slot
+        && bytes <= parts.mover.segment_bytes()
+        && !parts.mover.has_room(bytes)?
+        && let Some(slot) = parts.lane.take_surplus(spare - 1).pop()
+    {
+        parts.mover.make_room(&slot)?;
+    }
+    parts.mover.copy(container, wanted)
+}
+
+/// The bytes that a pack leaves free: those of the missing slots, unless the lane is full. Then the
+/// pack frees more than it takes.
+fn left_by_pack(parts: &Recovered<SimulatedDisk>, room: &SlotBudget) -> u64 {
+    let missing = room.missing(parts.lane.spare_count()) as u64;
+    if room.is_full() { 0 } else { missing * parts.mover.segment_bytes() }
+}
+
+/// The packs in which something live lies.
+#[must_use]
+pub fn live_packs(parts: &Recovered<SimulatedDisk>) -> BTreeSet<u32> {
+    let places = parts.shard.engine().places();
+    places.filter_map(|place| Some(Position(place.position).pack()?.0)).collect()
+}
