@@ -12,7 +12,7 @@ use super::{
 
 /// Where a shard is run.
 #[derive(Clone, Copy, Debug)]
-struct Seat {
+struct Location {
     core: CoreIndex,
     /// Its number among the shards of that core.
     number: u32,
@@ -21,7 +21,7 @@ struct Seat {
 /// Which core runs each shard of the data directory. A core may run several, or none.
 #[derive(Clone, Debug)]
 pub(crate) struct Placement {
-    seats: IndexVec<ShardIndex, Seat>,
+    locations: IndexVec<ShardIndex, Location>,
     cores: usize,
 }
 
@@ -29,14 +29,16 @@ impl Placement {
     /// Shards go round the cores, beginning with the first: it has the catalogue.
     pub(crate) fn round_robin(shards: u32, cores: u32) -> Self {
         let cores = cores.max(1);
-        let seat =
-            |shard: ShardIndex| Seat { core: CoreIndex(shard.0 % cores), number: shard.0 / cores };
-        Self { seats: IndexVec::of(shards as usize, seat), cores: cores as usize }
+        let location = |shard: ShardIndex| Location {
+            core: CoreIndex(shard.0 % cores),
+            number: shard.0 / cores,
+        };
+        Self { locations: IndexVec::of(shards as usize, location), cores: cores as usize }
     }
 
     /// How many shards there are.
     pub(crate) fn shards(&self) -> usize {
-        self.seats.len()
+        self.locations.len()
     }
 
     /// How many cores there are.
@@ -65,18 +67,18 @@ impl Placement {
 
     /// The core that runs a shard.
     pub(crate) fn core_of(&self, shard: ShardIndex) -> CoreIndex {
-        self.seats[shard].core
+        self.locations[shard].core
     }
 
     /// The number of a shard among those of its core, counted from 0.
     pub(crate) fn number_on_core(&self, shard: ShardIndex) -> usize {
-        self.seats[shard].number as usize
+        self.locations[shard].number as usize
     }
 
     /// The shards that a core runs, in the order of their numbers on it.
     pub(crate) fn shards_of(&self, core: CoreIndex) -> impl Iterator<Item = ShardIndex> {
-        let seats = self.seats.iter_indexed();
-        seats.filter_map(move |(shard, seat)| (seat.core == core).then_some(shard))
+        let locations = self.locations.iter_indexed();
+        locations.filter_map(move |(shard, location)| (location.core == core).then_some(shard))
     }
 }
 
