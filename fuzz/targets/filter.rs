@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
         Ok(filter) => filter,
         Err(error) => {
             assert!(error.position <= text.len() && !error.wanted.is_empty());
-            let _ = error.pointed_out_in(text);
+            let _ = error.show_in(text);
             return;
         }
     };
