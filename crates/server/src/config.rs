@@ -34,7 +34,7 @@ pub struct Config {
     /// Pages of browsers that may use HTTP streams, besides those of this machine where the port is
     /// asked for as such.
     pub http_origins: Vec<HttpOrigin>,
-    /// How many shards a new data directory gets; by default one for each of [`Config::cores`], or of the
+    /// How many shards a new data directory gets; by default one for each of `cores`, or of the
     /// machine's cores. An existing directory keeps its own number.
     pub shards: Option<u32>,
     /// How many cores, each with a thread, run the shards and serve the connections, 1 to 1024; by default one
