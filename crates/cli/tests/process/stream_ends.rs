@@ -98,6 +98,7 @@ fn work(
 ) -> (Vec<Made>, Vec<Made>) {
     let (mut gone, mut stays): (Vec<Made>, Vec<Made>) = Default::default();
     let mut watched = VecDeque::new();
+    let mut looks = 0_u64;
     for round in 0_u64.. {
         if stop.load(Relaxed) {
             break;
@@ -109,7 +110,9 @@ fn work(
         }
         while watched.len() > WATCHED {
             let made = watched.pop_front().expect("there are some");
-            if is_there(broker, &made, round % 7 == 0) {
+            // A read is a use of the stream, so that it lives on: one that every look read would never end.
+            looks += 1;
+            if is_there(broker, &made, looks.is_multiple_of(7)) {
                 watched.push_back(made);
                 thread::sleep(Duration::from_millis(20));
             } else {
