@@ -69,16 +69,18 @@ pub fn measure(sockets: u32, threads: u32, size: usize, rate: f64) -> Result<Lat
 /// there were.
 fn write(sockets: &mut [TcpStream], size: usize, rate: f64) -> Result<u64> {
     let begin = now_ns();
+    let end = begin + DURATION_NS;
     let instant = |number: u64| begin + (number as f64 * 1e9 / rate) as u64;
     let (mut number, mut bytes) = (0, Vec::new());
-    while instant(number) < begin + DURATION_NS {
+    while instant(number) < end {
         sleep_until(instant(number));
-        let (now, first) = (now_ns(), number);
+        // It may be late, and its time over.
+        let (last, first) = (now_ns().min(end - 1), number);
         bytes.clear();
-        while instant(number) <= now && number - first < TOGETHER_MAX {
-            let end = bytes.len() + size;
+        while instant(number) <= last && number - first < TOGETHER_MAX {
+            let length = bytes.len() + size;
             bytes.extend_from_slice(&instant(number).to_le_bytes());
-            bytes.resize(end, 0);
+            bytes.resize(length, 0);
             number += 1;
         }
         for socket in &mut *sockets {
