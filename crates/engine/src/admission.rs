@@ -107,7 +107,7 @@ impl Engine {
     ) -> Result<Admission, Refused> {
         let Publish { partition: id, producer, batch, .. } = publish;
         let partition = self.partitions.get(id).ok_or(Refusal::UnknownTopic)?;
-        // What was confirmed before it was committed may be lost, and is not sent again.
+        // Messages that were confirmed before their commit may be lost, and their producer does not send them again.
         let lost_before = match partition.config.durability {
             Durability::Ephemeral | Durability::Memory => self.lost.of(*id).last(),
             Durability::Durable | Durability::Speculative => None,

@@ -89,7 +89,7 @@ impl Engine {
             let known = self.admit_append(id, &append, now).map_err(|why| (which, why))?;
             admitted.push((id, append, known));
         }
-        // What was appended together was appended whole: who sends it again finds all of it.
+        // Appends of one command were committed together: a producer that sends them again finds all of them.
         let was_before = |each: &Each| match &each.2 {
             Some(appended) => appended.is_duplicate.then_some(true),
             None => Some(false),

@@ -1,5 +1,5 @@
-//! What is done to a stream when it is opened, closed, forked, deleted: refused, or one record. It reads and
-//! appends nothing itself.
+//! The commands that open, close, fork and delete a stream: each is refused, or becomes one record. This file reads
+//! and appends nothing itself.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -37,7 +37,7 @@ impl Engine {
         if !matches!(command, StreamCommand::StopReading) {
             self.end_if_over(id, now, journal);
         }
-        // What is said is so only once all is committed that it stands on, unless it is early.
+        // An answer is sent once all records that it depends on are committed, unless it is early.
         let mut is_early = false;
         let done = match command {
             StreamCommand::Open(open) => self.open_stream(id, *open, now, journal),
@@ -116,7 +116,7 @@ impl Engine {
 
     pub(crate) fn stream_status(&self, id: PartitionId) -> Option<StreamStatus> {
         let partition = self.partitions.get(&id)?;
-        // What is appended and not committed yet will have been by the time that this is told.
+        // Appended records are committed by the time that this answer is sent.
         let next = match partition.config.durability {
             Durability::Durable | Durability::Speculative => partition.log.end(),
             Durability::Ephemeral | Durability::Memory => partition.visible,
@@ -238,8 +238,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Who holds streams: each with every fork of it, and without one if it is deleted and has none
-    /// left.
+    /// The streams that are held: one item for each fork of a stream, and one with `None` for each deleted
+    /// stream that has no forks left.
     pub fn held_streams(&self) -> impl Iterator<Item = (PartitionId, Option<TopicId>)> {
         self.streams.iter().flat_map(|(id, stream)| {
             let said = stream.said();

@@ -170,8 +170,8 @@ impl Engine {
     }
 }
 
-/// What lies from `at` on, before `before`, as far as a read wants it and it is at hand, and where that
-/// ends; `None` if a batch has to be fetched first.
+/// Gathers the messages of `at..before` that a read wants and whose batches are at hand, and returns where they
+/// end; `None` if a batch has to be fetched first.
 fn gather(
     partition: &Partition,
     (at, before): (u64, u64),
