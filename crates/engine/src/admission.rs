@@ -112,7 +112,7 @@ impl Engine {
             Durability::Ephemeral | Durability::Memory => self.lost.of(*id).last(),
             Durability::Durable | Durability::Speculative => None,
         };
-        let lost_before = lost_before.map_or(0, |(_, end)| end);
+        let lost_before = lost_before.map_or(0, |lost| lost.end);
         let admission = partition.producers.admit(*producer, batch.count(), lost_before)?;
         if admission != Admission::New {
             // A duplicate is told so whatever has become of the stream.

@@ -160,7 +160,7 @@ impl Engine {
             }
             Record::Lost { partition: id, range } => {
                 let Some(partition) = self.partitions.get_mut(id) else { return };
-                partition.lose((range.start.0, range.end.0), &mut self.freed, wheel);
+                partition.lose(range.start.0..range.end.0, &mut self.freed, wheel);
                 self.lost.insert(*id, range.start.0, range.end.0);
                 stir(&mut self.stirred, partition);
             }
@@ -217,14 +217,12 @@ impl Engine {
                 // What has outlived its time while it was leased is not tried again.
                 let over = partition.expiries.within(start, end);
                 let over = over.into_iter().filter(|(_, _, expiry)| expiry <= failed_at);
-                let mut rest = vec![(start, end)];
                 for (from, to, _) in over {
                     held.settle(from, to, wheel);
-                    rest = held.settled.gaps(start, end);
                 }
-                for (start, end) in rest {
+                for rest in held.settled.gaps(start, end) {
                     held.fail(
-                        (start, end),
+                        rest,
                         tries.with_failed(*attempts),
                         (*failed_at, *due),
                         *dead,

@@ -184,7 +184,7 @@ impl Engine {
                 messages: (piece_bytes / 32).max(1) as u64,
             };
             let from = inside.cursor;
-            inside.cursor = kept::encode_slice(out, &partition, (from, inside.end), limit);
+            inside.cursor = kept::encode_slice(out, &partition, from..inside.end, limit);
         }
         inside.producers.is_empty() && inside.cursor >= inside.end
     }

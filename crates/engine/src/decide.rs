@@ -1,7 +1,7 @@
 //! Commands about groups are decided here: settle, subscribe, trim. A command may be refused; a record that
 //! leaves here will be applied.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use sennit_model::{
     Generation, GroupId, Offset, OffsetRange, PartitionId, Timestamp,
@@ -68,11 +68,11 @@ impl Engine {
             let fits = Standing::of(group, run, by, (self.generation, visible));
             valid.extend(fits.leased);
             if is_ack {
-                valid.extend(fits.returned.iter().map(|&(start, end)| (start, end, 0)));
+                valid.extend(fits.returned.iter().map(|part| (part.start, part.end, 0)));
             } else {
-                stale.extend(fits.returned.iter().map(|&part| part_of(run, part)));
+                stale.extend(fits.returned.iter().map(|part| part_of(run, part)));
             }
-            stale.extend(fits.stale.iter().map(|&part| part_of(run, part)));
+            stale.extend(fits.stale.iter().map(|part| part_of(run, part)));
         }
         take_each_once(&mut valid);
         let applied = valid.iter().map(|(start, end, _)| end - start).sum();
@@ -139,7 +139,7 @@ impl Engine {
         self.sessions.join(origin.session, (id, group.id()));
         out.now.push(Effect::Subscribed { origin, subscription, partition: id });
         let damaged = group.damaged.iter().map(|(start, end, _)| (start, end, GapReason::Damaged));
-        let lost = self.lost.of(id).map(|(start, end)| (start, end, GapReason::Lost));
+        let lost = self.lost.of(id).map(|lost| (lost.start, lost.end, GapReason::Lost));
         let told = |(start, end, reason)| Effect::gap(holder, id, range(start, end), reason);
         out.now.extend(damaged.chain(lost).map(told));
         stir(&mut self.stirred, partition);
@@ -206,9 +206,9 @@ struct Standing {
     /// Held under this very attempt, by whoever settles, with the attempts that failed before.
     leased: Vec<(u64, u64, u32)>,
     /// Held under this very attempt until the lease ended, and not delivered since.
-    returned: Vec<(u64, u64)>,
+    returned: Vec<Range<u64>>,
     /// Delivered again since, given back, or never delivered.
-    stale: Vec<(u64, u64)>,
+    stale: Vec<Range<u64>>,
 }
 
 impl Standing {
@@ -224,7 +224,7 @@ impl Standing {
             standing.call_stale(start.max(visible), end);
         }
         let current = run.generation == generation;
-        for (start, end) in group.settled.gaps(start, end.min(visible)) {
+        for Range { start, end } in group.settled.gaps(start, end.min(visible)) {
             let mut at = start;
             for (from, to, lease) in group.leased_within(start, end) {
                 standing.unleased(group, run, current, at, from);
@@ -249,14 +249,14 @@ impl Standing {
             return;
         }
         if !current && run.generation.0 != 0 {
-            self.returned.push((start, end));
+            self.returned.push(start..end);
             return;
         }
         let mut at = start;
         for (from, to, tries) in group.tries_within(start, end) {
             self.untried(at, from);
             if tries.is_last(run.attempt) {
-                self.returned.push((from, to));
+                self.returned.push(from..to);
             } else {
                 self.call_stale(from, to);
             }
@@ -275,8 +275,8 @@ impl Standing {
     /// A part that the settle does not apply to. Parts that touch are told as one.
     fn call_stale(&mut self, start: u64, end: u64) {
         match self.stale.last_mut() {
-            Some((_, last_end)) if *last_end == start => *last_end = end,
-            _ => self.stale.push((start, end)),
+            Some(last) if last.end == start => last.end = end,
+            _ => self.stale.push(start..end),
         }
     }
 }
@@ -301,9 +301,9 @@ impl Settler<'_> {
     }
 }
 
-fn part_of(run: DeliveryRun, (start, end): (u64, u64)) -> DeliveryRun {
-    let count = u32::try_from(end - start).unwrap_or(u32::MAX);
-    DeliveryRun { first: Offset(start), count, ..run }
+fn part_of(run: DeliveryRun, part: &Range<u64>) -> DeliveryRun {
+    let count = u32::try_from(part.end - part.start).unwrap_or(u32::MAX);
+    DeliveryRun { first: Offset(part.start), count, ..run }
 }
 
 /// Puts the parts in order, and leaves out of each what one before it has: a settle may name a message

@@ -106,8 +106,8 @@ impl Engine {
             return false;
         };
         for group in &mut partition.groups {
-            for (start, end) in group.damage(entry.first, entry.end()) {
-                let (range, reason) = (range(start, end), GapReason::Damaged);
+            for part in group.damage(entry.first, entry.end()) {
+                let (range, reason) = (range(part.start, part.end), GapReason::Damaged);
                 let told = group.members.iter().map(|member| member.holder);
                 out.now.extend(told.map(|holder| Effect::gap(holder, id, range, reason)));
             }
@@ -208,11 +208,11 @@ impl Turn<'_> {
             let member = &group.members[index];
             let room = member.room_messages().min(if many { TURN_MESSAGES } else { u64::MAX });
             let room_bytes = member.credit.bytes.saturating_sub(member.held_bytes);
-            let wanted = (start, end.min(start.saturating_add(room)));
+            let wanted = start..end.min(start.saturating_add(room));
             let part = Part::of((entry, &batch), group.place_hint, wanted, room_bytes);
-            let given = (start, start + u64::from(part.count));
+            let delivered = start..start + u64::from(part.count);
             let holder = member.holder;
-            group.lease(index, given, (tries, part.bytes()), self.now, self.wheel);
+            group.lease(index, delivered, (tries, part.bytes()), self.now, self.wheel);
             group.place_hint = part.next;
             out.now.push(Effect::Deliver(Delivery {
                 session: holder.session,

@@ -443,7 +443,7 @@ impl Engine {
             PartitionCommand::Describe => {
                 match self.partitions.look(&id) {
                     Some(partition) => {
-                        let lost = self.lost.of(id).map(|(start, end)| end - start).sum();
+                        let lost = self.lost.of(id).map(|lost| lost.end - lost.start).sum();
                         let description = partition.describe(lost);
                         out.now.push(Effect::Described { origin, description });
                     }

@@ -76,7 +76,7 @@ impl Folded {
         let kept = |partition: &Partition| {
             let (mut out, ids) = (Vec::new(), partition.producers.ids());
             let limit = kept::SliceLimit { batches: usize::MAX, messages: u64::MAX };
-            let all = (partition.log.start(), partition.log.end());
+            let all = partition.log.start()..partition.log.end();
             kept::encode_head(&mut out, partition);
             kept::encode_producers(&mut out, partition, &ids, true);
             kept::encode_slice(&mut out, partition, all, limit);
@@ -182,7 +182,7 @@ impl Packer {
         }
         for group in groups {
             self.put(group.id().0.into())?.near(group.settled.floor(), log.end())?;
-            let settled = group.settled.above().map(|(start, end)| (start, end, 0));
+            let settled = group.settled.above().map(|settled| (settled.start, settled.end, 0));
             self.runs(settled, log.start())?;
             // What is neither settled nor delayed is ready, and as a rule nobody was given it.
             let ready = group.ready.iter().filter(|(.., tries)| !tries.is_none());

@@ -1,6 +1,8 @@
 //! The batches that lie at an offset, and the parts of them that fit a window. Each batch is looked up once for
 //! all waiters of a pass. It knows no waiter.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use sennit_model::Messages;
 
@@ -19,7 +21,8 @@ impl AtHand {
     pub(crate) fn batch_from(
         &mut self,
         partition: &Partition,
-        (at, before): (u64, u64),
+        at: u64,
+        before: u64,
         payloads: &mut impl Payloads,
     ) -> Option<(Entry, Option<Bytes>)> {
         let after = self.0.partition_point(|(entry, _)| entry.end() <= at);
@@ -49,16 +52,18 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// The messages at the front of `start..end` of a batch that fit `room_bytes`, at least one. `hint` is the
+    /// The messages at the front of `wanted` of a batch that fit `room_bytes`, at least one. `hint` is the
     /// offset of some message and the byte of the batch at which it begins.
     pub(crate) fn of(
         (entry, batch): (&Entry, &Bytes),
         hint: Option<(u64, usize)>,
-        (start, end): (u64, u64),
+        wanted: Range<u64>,
         room_bytes: u64,
     ) -> Self {
+        let Range { start, end } = wanted;
         let from = byte_of(hint, entry, batch, start);
-        let (count, length) = cut(&batch[from..], (start, end - start), entry, room_bytes);
+        let ends_batch = end == entry.end();
+        let (count, length) = cut(&batch[from..], end - start, ends_batch, room_bytes);
         let (until, messages) = (start + count, batch.slice(from..from + length));
         let next = (until < entry.end()).then_some((until, from + length));
         let count = u32::try_from(count).expect("not more than the batch holds");
@@ -88,9 +93,10 @@ pub(crate) fn byte_of(
 }
 
 /// How many of the `wanted` messages at the front of `rest` go within `room_bytes`, at least one,
-/// and how many bytes they take. The message that reaches the window is still given.
-fn cut(rest: &[u8], (start, wanted): (u64, u64), entry: &Entry, room_bytes: u64) -> (u64, usize) {
-    if start + wanted == entry.end() && rest.len() as u64 <= room_bytes {
+/// and how many bytes they take. `are_all`: nothing lies behind them. The message that reaches the window
+/// is inside.
+fn cut(rest: &[u8], wanted: u64, are_all: bool, room_bytes: u64) -> (u64, usize) {
+    if are_all && rest.len() as u64 <= room_bytes {
         return (wanted, rest.len());
     }
     let mut messages = Messages::of_checked(rest);

@@ -1,7 +1,10 @@
 //! What a subscription was given in one partition, in the order in which it was given: which of what it
 //! still holds is the oldest. It does not know what that means.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+};
 
 use crate::lease::{Holder, Lease};
 
@@ -25,29 +28,29 @@ impl GivenOrder {
     /// A delivery was made to `holder`, which now holds `held` messages. O(1) on average.
     pub(crate) fn push(
         &mut self,
-        (first, end): (u64, u64),
+        range: Range<u64>,
         attempt: u32,
         (holder, held): (Holder, u64),
         leases: &BTreeMap<u64, Lease>,
     ) {
-        let count = u32::try_from(end - first).expect("not more than a batch holds");
+        let count = u32::try_from(range.end - range.start).expect("not more than a batch holds");
         if self.0.len() as u64 > 2 * held + REMEMBERED_MIN {
             self.0.retain(|given| given.first_held(holder, leases).is_some());
         }
-        self.0.push_back(Given { first, count, attempt });
+        self.0.push_back(Given { first: range.start, count, attempt });
     }
 
-    /// The leases of `start..end` of this attempt are over. As a rule they are the oldest.
-    pub(crate) fn ended(&mut self, (start, end): (u64, u64), attempt: u32) {
+    /// The leases of `range` of this attempt are over. As a rule they are the oldest.
+    pub(crate) fn ended(&mut self, range: Range<u64>, attempt: u32) {
         let Some(front) = self.0.front_mut() else { return };
-        if front.attempt != attempt || !(start..end).contains(&front.first) {
+        if front.attempt != attempt || !range.contains(&front.first) {
             return;
         }
         let front_end = front.first + u64::from(front.count);
-        if end >= front_end {
+        if range.end >= front_end {
             self.0.pop_front();
         } else {
-            front.go_on_from(end);
+            front.go_on_from(range.end);
         }
     }
 

@@ -2,7 +2,7 @@
 //! or settled. In a dead-letter topic the dying ones are parked: they go nowhere.
 //! Every visible offset is in exactly one of these states, or delayed by its publisher.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use sennit_model::{
     GroupConfig, GroupId, GroupName, Offset, OffsetRange, PartitionId, StartAt, Timestamp,
@@ -185,9 +185,9 @@ impl Group {
 
     /// Makes the unsettled offsets of `start..end` ready that nobody has tried.
     pub(crate) fn appear(&mut self, start: u64, end: u64, delays: &Runs<Timestamp>) {
-        for (from, to) in self.settled.gaps(start, end) {
-            for (from, to) in delays.gaps(from, to) {
-                self.ready.insert(from, to, Tries::default());
+        for unsettled in self.settled.gaps(start, end) {
+            for due in delays.gaps(unsettled.start, unsettled.end) {
+                self.ready.insert(due.start, due.end, Tries::default());
             }
         }
     }
@@ -217,17 +217,17 @@ impl Group {
 
     /// The messages of `start..end` cannot be read: what is ready or dying of them is passed over
     /// from now on. Returns those parts.
-    pub(crate) fn damage(&mut self, start: u64, end: u64) -> Vec<(u64, u64)> {
+    pub(crate) fn damage(&mut self, start: u64, end: u64) -> Vec<Range<u64>> {
         let mut parts = Vec::new();
         for (from, to, tries) in self.ready.remove(start, end) {
             self.damaged.insert(from, to, Damaged::Ready(tries));
-            parts.push((from, to));
+            parts.push(from..to);
         }
         for (from, to, dying) in self.dying.remove(start, end) {
             self.damaged.insert(from, to, Damaged::Dying(dying));
-            parts.push((from, to));
+            parts.push(from..to);
         }
-        parts.sort_unstable();
+        parts.sort_unstable_by_key(|part| part.start);
         parts
     }
 
@@ -247,9 +247,9 @@ impl Group {
             known.insert(from, to, tries);
         }
         self.forget(start, end);
-        for (from, to) in self.settled.gaps(start, end) {
-            for (from, to) in known.gaps(from, to) {
-                known.insert(from, to, Tries::default());
+        for unsettled in self.settled.gaps(start, end) {
+            for unknown in known.gaps(unsettled.start, unsettled.end) {
+                known.insert(unknown.start, unknown.end, Tries::default());
             }
         }
         known.within(start, end)
@@ -279,12 +279,12 @@ impl Group {
         self.rest();
     }
 
-    /// Puts `start..end`, which is in no state, where a failed attempt leads: to the dead letters
+    /// Puts `range`, which is in no state, where a failed attempt leads: to the dead letters
     /// (or, in their own topic, to the parked) when it was the last or when `dead`; else to wait for
     /// `due`; else to the ready.
     pub(crate) fn fail(
         &mut self,
-        (start, end): (u64, u64),
+        range: Range<u64>,
         tries: Tries,
         (failed_at, due): (Timestamp, Timestamp),
         dead: bool,
@@ -292,18 +292,19 @@ impl Group {
         wheel: &mut Wheel<Timer>,
     ) {
         if dead || tries.failed >= self.terms.config.attempts_max {
-            self.dying.insert(start, end, Dying { tries, failed_at, reason: reason.into() });
+            let dying = Dying { tries, failed_at, reason: reason.into() };
+            self.dying.insert(range.start, range.end, dying);
         } else if due > failed_at {
-            self.wait((start, end), Waiting { tries, due }, wheel);
+            self.wait(range, Waiting { tries, due }, wheel);
         } else {
-            self.ready.insert(start, end, tries);
+            self.ready.insert(range.start, range.end, tries);
         }
     }
 
     /// Has `start..end`, which is in no state, wait.
     pub(crate) fn wait(
         &mut self,
-        (start, end): (u64, u64),
+        Range { start, end }: Range<u64>,
         waiting: Waiting,
         wheel: &mut Wheel<Timer>,
     ) {
@@ -335,7 +336,7 @@ impl Group {
             return 0;
         }
         let unsettled = self.settled.gaps(0, visible).into_iter();
-        let delayed = unsettled.flat_map(|(start, end)| delays.within(start, end));
+        let delayed = unsettled.flat_map(|part| delays.within(part.start, part.end));
         delayed.map(|(start, end, _)| end - start).sum()
     }
 
@@ -370,31 +371,27 @@ impl Group {
     /// Asserts that each offset below `visible` is in exactly one state.
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn check(&self, visible: u64, delays: &Runs<Timestamp>) {
-        let leased = self.leases.iter().map(|(&start, lease)| (start, lease.end));
+        let leased = self.leases.iter().map(|(&start, lease)| start..lease.end);
         // What is not visible yet may have expired all the same.
-        let settled = std::iter::once((0, self.settled.floor())).chain(self.settled.above());
-        let settled = settled.filter(|(start, _)| *start < visible);
-        let mut states: Vec<(u64, u64)> = settled
-            .map(|(start, end)| (start, end.min(visible)))
-            .chain(self.ready.iter().map(|(start, end, _)| (start, end)))
-            .chain(self.waiting.iter().map(|(start, end, _)| (start, end)))
-            .chain(self.dying.iter().map(|(start, end, _)| (start, end)))
-            .chain(self.damaged.iter().map(|(start, end, _)| (start, end)))
+        let settled = std::iter::once(0..self.settled.floor()).chain(self.settled.above());
+        let settled = settled.filter(|settled| settled.start < visible);
+        let mut states: Vec<Range<u64>> = settled
+            .map(|settled| settled.start..settled.end.min(visible))
+            .chain(self.ready.iter().map(|(start, end, _)| start..end))
+            .chain(self.waiting.iter().map(|(start, end, _)| start..end))
+            .chain(self.dying.iter().map(|(start, end, _)| start..end))
+            .chain(self.damaged.iter().map(|(start, end, _)| start..end))
             .chain(leased)
             .collect();
         for (start, end, _) in delays.iter() {
-            for (from, to) in self.settled.gaps(start, end.min(visible)) {
-                states.push((from, to));
-            }
+            states.extend(self.settled.gaps(start, end.min(visible)));
         }
-        states.sort_unstable();
+        states.retain(|state| !state.is_empty());
+        states.sort_unstable_by_key(|state| state.start);
         let mut at = 0;
-        for (start, end) in states {
-            if start == end {
-                continue;
-            }
-            assert_eq!(start, at, "an offset is in no state or in two: {self:?}");
-            at = end;
+        for state in states {
+            assert_eq!(state.start, at, "an offset is in no state or in two: {self:?}");
+            at = state.end;
         }
         assert_eq!(at, visible, "an offset is in no state or is not visible: {self:?}");
         let held: u64 = self.leases.iter().map(|(start, lease)| lease.end - start).sum();

@@ -4,7 +4,7 @@
 //! An item of a partition is its head (settings and offsets), some of its producers, or a slice:
 //! everything that is so in a range of offsets.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use bytes::Buf;
 use sennit_model::{
@@ -159,11 +159,11 @@ pub(crate) fn encode_highest_place(out: &mut Vec<u8>, position: u64) {
 }
 
 /// The lost ranges of a partition.
-pub(crate) fn encode_lost(out: &mut Vec<u8>, partition: PartitionId, ranges: &[(u64, u64)]) {
+pub(crate) fn encode_lost(out: &mut Vec<u8>, partition: PartitionId, ranges: &[Range<u64>]) {
     let mut w = Writer(out);
     w.u8(LOST).partition(partition).count(ranges.len());
-    for &(start, end) in ranges {
-        w.range(range(start, end));
+    for lost in ranges {
+        w.range(range(lost.start, lost.end));
     }
 }
 
@@ -221,53 +221,58 @@ pub(crate) fn encode_producers(
     }
 }
 
-/// What is so from `from` on, where no batch lies across, and not beyond `end`; returns where the
-/// slice ends, between two batches.
+/// Appends the front of `rest`, which begins between two batches, up to the limit. Returns where the slice ends,
+/// between two batches too.
 pub(crate) fn encode_slice(
     out: &mut Vec<u8>,
     partition: &Partition,
-    (from, end): (u64, u64),
+    rest: Range<u64>,
     limit: SliceLimit,
 ) -> u64 {
     let (mut entries, mut messages) = (Vec::new(), 0);
-    let mut to = end;
-    for entry in partition.log.entries_from(from).take_while(|entry| entry.end() <= end) {
+    let mut slice = rest;
+    let end = slice.end;
+    for entry in partition.log.entries_from(slice.start).take_while(|entry| entry.end() <= end) {
         if entries.len() >= limit.batches || messages >= limit.messages {
-            to = entry.first;
+            slice.end = entry.first;
             break;
         }
         messages += u64::from(entry.count);
         entries.push(*entry);
     }
     let mut w = Writer(out);
-    w.u8(SLICE).partition(partition.id).range(range(from, to)).u64(partition.log.start());
+    w.u8(SLICE)
+        .partition(partition.id)
+        .range(range(slice.start, slice.end))
+        .u64(partition.log.start());
     w.count(entries.len());
     for entry in entries {
         w.u64(entry.first).u32(entry.count).u64(entry.place.position).u32(entry.place.bytes);
         w.u64(entry.appended_at.0);
     }
-    encode_times(&mut w, &partition.delays, (from, to));
-    encode_times(&mut w, &partition.expiries, (from, to));
+    encode_times(&mut w, &partition.delays, &slice);
+    encode_times(&mut w, &partition.expiries, &slice);
     w.count(partition.groups.len());
     for group in &partition.groups {
-        encode_group(&mut w, group, (from, to));
+        encode_group(&mut w, group, &slice);
     }
-    to
+    slice.end
 }
 
-fn encode_times(w: &mut Writer<'_>, times: &Runs<Timestamp>, (from, to): (u64, u64)) {
-    let times = times.within(from, to);
+fn encode_times(w: &mut Writer<'_>, times: &Runs<Timestamp>, slice: &Range<u64>) {
+    let times = times.within(slice.start, slice.end);
     w.count(times.len());
     for (start, end, due) in times {
         w.range(range(start, end)).u64(due.0);
     }
 }
 
-fn encode_group(w: &mut Writer<'_>, group: &Group, (from, to): (u64, u64)) {
+fn encode_group(w: &mut Writer<'_>, group: &Group, slice: &Range<u64>) {
+    let (from, to) = (slice.start, slice.end);
     let settled = group.settled.within(from, to);
     w.u32(group.id().0).count(settled.len());
-    for (start, end) in settled {
-        w.range(range(start, end));
+    for settled in settled {
+        w.range(range(settled.start, settled.end));
     }
     let mut tried = Runs::default();
     let ready = group.ready.within(from, to).into_iter();

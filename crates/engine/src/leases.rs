@@ -1,6 +1,8 @@
 //! The leases of a group: given, extended, ended, and how far one that ends counts as worked on. It
 //! does not decide what becomes of a message whose lease ends.
 
+use std::ops::Range;
+
 use sennit_model::{Offset, Timestamp};
 
 use crate::{
@@ -14,15 +16,16 @@ use crate::{
 };
 
 impl Group {
-    /// Leases `start..end`, which are ready after `tries`, to the member at `index`.
+    /// Leases `range`, which is ready after `tries`, to the member at `index`.
     pub(crate) fn lease(
         &mut self,
         index: usize,
-        (start, end): (u64, u64),
+        range: Range<u64>,
         (tries, bytes): (Tries, u64),
         now: Timestamp,
         wheel: &mut Wheel<Timer>,
     ) {
+        let Range { start, end } = range;
         self.ready.remove(start, end);
         let deadline = now.plus(self.terms().config.lease);
         let timer = wheel.set(deadline, self.lease_timer(end));
@@ -36,7 +39,7 @@ impl Group {
         let attempt = lease.attempt();
         busy.leases.insert(start, lease);
         let by = (holder, member.held_messages);
-        member.given.push((start, end), attempt, by, &busy.leases);
+        member.given.push(range, attempt, by, &busy.leases);
     }
 
     fn lease_timer(&self, end: u64) -> Timer {
@@ -57,8 +60,8 @@ impl Group {
     }
 
     /// The same without the leases themselves, so that these can be changed.
-    fn leased_parts(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
-        self.leased_within(start, end).iter().map(|&(from, to, _)| (from, to)).collect()
+    fn leased_parts(&self, start: u64, end: u64) -> Vec<Range<u64>> {
+        self.leased_within(start, end).iter().map(|&(from, to, _)| from..to).collect()
     }
 
     /// Ends the leases of `start..end` and frees their holders' credit; returns the parts, with what
@@ -72,7 +75,7 @@ impl Group {
     ) -> Vec<(u64, u64, Tries)> {
         let parts = self.leased_parts(start, end);
         let mut ended = Vec::with_capacity(parts.len());
-        for (from, to) in parts {
+        for Range { start: from, end: to } in parts {
             let lease = self.cut_lease(from, to, wheel);
             wheel.cancel(lease.timer);
             ended.push((from, to, lease.tries));
@@ -81,7 +84,7 @@ impl Group {
             if let Some(member) = known.find(|member| member.holder == lease.holder) {
                 member.held_messages -= to - from;
                 member.held_bytes -= lease.bytes;
-                member.given.ended((from, to), lease.attempt());
+                member.given.ended(from..to, lease.attempt());
             }
         }
         ended
@@ -95,7 +98,7 @@ impl Group {
         deadline: Timestamp,
         wheel: &mut Wheel<Timer>,
     ) {
-        for (from, to) in self.leased_parts(start, end) {
+        for Range { start: from, end: to } in self.leased_parts(start, end) {
             let mut lease = self.cut_lease(from, to, wheel);
             wheel.cancel(lease.timer);
             lease.deadline = deadline;
@@ -109,7 +112,7 @@ impl Group {
     /// The holders of `start..end` say that they work on these messages. A lease is split only where
     /// what its holder works on is not its front.
     pub(crate) fn start_leases(&mut self, start: u64, end: u64, wheel: &mut Wheel<Timer>) {
-        for (from, to) in self.leased_parts(start, end) {
+        for Range { start: from, end: to } in self.leased_parts(start, end) {
             let Some((&first, lease)) = self.leases.range(..=from).next_back() else { continue };
             let (holder, started_to) = (lease.holder, lease.started_to.max(first));
             // The oldest counts as worked on anyhow, as long as it is leased.

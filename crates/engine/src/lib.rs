@@ -5,6 +5,9 @@
 //! [`Record`], records are applied (`apply`) to partitions and groups (`partition`, `group`), and
 //! what is to be done in the world leaves as an [`Effect`] (`deliver`, `read`, `timers`). A [`Checkpoint`] writes the
 //! state piece by piece, and a [`Replay`] comes back to it.
+//!
+//! Inside, a half-open range of offsets is a `Range<u64>`, or a `start` and an `end` of their own; commands, records
+//! and effects have an `OffsetRange`.
 
 mod admission;
 mod append;

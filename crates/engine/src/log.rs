@@ -1,7 +1,7 @@
 //! A partition's index: which batch holds which offsets, and where the journal keeps it. Batches
 //! that were freed leave holes. It knows places as numbers, not files.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Range};
 
 use sennit_model::{Offset, PartitionId, Timestamp};
 
@@ -184,17 +184,17 @@ impl Log {
     }
 
     /// The parts of `start..end` of which nothing is kept.
-    pub(crate) fn holes(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+    pub(crate) fn holes(&self, start: u64, end: u64) -> Vec<Range<u64>> {
         let mut holes = Vec::new();
         let mut at = start;
         for entry in self.entries_from(start).take_while(|entry| entry.first < end) {
             if at < entry.first {
-                holes.push((at, entry.first));
+                holes.push(at..entry.first);
             }
             at = entry.end();
         }
         if at < end {
-            holes.push((at, end));
+            holes.push(at..end);
         }
         holes
     }
@@ -436,7 +436,7 @@ mod tests {
                     }
                     Step::Remove(index) => if let Some(first) = nth(&twin, index) {
                         prop_assert_eq!(log.remove(first), twin.remove(&first));
-                        gone.push(entry(first, log.holes(first, log.end())[0].1.saturating_sub(first).min(1) as u32, 7));
+                        gone.push(entry(first, log.holes(first, log.end())[0].end.saturating_sub(first).min(1) as u32, 7));
                     },
                     Step::PutBack(index) => if !gone.is_empty() {
                         let back = gone.swap_remove(index.index(gone.len()));
@@ -466,8 +466,8 @@ mod tests {
             let since = twin.values().find(|entry| entry.appended_at.0 >= from);
             prop_assert_eq!(log.find_time(Timestamp(from)), since.map(|entry| entry.first));
             let holes = log.holes(from, to);
-            prop_assert!(holes.iter().all(|(start, end)| start < end), "{holes:?}");
-            let holes: Vec<u64> = holes.into_iter().flat_map(|(start, end)| start..end).collect();
+            prop_assert!(holes.iter().all(|hole| !hole.is_empty()), "{holes:?}");
+            let holes: Vec<u64> = holes.into_iter().flatten().collect();
             prop_assert_eq!(holes, (from..to).filter(|&offset| held(offset).is_none()).collect::<Vec<_>>());
         }
     }

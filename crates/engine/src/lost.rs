@@ -2,6 +2,8 @@
 //! and, in a replay, how far a hole in the journal may have reached, so that no offset is given
 //! twice.
 
+use std::ops::Range;
+
 use hashbrown::{HashMap, HashSet};
 use sennit_model::{
     PartitionId,
@@ -21,26 +23,26 @@ impl Lost {
         let ranges = self.0.entry(partition).or_default();
         ranges.insert(start, end, ());
         if ranges.iter().nth(LOST_RANGES_MAX).is_some()
-            && let Some((start, end)) = ranges.first().map(|(start, end, ())| (start, end))
+            && let Some((start, end, ())) = ranges.first()
         {
             ranges.remove(start, end);
         }
     }
 
     /// The lost ranges of a partition, in order.
-    pub(crate) fn of(&self, partition: PartitionId) -> impl Iterator<Item = (u64, u64)> {
+    pub(crate) fn of(&self, partition: PartitionId) -> impl Iterator<Item = Range<u64>> {
         let ranges = self.0.get(&partition);
-        ranges.into_iter().flat_map(Runs::iter).map(|(start, end, ())| (start, end))
+        ranges.into_iter().flat_map(Runs::iter).map(|(start, end, ())| start..end)
     }
 
     /// The lost range that an offset lies in.
-    pub(crate) fn at(&self, partition: PartitionId, offset: u64) -> Option<(u64, u64)> {
-        self.of(partition).find(|&(start, end)| start <= offset && offset < end)
+    pub(crate) fn at(&self, partition: PartitionId, offset: u64) -> Option<Range<u64>> {
+        self.of(partition).find(|range| range.contains(&offset))
     }
 
     /// Where the next lost range begins behind an offset.
     pub(crate) fn behind(&self, partition: PartitionId, offset: u64) -> Option<u64> {
-        self.of(partition).map(|(start, _)| start).find(|start| *start > offset)
+        self.of(partition).map(|range| range.start).find(|start| *start > offset)
     }
 
     /// The partition is gone, or told anew.

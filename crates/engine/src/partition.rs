@@ -1,6 +1,6 @@
 //! One partition: its log, its producers, its groups, and the messages that wait for a time.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use sennit_model::{
     Batch, GroupId, Offset, PartitionId, ProducerStamp, StartAt, Timestamp, TopicConfig,
@@ -163,9 +163,9 @@ impl Partition {
                 StartAt::Offset(offset) => offset.0.clamp(self.log.start(), self.log.end()),
             };
             let mut group = Group::new(self.id, (setting.id, terms), start);
-            for (from, to) in self.log.holes(start, self.log.end()) {
+            for hole in self.log.holes(start, self.log.end()) {
                 // Nobody will get what every group was through with.
-                group.settled.insert(from, to);
+                group.settled.insert(hole.start, hole.end);
             }
             group.appear(start, self.visible, &self.delays);
             let index = self.groups.partition_point(|held| held.id() < setting.id);
@@ -242,8 +242,8 @@ impl Partition {
             // What is not committed yet appears when it is.
             let end = end.min(self.visible);
             for group in &mut self.groups {
-                for (from, to) in group.settled.gaps(start, end) {
-                    group.ready.insert(from, to, Tries::default());
+                for unsettled in group.settled.gaps(start, end) {
+                    group.ready.insert(unsettled.start, unsettled.end, Tries::default());
                 }
             }
         }
@@ -279,19 +279,19 @@ impl Partition {
         }
     }
 
-    /// The leases of `start..end` are over, and nobody has worked on these messages: they are ready
+    /// The leases of `range` are over, and nobody has worked on these messages: they are ready
     /// again.
     pub(crate) fn take_back(
         &mut self,
         group_id: GroupId,
-        (start, end): (u64, u64),
+        range: Range<u64>,
         wheel: &mut Wheel<Timer>,
     ) {
         let Some(group) = self.group(group_id) else { return };
-        for (from, to, tries) in group.end_leases(start, end, wheel) {
+        for (from, to, tries) in group.end_leases(range.start, range.end, wheel) {
             group.ready.insert(from, to, tries.with_return());
         }
-        self.watch_expired(start, end, wheel);
+        self.watch_expired(range.start, range.end, wheel);
     }
 
     /// Frees the batch that begins at `first`, with the times of its messages.
@@ -390,7 +390,7 @@ impl Partition {
     /// Nothing of `start..end` is kept any more, and what is published next goes behind it.
     pub(crate) fn lose(
         &mut self,
-        (start, end): (u64, u64),
+        Range { start, end }: Range<u64>,
         freed: &mut Vec<Place>,
         wheel: &mut Wheel<Timer>,
     ) {
@@ -435,8 +435,8 @@ impl Partition {
         }
         let mut wanted = Runs::default();
         for group in &self.groups {
-            for (start, end) in group.settled.gaps(self.log.start(), self.log.end()) {
-                wanted.insert(start, end, ());
+            for unsettled in group.settled.gaps(self.log.start(), self.log.end()) {
+                wanted.insert(unsettled.start, unsettled.end, ());
             }
         }
         wanted.iter().map(|(start, end, ())| self.log.bytes_within(start, end)).sum()

@@ -23,16 +23,17 @@ impl Partition {
     pub(crate) fn begin(
         &self,
         lost: &Lost,
-        (at, before): (u64, u64),
+        at: u64,
+        before: u64,
     ) -> Result<u64, (OffsetRange, GapReason)> {
         let is_durable = self.config.durability == Durability::Durable;
         let at = match lost.at(self.id, at) {
-            Some((start, end)) if is_durable => return Err((range(start, end), GapReason::Lost)),
+            Some(lost) if is_durable => return Err((range(lost.start, lost.end), GapReason::Lost)),
             // The reader has seen messages that are not there any more.
-            Some((start, end)) if start < at => {
-                return Err((range(start, end), GapReason::RolledBack));
+            Some(lost) if lost.start < at => {
+                return Err((range(lost.start, lost.end), GapReason::RolledBack));
             }
-            Some((_, end)) => end.min(before),
+            Some(lost) => lost.end.min(before),
             None => at,
         };
         match self.log.start() {
@@ -43,8 +44,8 @@ impl Partition {
 
     /// Nothing is kept of `at..end`: returns up to which offset one reason holds for that, and the reason.
     pub(crate) fn missing(&self, lost: &Lost, at: u64, end: u64) -> (u64, GapReason) {
-        if let Some((_, lost_to)) = lost.at(self.id, at) {
-            return (lost_to.min(end), GapReason::Lost);
+        if let Some(lost) = lost.at(self.id, at) {
+            return (lost.end.min(end), GapReason::Lost);
         }
         // The rest was freed: by what frees the oldest, or because it was superseded.
         let end = lost.behind(self.id, at).map_or(end, |lost_from| lost_from.min(end));
@@ -60,13 +61,13 @@ impl Partition {
     pub(crate) fn first_told(&self, lost: &Lost) -> u64 {
         let start = self.log.start();
         let is_durable = self.config.durability == Durability::Durable;
-        let lost = lost.of(self.id).find(|&(_, to)| is_durable && to == start);
-        lost.map_or(start, |(from, _)| from)
+        let lost = lost.of(self.id).find(|lost| is_durable && lost.end == start);
+        lost.map_or(start, |lost| lost.start)
     }
 
     /// The offset at which a read of `at..before` ends. In a durable partition, no read passes over lost
     /// messages without a word.
-    pub(crate) fn until_lost(&self, lost: &Lost, (at, before): (u64, u64)) -> u64 {
+    pub(crate) fn until_lost(&self, lost: &Lost, at: u64, before: u64) -> u64 {
         let is_durable = self.config.durability == Durability::Durable;
         let lost_from = lost.behind(self.id, at).filter(|_| is_durable);
         lost_from.map_or(before, |from| from.min(before))

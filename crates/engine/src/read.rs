@@ -33,7 +33,7 @@ impl Engine {
         let at = at.0.min(partition.visible);
         stir(&mut self.stirred, partition);
         // Of all else it is told when it comes there.
-        let missing = partition.begin(&self.lost, (at, partition.visible)).err();
+        let missing = partition.begin(&self.lost, at, partition.visible).err();
         let rolled_back = missing.filter(|(_, reason)| *reason == GapReason::RolledBack);
         if let Some(claim) = &cursor
             && let Some((other, held)) = self.readers.cursor_held(id, &claim.name)
@@ -195,7 +195,7 @@ impl Pass<'_> {
                 return;
             }
             let Some((entry, batch)) = self.batch(reader, payloads, out) else { return };
-            let wanted = (reader.at, entry.end().min(reader.at.saturating_add(room)));
+            let wanted = reader.at..entry.end().min(reader.at.saturating_add(room));
             let part = Part::of((&entry, &batch), reader.place_hint, wanted, reader.room_bytes());
             let first = reader.at;
             reader.at += u64::from(part.count);
@@ -239,7 +239,7 @@ impl Pass<'_> {
         out: &mut Outbox,
     ) -> Option<(Entry, Bytes)> {
         let visible = self.partition.visible;
-        let next = self.at_hand.batch_from(self.partition, (reader.at, visible), payloads);
+        let next = self.at_hand.batch_from(self.partition, reader.at, visible, payloads);
         let kept_from = next.as_ref().map_or(visible, |(entry, _)| entry.first);
         while reader.at < kept_from {
             let (end, reason) = self.partition.missing(self.lost, reader.at, kept_from);

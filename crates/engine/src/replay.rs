@@ -470,7 +470,7 @@ fn put_group(
     }
     for (held, waiting) in slice.waiting {
         group.ready.remove(held.start.0, held.end.0);
-        group.wait((held.start.0, held.end.0), waiting, wheel);
+        group.wait(held.start.0..held.end.0, waiting, wheel);
     }
     for (held, dying) in slice.dying {
         group.ready.remove(held.start.0, held.end.0);

@@ -79,7 +79,7 @@ impl Reserved {
 
     /// Offsets below `end` are reserved by the record at `position`. All that is `visible` counts as
     /// committed if nothing was reserved before.
-    pub(crate) fn set(&mut self, id: PartitionId, (end, position): (u64, u64), visible: u64) {
+    pub(crate) fn set(&mut self, id: PartitionId, end: u64, position: u64, visible: u64) {
         let held = self.by_partition.entry(id).or_insert(Reservation {
             end,
             committed_end: 0,

@@ -1,7 +1,7 @@
 //! Sets of offsets kept as runs: what a group knows of its messages is a handful of these, so a
 //! million messages in the same state cost as much as one.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 /// A map from offsets to values, kept as disjoint half-open runs of offsets with an equal value.
 /// Neighbours with equal values are one run. Every operation costs O(log runs + runs touched).
@@ -110,17 +110,17 @@ impl<V: Clone + PartialEq> Runs<V> {
     }
 
     /// The parts of `start..end` that are not inside.
-    pub(crate) fn gaps(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+    pub(crate) fn gaps(&self, start: u64, end: u64) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
         let mut at = start;
         for (from, to, _) in self.within(start, end) {
             if at < from {
-                gaps.push((at, from));
+                gaps.push(at..from);
             }
             at = to;
         }
         if at < end {
-            gaps.push((at, end));
+            gaps.push(at..end);
         }
         gaps
     }
@@ -269,8 +269,8 @@ impl SettledSet {
     }
 
     /// The runs above the floor.
-    pub(crate) fn above(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.above.iter().map(|(start, end, ())| (start, end))
+    pub(crate) fn above(&self) -> impl Iterator<Item = Range<u64>> {
+        self.above.iter().map(|(start, end, ())| start..end)
     }
 
     /// Adds every offset of `start..end`.
@@ -292,15 +292,15 @@ impl SettledSet {
     }
 
     /// The parts of `start..end` that are not inside.
-    pub(crate) fn gaps(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+    pub(crate) fn gaps(&self, start: u64, end: u64) -> Vec<Range<u64>> {
         self.above.gaps(start.max(self.floor), end)
     }
 
     /// The parts of `start..end` that are inside.
-    pub(crate) fn within(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
-        let below = (start < end.min(self.floor)).then(|| (start, end.min(self.floor)));
+    pub(crate) fn within(&self, start: u64, end: u64) -> Vec<Range<u64>> {
+        let below = (start < end.min(self.floor)).then(|| start..end.min(self.floor));
         let above = self.above.within(start.max(self.floor), end);
-        below.into_iter().chain(above.into_iter().map(|(from, to, ())| (from, to))).collect()
+        below.into_iter().chain(above.into_iter().map(|(from, to, ())| from..to)).collect()
     }
 
     /// Whether every offset of `start..end` is inside. O(log runs).
@@ -362,7 +362,7 @@ mod tests {
                 prop_assert_eq!(&flat, &twin);
             }
             let (start, end) = (ask.0, ask.0 + ask.1);
-            let gaps: Vec<_> = runs.gaps(start, end).into_iter().flat_map(|(a, b)| a..b).collect();
+            let gaps: Vec<_> = runs.gaps(start, end).into_iter().flatten().collect();
             let expected: Vec<_> = (start..end).filter(|o| !twin.contains_key(o)).collect();
             prop_assert_eq!(gaps, expected);
         }
@@ -382,12 +382,12 @@ mod tests {
                     twin.retain(|offset| !(start..start + length).contains(offset));
                 }
                 prop_assert_eq!(settled.holds(20, 30), (20..30).all(|o| twin.contains(&o)));
-                let inside: Vec<_> = settled.within(5, 70).into_iter().flat_map(|(a, b)| a..b).collect();
+                let inside: Vec<_> = settled.within(5, 70).into_iter().flatten().collect();
                 prop_assert_eq!(inside, twin.range(5..70).copied().collect::<Vec<_>>());
                 let floor = (0..).find(|o| !twin.contains(o)).unwrap();
                 prop_assert_eq!(settled.floor(), floor);
                 prop_assert_eq!(settled.count(), twin.len() as u64);
-                let gaps: Vec<_> = settled.gaps(0, 90).into_iter().flat_map(|(a, b)| a..b).collect();
+                let gaps: Vec<_> = settled.gaps(0, 90).into_iter().flatten().collect();
                 prop_assert_eq!(gaps, (0..90).filter(|o| !twin.contains(o)).collect::<Vec<_>>());
             }
         }

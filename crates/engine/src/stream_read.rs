@@ -103,7 +103,7 @@ impl Engine {
             // How it is may be committed later, that it is there at all too.
             return Ok(Look::Answer(answer, false));
         }
-        let at = partition.begin(&self.lost, (at, before)).map_err(|(range, reason)| {
+        let at = partition.begin(&self.lost, at, before).map_err(|(range, reason)| {
             let next = range.end;
             match reason {
                 GapReason::RolledBack => StreamRefusal::RolledBack { next },
@@ -112,9 +112,8 @@ impl Engine {
             }
         })?;
         read.at = ReadFrom::Offset(Offset(at));
-        let before = partition.until_lost(&self.lost, (at, before));
-        let Some((messages, next)) = gather(partition, (at, before), read, payloads, at_hand)
-        else {
+        let before = partition.until_lost(&self.lost, at, before);
+        let Some((messages, next)) = gather(partition, at, before, read, payloads, at_hand) else {
             return Ok(Look::Fetches);
         };
         let is_up_to_date = next >= visible;
@@ -174,14 +173,15 @@ impl Engine {
 /// end; `None` if a batch has to be fetched first.
 fn gather(
     partition: &Partition,
-    (at, before): (u64, u64),
+    at: u64,
+    before: u64,
     read: &StreamRead,
     payloads: &mut impl Payloads,
     at_hand: &mut AtHand,
 ) -> Option<(Vec<Bytes>, u64)> {
     let (mut messages, mut bytes, mut next) = (Vec::new(), 0, at);
     while next < before && bytes < read.bytes_max && messages.len() < PARTS_MAX {
-        let Some((entry, batch)) = at_hand.batch_from(partition, (next, before), payloads) else {
+        let Some((entry, batch)) = at_hand.batch_from(partition, next, before, payloads) else {
             // Nothing is kept of the rest, and nothing of it was lost.
             next = before;
             break;
@@ -193,7 +193,7 @@ fn gather(
             break;
         };
         let start = next.max(entry.first);
-        let wanted = (start, entry.end().min(before));
+        let wanted = start..entry.end().min(before);
         let part = Part::of((&entry, &batch), None, wanted, read.bytes_max - bytes);
         next = start + u64::from(part.count);
         bytes += part.bytes();

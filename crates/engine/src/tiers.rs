@@ -75,7 +75,7 @@ impl Engine {
     /// Offsets below `end` are reserved.
     pub(crate) fn apply_reserved(&mut self, id: PartitionId, end: u64, position: u64) {
         if let Some(partition) = self.partitions.get(&id) {
-            self.reserved.set(id, (end, position), partition.visible);
+            self.reserved.set(id, end, position, partition.visible);
         }
     }
 
@@ -178,7 +178,7 @@ impl Engine {
         }
         // What was in memory alone is gone from the very first.
         let start = if durability == Durability::Memory { 0 } else { end };
-        let is_known = self.lost.of(id).any(|(from, until)| from <= start && to <= until);
+        let is_known = self.lost.of(id).any(|lost| lost.start <= start && to <= lost.end);
         (start < to && !is_known).then(|| range(start, to))
     }
 }

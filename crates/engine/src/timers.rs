@@ -1,7 +1,7 @@
 //! What happens when time passes: leases end, retries and delays come due, messages expire or
 //! grow too old, sessions are given up.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use sennit_model::{GroupId, Offset, OffsetRange, PartitionId, Timestamp};
 
@@ -142,7 +142,7 @@ impl Engine {
             let run = (range(start, counts_to), failed.saturating_add(1));
             ended.entry((id, group_id)).or_default().push(run);
         }
-        partition.take_back(group_id, (counts_to, end), &mut self.wheel);
+        partition.take_back(group_id, counts_to..end, &mut self.wheel);
         stir(&mut self.stirred, partition);
     }
 
@@ -186,21 +186,21 @@ impl Engine {
                 if expiry > now {
                     continue;
                 }
-                for (from, to) in group.settled.gaps(start, end) {
+                for Range { start: from, end: to } in group.settled.gaps(start, end) {
                     // What a consumer holds is its own until it settles or the lease ends; what is
                     // dying is on its way already, unless it is parked.
                     let mut at = from;
                     let leased = group.leased_within(from, to);
-                    let held = leased.iter().map(|&(a, b, _)| (a, b));
+                    let held = leased.iter().map(|&(start, end, _)| start..end);
                     let dying = if parks { Vec::new() } else { group.dying.within(from, to) };
-                    let dying = dying.into_iter().map(|(a, b, _)| (a, b));
+                    let dying = dying.into_iter().map(|(start, end, _)| start..end);
                     let mut kept: Vec<_> = held.chain(dying).collect();
-                    kept.sort_unstable();
-                    for (kept_from, kept_to) in kept.into_iter().chain([(to, to)]) {
-                        if at < kept_from {
-                            expired.entry(group.id()).or_default().push(range(at, kept_from));
+                    kept.sort_unstable_by_key(|kept| kept.start);
+                    for kept in kept.into_iter().chain(std::iter::once(to..to)) {
+                        if at < kept.start {
+                            expired.entry(group.id()).or_default().push(range(at, kept.start));
                         }
-                        at = kept_to;
+                        at = kept.end;
                     }
                 }
             }
@@ -252,7 +252,7 @@ impl Engine {
                 if start < counts_to {
                     counted.push((range(start, counts_to), tries.failed.saturating_add(1)));
                 }
-                rest.push((counts_to, end));
+                rest.push(counts_to..end);
             }
             group.forget_departed(session);
             if !counted.is_empty() {
