@@ -215,7 +215,7 @@ impl Engine {
         for (range, attempts) in runs {
             for (start, end, tries) in held.take_unsettled(range.start.0, range.end.0, wheel) {
                 // What has outlived its time while it was leased is not tried again.
-                let over = partition.expiries.within(start, end);
+                let over = partition.expiries.runs().within(start, end);
                 let over = over.into_iter().filter(|(_, _, expiry)| expiry <= failed_at);
                 for (from, to, _) in over {
                     held.settle(from, to, wheel);

@@ -132,8 +132,9 @@ impl Engine {
     }
 
     fn keep_head(&self, id: PartitionId, out: &mut Vec<u8>) -> Next {
-        let Some(partition) = self.partitions.look(&id) else { return Next::Partitions(Some(id)) };
-        kept::encode_head(out, &partition);
+        let Some(view) = self.partitions.peek(&id) else { return Next::Partitions(Some(id)) };
+        let partition = view.partition();
+        kept::encode_head(out, partition);
         let lost: Vec<_> = self.lost.of(id).collect();
         if !lost.is_empty() {
             kept::encode_lost(out, id, &lost);
@@ -143,7 +144,7 @@ impl Engine {
             kept::encode_cursors(out, id, cursors, self.cursors.of(id));
         }
         if let Some(stream) = self.streams.get(id) {
-            kept::encode_stream(out, &partition, stream);
+            kept::encode_stream(out, partition, stream);
         }
         if let Some(reservation) = self.reserved.get(id) {
             kept::encode_reserved(out, id, reservation.end);
@@ -155,7 +156,7 @@ impl Engine {
             Durability::Memory => Vec::new(),
             _ => partition.producers.ids(),
         };
-        let (cursor, end) = (kept::kept_from(&partition), partition.log.end());
+        let (cursor, end) = (kept::kept_from(partition), partition.log.end());
         if producers.is_empty() && cursor == end {
             return Next::Partitions(Some(id));
         }
@@ -166,7 +167,8 @@ impl Engine {
     fn keep_more(&self, inside: &mut Inside, piece_bytes: usize, out: &mut Vec<u8>) -> bool {
         // One that is gone needs no more words. One that was made anew meanwhile is told by its
         // records, and what is said of it here is passed over by whoever reads it.
-        let Some(partition) = self.partitions.look(&inside.id) else { return true };
+        let Some(view) = self.partitions.peek(&inside.id) else { return true };
+        let partition = view.partition();
         // Of the one that was begun no batch goes over either.
         let goes_over = |at: u64| {
             partition.log.find(at).is_some_and(|batch| batch.first < at && at < batch.end())
@@ -177,14 +179,14 @@ impl Engine {
         if !inside.producers.is_empty() {
             let rest = inside.producers.len().saturating_sub(PRODUCERS_PER_ITEM);
             let some = inside.producers.split_off(rest);
-            kept::encode_producers(out, &partition, &some, rest == 0);
+            kept::encode_producers(out, partition, &some, rest == 0);
         } else if inside.cursor < inside.end {
             let limit = SliceLimit {
                 batches: (piece_bytes / 128).max(1),
                 messages: (piece_bytes / 32).max(1) as u64,
             };
             let from = inside.cursor;
-            inside.cursor = kept::encode_slice(out, &partition, from..inside.end, limit);
+            inside.cursor = kept::encode_slice(out, partition, from..inside.end, limit);
         }
         inside.producers.is_empty() && inside.cursor >= inside.end
     }

@@ -286,7 +286,7 @@ impl Partition {
         }
         self.settle_superseded(at, entry.end(), wheel);
         for group in &mut self.groups {
-            group.place_hint = None;
+            group.activity_mut().place_hint = None;
         }
         true
     }

@@ -138,7 +138,8 @@ impl Engine {
         group.join(holder, bounded(credit));
         self.sessions.join(origin.session, (id, group.id()));
         out.now.push(Effect::Subscribed { origin, subscription, partition: id });
-        let damaged = group.damaged.iter().map(|(start, end, _)| (start, end, GapReason::Damaged));
+        let damaged = group.activity().damaged.iter();
+        let damaged = damaged.map(|(start, end, _)| (start, end, GapReason::Damaged));
         let lost = self.lost.of(id).map(|lost| (lost.start, lost.end, GapReason::Lost));
         let told = |(start, end, reason)| Effect::gap(holder, id, range(start, end), reason);
         out.now.extend(damaged.chain(lost).map(told));
@@ -155,7 +156,7 @@ impl Engine {
         let Some(partition) = self.partitions.get_mut(&id) else { return };
         let Some(group) = partition.group(group) else { return };
         let holder = Holder { session, subscription };
-        if group.members.iter().any(|member| member.holder == holder) {
+        if group.has_member(holder) {
             group.join(holder, bounded(credit));
             stir(&mut self.stirred, partition);
         }
@@ -297,7 +298,7 @@ impl Settler<'_> {
     fn speaks_for(self, group: &Group, holder: Holder) -> bool {
         holder.session == self.session
             || !self.sessions.is_part(self.session, self.part)
-            || !group.members.iter().any(|member| member.holder == holder)
+            || !group.has_member(holder)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     effect::{Delivery, Effect, GapReason},
     engine::{Engine, Journal, Outbox, Payloads, stir},
     gather::{AtHand, Part},
-    group::{Group, range},
+    group::{Activity, Group, range},
     log::{Log, Place},
     readers::TURN_WORK,
     reserved::Reach,
@@ -44,11 +44,11 @@ impl Engine {
             let mut any_dying = false;
             let reach = self.reserved.reach(id, partition.config.durability);
             for group in &mut partition.groups {
-                any_dying |= !group.dying.is_empty();
+                any_dying |= !group.activity().dying.is_empty();
                 let mut turn = Turn {
                     id,
                     log: &partition.log,
-                    expiries: &partition.expiries,
+                    expiries: partition.expiries.runs(),
                     generation: self.generation,
                     reach,
                     now,
@@ -108,7 +108,7 @@ impl Engine {
         for group in &mut partition.groups {
             for part in group.damage(entry.first, entry.end()) {
                 let (range, reason) = (range(part.start, part.end), GapReason::Damaged);
-                let told = group.members.iter().map(|member| member.holder);
+                let told = group.activity().members.iter().map(|member| member.holder);
                 out.now.extend(told.map(|holder| Effect::gap(holder, id, range, reason)));
             }
         }
@@ -144,7 +144,7 @@ impl Engine {
             }
             DeadLetters::Stay => return,
         };
-        let dying = partition.groups.iter().filter(|group| !group.dying.is_empty());
+        let dying = partition.groups.iter().filter(|group| !group.activity().dying.is_empty());
         let groups: Vec<GroupId> = dying.map(Group::id).collect();
         let names = self.names.of(id.topic);
         let mut is_named = true;
@@ -204,16 +204,17 @@ impl Turn<'_> {
                 }
             };
             let Some(batch) = payloads.batch(self.id, entry.place) else { return false };
-            let many = group.members.len() > 1;
-            let member = &group.members[index];
+            let Activity { members, place_hint, .. } = group.activity();
+            let many = members.len() > 1;
+            let member = &members[index];
             let room = member.room_messages().min(if many { TURN_MESSAGES } else { u64::MAX });
             let room_bytes = member.credit.bytes.saturating_sub(member.held_bytes);
             let wanted = start..end.min(start.saturating_add(room));
-            let part = Part::of((entry, &batch), group.place_hint, wanted, room_bytes);
+            let part = Part::of((entry, &batch), *place_hint, wanted, room_bytes);
             let delivered = start..start + u64::from(part.count);
             let holder = member.holder;
             group.lease(index, delivered, (tries, part.bytes()), self.now, self.wheel);
-            group.place_hint = part.next;
+            group.activity_mut().place_hint = part.next;
             out.now.push(Effect::Deliver(Delivery {
                 session: holder.session,
                 subscription: holder.subscription,

@@ -183,7 +183,8 @@ impl Engine {
     /// The same with what each was told of its topic.
     pub fn settings_hashes(&self) -> impl Iterator<Item = (PartitionId, SettingsHash)> {
         self.partition_ids().filter_map(|id| {
-            let held = self.partitions.look(&id)?;
+            let view = self.partitions.peek(&id)?;
+            let held = view.partition();
             let groups = held.groups.iter().map(Group::setting);
             Some((id, SettingsHash::of(&held.config, groups, held.dead_letters)))
         })
@@ -192,7 +193,7 @@ impl Engine {
     /// The offset that the next message of a partition gets; `None` if it does not live here.
     #[must_use]
     pub fn end_of(&self, partition: PartitionId) -> Option<Offset> {
-        Some(Offset(self.partitions.look(&partition)?.log.end()))
+        Some(Offset(self.partitions.peek(&partition)?.partition().log.end()))
     }
 
     /// The offset of the first message of a partition that is opened from now on: 0, unless the
@@ -222,7 +223,8 @@ impl Engine {
 
     /// All batches that are kept.
     pub fn batches(&self) -> impl Iterator<Item = KeptBatch> {
-        self.partitions.values().flat_map(|partition| {
+        self.partitions.values().flat_map(|view| {
+            let partition = view.partition();
             let kept = partition.log.entries().map(|entry| entry.kept(partition.id));
             kept.collect::<Vec<_>>()
         })
@@ -236,8 +238,8 @@ impl Engine {
     /// Whether the batch that begins at `first` is kept, and at this place. O(log n).
     #[must_use]
     pub fn is_live(&self, partition: PartitionId, first: Offset, place: Place) -> bool {
-        self.partitions.look(&partition).is_some_and(|partition| {
-            let entry = partition.log.find(first.0);
+        self.partitions.peek(&partition).is_some_and(|view| {
+            let entry = view.partition().log.find(first.0);
             entry.is_some_and(|entry| entry.first == first.0 && entry.place == place)
         })
     }
@@ -245,7 +247,7 @@ impl Engine {
     /// How long a message of a partition is kept at most; `None` if that is open.
     #[must_use]
     pub fn kept_for(&self, partition: PartitionId) -> Option<Duration> {
-        let config = self.partitions.look(&partition)?.config.clone();
+        let config = self.partitions.peek(&partition)?.partition().config.clone();
         config.time_to_live.into_iter().chain(config.retention.age).min()
     }
 
@@ -288,7 +290,7 @@ impl Engine {
     /// unfolded only if it may have something to tell.
     pub fn survey(&mut self, parts: u32) -> Option<Findings> {
         let Survey { hand, so_far } = &mut self.survey;
-        *hand = self.partitions.look_at_some(*hand, parts, may_tell, |held| so_far.add(held));
+        *hand = self.partitions.peek_part(*hand, parts, may_tell, |held| so_far.add(held));
         (*hand == 0).then(|| std::mem::take(so_far))
     }
 
@@ -395,7 +397,8 @@ impl Engine {
         out: &mut Outbox,
     ) {
         if let PartitionCommand::Open { config, groups, dead_letters } = &command
-            && self.partitions.look(&id).is_some_and(|held| {
+            && self.partitions.peek(&id).is_some_and(|view| {
+                let held = view.partition();
                 *held.config == *config
                     && held.dead_letters == *dead_letters
                     && held.groups.iter().map(Group::setting).eq(groups.iter().copied())
@@ -405,7 +408,7 @@ impl Engine {
             out.after_commit.push(Effect::Done { origin, topic, group: None, created });
             return;
         }
-        let held = self.partitions.look(&id).map(|held| held.config.durability);
+        let held = self.partitions.peek(&id).map(|view| view.partition().config.durability);
         let created = held.is_none();
         let record = match command {
             PartitionCommand::Open { config, groups, dead_letters } => {
@@ -441,10 +444,10 @@ impl Engine {
                 return out.now.push(Effect::Located { origin, first, end });
             }
             PartitionCommand::Describe => {
-                match self.partitions.look(&id) {
-                    Some(partition) => {
+                match self.partitions.peek(&id) {
+                    Some(view) => {
                         let lost = self.lost.of(id).map(|lost| lost.end - lost.start).sum();
-                        let description = partition.describe(lost);
+                        let description = view.partition().describe(lost);
                         out.now.push(Effect::Described { origin, description });
                     }
                     None => out.refuse(origin, Refusal::UnknownTopic),
@@ -485,7 +488,8 @@ impl Engine {
             if kept.iter().any(|setting| setting.id == group.id()) {
                 continue;
             }
-            out.now.extend(group.members.iter().map(|member| Effect::ended(member.holder, *id)));
+            let members = &group.activity().members;
+            out.now.extend(members.iter().map(|member| Effect::ended(member.holder, *id)));
         }
     }
 
@@ -507,9 +511,10 @@ impl Engine {
     /// simulator.
     #[cfg(any(test, debug_assertions))]
     pub fn check(&self) {
-        for partition in self.partitions.values() {
+        for view in self.partitions.values() {
+            let partition = view.partition();
             for group in &partition.groups {
-                group.check(partition.visible, &partition.delays);
+                group.check(partition.visible, partition.delays.runs());
                 // Between a change and the next delivery pass the partition is on the list.
                 let is_due = !partition.stirred && !partition.awaits_batch;
                 assert!(

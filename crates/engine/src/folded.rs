@@ -172,7 +172,8 @@ impl Packer {
         self.near(*visible, log.end())?;
         self.entries(log)?;
         for times in [delays, expiries].into_iter().filter(|times| !times.is_empty()) {
-            self.runs(times.iter().map(|(start, end, time)| (start, end, time.0)), log.start())?;
+            let times = times.runs().iter();
+            self.runs(times.map(|(start, end, time)| (start, end, time.0)), log.start())?;
         }
         if has_producers {
             self.producers(producers, log.end())?;
@@ -296,7 +297,7 @@ impl Unpacker<'_> {
             for (start, end, _) in self.runs(start) {
                 group.settled.insert(start, end);
             }
-            group.appear(group.settled.floor(), partition.visible, &partition.delays);
+            group.appear(group.settled.floor(), partition.visible, partition.delays.runs());
             for (start, end, tries) in self.runs(start) {
                 group.ready.insert(start, end, Tries::of_bits(tries));
             }

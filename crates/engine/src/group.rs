@@ -77,13 +77,13 @@ pub(crate) struct Group {
     /// Ready messages with what came of their deliveries. The lowest offset goes first, so what
     /// returns goes to the front.
     pub(crate) ready: Runs<Tries>,
-    busy: Option<Box<Busy>>,
+    /// `None` while nobody takes part and nothing went wrong.
+    activity: Option<Box<Activity>>,
 }
 
-/// What only a group has that somebody takes part in, or where something went wrong. An idle group
-/// does without; the fields are reached through [`Group`] as if they were its own.
+/// What only a group has that somebody takes part in, or where something went wrong.
 #[derive(Debug)]
-pub(crate) struct Busy {
+pub(crate) struct Activity {
     pub(crate) waiting: Runs<Waiting>,
     pub(crate) dying: Runs<Dying>,
     /// In memory only: after a restart they are found again by reading.
@@ -102,7 +102,7 @@ pub(crate) struct Busy {
     pub(crate) place_hint: Option<(u64, usize)>,
 }
 
-impl Busy {
+impl Activity {
     const fn new() -> Self {
         Self {
             waiting: Runs::new(),
@@ -127,21 +127,7 @@ impl Busy {
     }
 }
 
-static IDLE: Busy = Busy::new();
-
-impl std::ops::Deref for Group {
-    type Target = Busy;
-
-    fn deref(&self) -> &Busy {
-        self.busy.as_deref().unwrap_or(&IDLE)
-    }
-}
-
-impl std::ops::DerefMut for Group {
-    fn deref_mut(&mut self) -> &mut Busy {
-        self.busy.get_or_insert_with(|| Box::new(Busy::new()))
-    }
-}
+static IDLE: Activity = Activity::new();
 
 impl Group {
     /// A group that is through with everything below `start`.
@@ -151,7 +137,17 @@ impl Group {
         start: u64,
     ) -> Self {
         let settled = SettledSet::below(start);
-        Self { partition, id, terms, settled, ready: Runs::default(), busy: None }
+        Self { partition, id, terms, settled, ready: Runs::default(), activity: None }
+    }
+
+    /// Its activity, or an empty one.
+    pub(crate) fn activity(&self) -> &Activity {
+        self.activity.as_deref().unwrap_or(&IDLE)
+    }
+
+    /// Its activity, which is made if there is none.
+    pub(crate) fn activity_mut(&mut self) -> &mut Activity {
+        self.activity.get_or_insert_with(|| Box::new(Activity::new()))
     }
 
     /// Its settings.
@@ -169,13 +165,13 @@ impl Group {
 
     /// Whether it is idle: what it has is what is settled and what is ready.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.busy.as_ref().is_none_or(|busy| busy.is_idle())
+        self.activity.as_ref().is_none_or(|activity| activity.is_idle())
     }
 
-    /// Gives back what only a busy group needs, if it needs it no more.
+    /// Gives back the memory of its activity, if there is none.
     pub(crate) fn rest(&mut self) {
-        if self.busy.as_ref().is_some_and(|busy| busy.is_idle()) {
-            self.busy = None;
+        if self.is_at_rest() {
+            self.activity = None;
         }
     }
 
@@ -204,14 +200,17 @@ impl Group {
         if !self.ready.is_empty() {
             self.ready.remove(start, end);
         }
-        if !self.waiting.is_empty() {
-            self.waiting.remove(start, end);
+        let Some(Activity { waiting, dying, damaged, .. }) = self.activity.as_deref_mut() else {
+            return;
+        };
+        if !waiting.is_empty() {
+            waiting.remove(start, end);
         }
-        if !self.dying.is_empty() {
-            self.dying.remove(start, end);
+        if !dying.is_empty() {
+            dying.remove(start, end);
         }
-        if !self.damaged.is_empty() {
-            self.damaged.remove(start, end);
+        if !damaged.is_empty() {
+            damaged.remove(start, end);
         }
     }
 
@@ -220,11 +219,11 @@ impl Group {
     pub(crate) fn damage(&mut self, start: u64, end: u64) -> Vec<Range<u64>> {
         let mut parts = Vec::new();
         for (from, to, tries) in self.ready.remove(start, end) {
-            self.damaged.insert(from, to, Damaged::Ready(tries));
+            self.activity_mut().damaged.insert(from, to, Damaged::Ready(tries));
             parts.push(from..to);
         }
-        for (from, to, dying) in self.dying.remove(start, end) {
-            self.damaged.insert(from, to, Damaged::Dying(dying));
+        for (from, to, dying) in self.activity_mut().dying.remove(start, end) {
+            self.activity_mut().damaged.insert(from, to, Damaged::Dying(dying));
             parts.push(from..to);
         }
         parts.sort_unstable_by_key(|part| part.start);
@@ -258,9 +257,10 @@ impl Group {
     /// What came of the deliveries of those messages of `start..end` that nobody holds, in order.
     pub(crate) fn tries_within(&self, start: u64, end: u64) -> Vec<(u64, u64, Tries)> {
         let ready = self.ready.within(start, end).into_iter();
-        let waiting = self.waiting.within(start, end).into_iter();
-        let dying = self.dying.within(start, end).into_iter();
-        let damaged = self.damaged.within(start, end).into_iter();
+        let Activity { waiting, dying, damaged, .. } = self.activity();
+        let waiting = waiting.within(start, end).into_iter();
+        let dying = dying.within(start, end).into_iter();
+        let damaged = damaged.within(start, end).into_iter();
         let mut tried: Vec<_> = ready
             .chain(waiting.map(|(from, to, held)| (from, to, held.tries)))
             .chain(dying.map(|(from, to, held)| (from, to, held.tries)))
@@ -273,7 +273,7 @@ impl Group {
     /// Makes the messages of `start..end` ready that failed for good, with no failed attempt. Only for a
     /// partition where these are parked.
     pub(crate) fn unpark(&mut self, start: u64, end: u64) {
-        for (from, to, parked) in self.dying.remove(start, end) {
+        for (from, to, parked) in self.activity_mut().dying.remove(start, end) {
             self.ready.insert(from, to, parked.tries.with_failures_forgiven());
         }
         self.rest();
@@ -293,7 +293,7 @@ impl Group {
     ) {
         if dead || tries.failed >= self.terms.config.attempts_max {
             let dying = Dying { tries, failed_at, reason: reason.into() };
-            self.dying.insert(range.start, range.end, dying);
+            self.activity_mut().dying.insert(range.start, range.end, dying);
         } else if due > failed_at {
             self.wait(range, Waiting { tries, due }, wheel);
         } else {
@@ -310,23 +310,29 @@ impl Group {
     ) {
         let (partition, group) = (self.partition, self.id());
         wheel.set(waiting.due, Timer::Retry { partition, group, range: range(start, end) });
-        self.waiting.insert(start, end, waiting);
+        self.activity_mut().waiting.insert(start, end, waiting);
     }
 
     /// The member whose turn it is and who has room; the turn passes on to the one after.
     pub(crate) fn next_member(&mut self) -> Option<usize> {
-        let count = self.members.len();
+        let Activity { members, turn, .. } = self.activity.as_deref_mut()?;
+        let count = members.len();
         let index = (0..count)
-            .map(|step| (self.turn + step) % count)
-            .find(|&index| self.members[index].room_messages() > 0)?;
-        self.turn = (index + 1) % count;
+            .map(|step| (*turn + step) % count)
+            .find(|&index| members[index].room_messages() > 0)?;
+        *turn = (index + 1) % count;
         Some(index)
+    }
+
+    /// Whether this subscription takes part.
+    pub(crate) fn has_member(&self, holder: Holder) -> bool {
+        self.activity().members.iter().any(|member| member.holder == holder)
     }
 
     /// Whether some member has room for a message.
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn has_room(&self) -> bool {
-        self.members.iter().any(|member| member.room_messages() > 0)
+        self.activity().members.iter().any(|member| member.room_messages() > 0)
     }
 
     /// How many messages it waits for until a publisher's delay is over. Costs a step for each run of
@@ -349,38 +355,40 @@ impl Group {
         parks: bool,
     ) -> GroupDescription {
         let unsettled = visible.saturating_sub(self.settled.count());
-        let held = self.leased_count + self.waiting.count() + self.dying.count();
-        let held = held + self.damaged.count();
+        let Activity { waiting, dying, damaged, leased_count, members, .. } = self.activity();
+        let held = leased_count + waiting.count() + dying.count() + damaged.count();
         let delayed = self.delayed(visible, delays);
         let elsewhere = held + delayed;
-        let failed = self.dying.count();
-        let (dying, parked) = if parks { (0, failed) } else { (failed, 0) };
+        let failed = dying.count();
+        let (on_their_way, parked) = if parks { (0, failed) } else { (failed, 0) };
         GroupDescription {
             group: self.id(),
             ready: unsettled.saturating_sub(elsewhere),
-            leased: self.leased_count,
-            delayed: self.waiting.count() + delayed,
-            dying,
+            leased: *leased_count,
+            delayed: waiting.count() + delayed,
+            dying: on_their_way,
             parked,
-            damaged: self.damaged.count(),
+            damaged: damaged.count(),
             settled_before: Offset(self.settled.floor()),
-            consumers: u32::try_from(self.members.len()).unwrap_or(u32::MAX),
+            consumers: u32::try_from(members.len()).unwrap_or(u32::MAX),
         }
     }
 
     /// Asserts that each offset below `visible` is in exactly one state.
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn check(&self, visible: u64, delays: &Runs<Timestamp>) {
-        let leased = self.leases.iter().map(|(&start, lease)| start..lease.end);
+        let Activity { waiting, dying, damaged, leases, leased_count, members, departed, .. } =
+            self.activity();
+        let leased = leases.iter().map(|(&start, lease)| start..lease.end);
         // What is not visible yet may have expired all the same.
         let settled = std::iter::once(0..self.settled.floor()).chain(self.settled.above());
         let settled = settled.filter(|settled| settled.start < visible);
         let mut states: Vec<Range<u64>> = settled
             .map(|settled| settled.start..settled.end.min(visible))
             .chain(self.ready.iter().map(|(start, end, _)| start..end))
-            .chain(self.waiting.iter().map(|(start, end, _)| start..end))
-            .chain(self.dying.iter().map(|(start, end, _)| start..end))
-            .chain(self.damaged.iter().map(|(start, end, _)| start..end))
+            .chain(waiting.iter().map(|(start, end, _)| start..end))
+            .chain(dying.iter().map(|(start, end, _)| start..end))
+            .chain(damaged.iter().map(|(start, end, _)| start..end))
             .chain(leased)
             .collect();
         for (start, end, _) in delays.iter() {
@@ -394,10 +402,10 @@ impl Group {
             at = state.end;
         }
         assert_eq!(at, visible, "an offset is in no state or is not visible: {self:?}");
-        let held: u64 = self.leases.iter().map(|(start, lease)| lease.end - start).sum();
-        assert_eq!(held, self.leased_count);
-        for member in self.members.iter().chain(&self.departed) {
-            let held = self.leases.iter().filter(|(_, lease)| lease.holder == member.holder);
+        let held: u64 = leases.iter().map(|(start, lease)| lease.end - start).sum();
+        assert_eq!(held, *leased_count);
+        for member in members.iter().chain(departed) {
+            let held = leases.iter().filter(|(_, lease)| lease.holder == member.holder);
             let (messages, bytes) = held.fold((0, 0), |(messages, bytes), (start, lease)| {
                 (messages + lease.end - start, bytes + lease.bytes)
             });

@@ -250,8 +250,8 @@ pub(crate) fn encode_slice(
         w.u64(entry.first).u32(entry.count).u64(entry.place.position).u32(entry.place.bytes);
         w.u64(entry.appended_at.0);
     }
-    encode_times(&mut w, &partition.delays, &slice);
-    encode_times(&mut w, &partition.expiries, &slice);
+    encode_times(&mut w, partition.delays.runs(), &slice);
+    encode_times(&mut w, partition.expiries.runs(), &slice);
     w.count(partition.groups.len());
     for group in &partition.groups {
         encode_group(&mut w, group, &slice);
@@ -281,8 +281,8 @@ fn encode_group(w: &mut Writer<'_>, group: &Group, slice: &Range<u64>) {
     for (start, end, tries) in ready.chain(leased).filter(|(.., tries)| tries.failed > 0) {
         tried.insert(start, end, tries.failed);
     }
-    let damaged = group.damaged.within(from, to);
-    let mut dying = group.dying.within(from, to);
+    let damaged = group.activity().damaged.within(from, to);
+    let mut dying = group.activity().dying.within(from, to);
     for (start, end, damaged) in damaged {
         match damaged {
             Damaged::Ready(Tries { failed: 0, .. }) => {}
@@ -295,7 +295,7 @@ fn encode_group(w: &mut Writer<'_>, group: &Group, slice: &Range<u64>) {
     for (start, end, &attempts) in tried.iter() {
         w.range(range(start, end)).u32(attempts);
     }
-    let waiting = group.waiting.within(from, to);
+    let waiting = group.activity().waiting.within(from, to);
     w.count(waiting.len());
     for (start, end, held) in waiting {
         w.range(range(start, end)).u32(held.tries.failed).u64(held.due.0);

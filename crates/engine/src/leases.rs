@@ -7,13 +7,27 @@ use sennit_model::{Offset, Timestamp};
 
 use crate::{
     command::{Credit, SessionId},
-    group::Group,
+    group::{Activity, Group},
     lease::{Holder, Lease},
     member::Member,
     timer::Timer,
     tries::Tries,
     wheel::Wheel,
 };
+
+impl Activity {
+    /// The subscription, also if its connection was lost and it may still hold something.
+    fn member(&mut self, holder: Holder) -> Option<&mut Member> {
+        let mut known = self.members.iter_mut().chain(&mut self.departed);
+        known.find(|member| member.holder == holder)
+    }
+
+    /// Adds a lease whose messages are in no state.
+    fn insert_lease(&mut self, start: u64, lease: Lease) {
+        self.leased_count += lease.end - start;
+        self.leases.insert(start, lease);
+    }
+}
 
 impl Group {
     /// Leases `range`, which is ready after `tries`, to the member at `index`.
@@ -29,17 +43,17 @@ impl Group {
         self.ready.remove(start, end);
         let deadline = now.plus(self.terms().config.lease);
         let timer = wheel.set(deadline, self.lease_timer(end));
-        self.leased_count += end - start;
-        let busy = &mut **self;
-        let member = &mut busy.members[index];
+        let Activity { leases, leased_count, members, .. } = self.activity_mut();
+        *leased_count += end - start;
+        let member = &mut members[index];
         member.held_messages += end - start;
         member.held_bytes += bytes;
         let holder = member.holder;
         let lease = Lease { end, tries, deadline, holder, bytes, started_to: start, timer };
         let attempt = lease.attempt();
-        busy.leases.insert(start, lease);
+        leases.insert(start, lease);
         let by = (holder, member.held_messages);
-        member.given.push(range, attempt, by, &busy.leases);
+        member.given.push(range, attempt, by, leases);
     }
 
     fn lease_timer(&self, end: u64) -> Timer {
@@ -51,8 +65,9 @@ impl Group {
         if start >= end {
             return Vec::new();
         }
-        let first = self.leases.range(..=start).next_back().map_or(start, |(&first, _)| first);
-        self.leases
+        let leases = &self.activity().leases;
+        let first = leases.range(..=start).next_back().map_or(start, |(&first, _)| first);
+        leases
             .range(first..end)
             .filter(|(_, lease)| lease.end > start)
             .map(|(&from, lease)| (from.max(start), lease.end.min(end), lease))
@@ -79,9 +94,7 @@ impl Group {
             let lease = self.cut_lease(from, to, wheel);
             wheel.cancel(lease.timer);
             ended.push((from, to, lease.tries));
-            let busy = &mut **self;
-            let mut known = busy.members.iter_mut().chain(&mut busy.departed);
-            if let Some(member) = known.find(|member| member.holder == lease.holder) {
+            if let Some(member) = self.activity_mut().member(lease.holder) {
                 member.held_messages -= to - from;
                 member.held_bytes -= lease.bytes;
                 member.given.ended(from..to, lease.attempt());
@@ -104,8 +117,7 @@ impl Group {
             lease.deadline = deadline;
             lease.started_to = to;
             lease.timer = wheel.set(deadline, self.lease_timer(to));
-            self.leased_count += to - from;
-            self.leases.insert(from, lease);
+            self.activity_mut().insert_lease(from, lease);
         }
     }
 
@@ -113,20 +125,20 @@ impl Group {
     /// what its holder works on is not its front.
     pub(crate) fn start_leases(&mut self, start: u64, end: u64, wheel: &mut Wheel<Timer>) {
         for Range { start: from, end: to } in self.leased_parts(start, end) {
-            let Some((&first, lease)) = self.leases.range(..=from).next_back() else { continue };
+            let leases = &self.activity().leases;
+            let Some((&first, lease)) = leases.range(..=from).next_back() else { continue };
             let (holder, started_to) = (lease.holder, lease.started_to.max(first));
             // The oldest counts as worked on anyhow, as long as it is leased.
             let is_behind_oldest = from == first + 1 && self.oldest_of(holder) == Some(first);
             if from <= started_to || is_behind_oldest {
-                if let Some(lease) = self.leases.get_mut(&first) {
+                if let Some(lease) = self.activity_mut().leases.get_mut(&first) {
                     lease.started_to = started_to.max(to);
                 }
                 continue;
             }
             let mut lease = self.cut_lease(from, to, wheel);
             lease.started_to = to;
-            self.leased_count += to - from;
-            self.leases.insert(from, lease);
+            self.activity_mut().insert_lease(from, lease);
         }
     }
 
@@ -134,15 +146,16 @@ impl Group {
     /// either side stays leased; the part that is taken keeps a timer of its own. What the holder works
     /// on is never more than the part: the rest is somebody else's by the time the part's lease ends.
     fn cut_lease(&mut self, from: u64, to: u64, wheel: &mut Wheel<Timer>) -> Lease {
+        let Activity { leases, leased_count, .. } = self.activity_mut();
         let (&start, _) =
-            self.leases.range(..=from).next_back().expect("the part lies within a lease");
-        let mut lease = self.leases.remove(&start).expect("found just now");
+            leases.range(..=from).next_back().expect("the part lies within a lease");
+        let mut lease = leases.remove(&start).expect("found just now");
         assert!(to <= lease.end, "the part lies within one lease");
-        self.leased_count -= to - from;
+        *leased_count -= to - from;
         if to < lease.end {
             let bytes = lease.share(start, lease.end - to);
             let rest = Lease { bytes, ..lease.clone() };
-            self.leases.insert(to, rest);
+            self.activity_mut().leases.insert(to, rest);
             lease.bytes -= bytes;
             lease.timer = wheel.set(lease.deadline, self.lease_timer(to));
             lease.end = to;
@@ -153,7 +166,7 @@ impl Group {
             let timer = wheel.set(lease.deadline, self.lease_timer(from));
             let started_to = lease.started_to.min(from);
             let front = Lease { end: from, bytes, timer, started_to, ..lease.clone() };
-            self.leases.insert(start, front);
+            self.activity_mut().leases.insert(start, front);
             lease.bytes -= bytes;
         }
         lease
@@ -161,24 +174,26 @@ impl Group {
 
     /// Adds a subscription, or replaces the window of one that is there.
     pub(crate) fn join(&mut self, holder: Holder, credit: Credit) {
-        if let Some(member) = self.members.iter_mut().find(|member| member.holder == holder) {
+        let Activity { members, departed, .. } = self.activity_mut();
+        if let Some(member) = members.iter_mut().find(|member| member.holder == holder) {
             member.credit = credit;
             return;
         }
         // A holder that left with its leases and came back still has them.
-        let held = self.departed.iter().position(|member| member.holder == holder);
+        let held = departed.iter().position(|member| member.holder == holder);
         let member = match held {
-            Some(index) => Member { credit, ..self.departed.swap_remove(index) },
+            Some(index) => Member { credit, ..departed.swap_remove(index) },
             None => Member::new(holder, credit),
         };
-        self.members.push(member);
+        members.push(member);
     }
 
     /// Removes the subscriptions that `of` picks, which have left on purpose: the caller gives back what
     /// they hold.
     pub(crate) fn leave(&mut self, of: impl Fn(Holder) -> bool) {
-        self.members.retain(|member| !of(member.holder));
-        self.stuck.retain(|holder| !of(*holder));
+        let Activity { members, stuck, .. } = self.activity_mut();
+        members.retain(|member| !of(member.holder));
+        stuck.retain(|holder| !of(*holder));
         self.rest();
     }
 
@@ -186,33 +201,34 @@ impl Group {
     /// these end otherwise.
     pub(crate) fn cut_off(&mut self, session: SessionId) {
         let is_cut_off = |member: &mut Member| member.holder.session == session;
-        let busy = &mut **self;
-        busy.departed.extend(busy.members.extract_if(.., is_cut_off));
+        let Activity { members, departed, .. } = self.activity_mut();
+        departed.extend(members.extract_if(.., is_cut_off));
         self.rest();
     }
 
     /// A session that was cut off does not come back.
     pub(crate) fn forget_departed(&mut self, session: SessionId) {
-        self.departed.retain(|member| member.holder.session != session);
-        self.stuck.retain(|holder| holder.session != session);
+        let Activity { departed, stuck, .. } = self.activity_mut();
+        departed.retain(|member| member.holder.session != session);
+        stuck.retain(|holder| holder.session != session);
     }
 
     /// The runs leased by subscriptions that `of` picks.
     pub(crate) fn leases_of(&self, of: impl Fn(Holder) -> bool) -> Vec<(u64, u64, Tries)> {
-        let held = self.leases.iter().filter(|(_, lease)| of(lease.holder));
+        let held = self.activity().leases.iter().filter(|(_, lease)| of(lease.holder));
         held.map(|(&start, lease)| (start, lease.end, lease.tries)).collect()
     }
 
     /// The first offset of the oldest delivery that a subscription holds, unless it is stuck with one
     /// whose lease has ended.
     fn oldest_of(&mut self, holder: Holder) -> Option<u64> {
-        if self.stuck.contains(&holder) {
+        let Activity { leases, members, departed, stuck, .. } = self.activity_mut();
+        if stuck.contains(&holder) {
             return None;
         }
-        let busy = &mut **self;
-        let mut known = busy.members.iter_mut().chain(&mut busy.departed);
+        let mut known = members.iter_mut().chain(departed);
         let member = known.find(|member| member.holder == holder)?;
-        member.given.oldest(holder, &busy.leases)
+        member.given.oldest(holder, leases)
     }
 
     /// How far the lease that begins at `start` counts as worked on, should it end without a word: what
@@ -222,21 +238,21 @@ impl Group {
     /// `by_deadline`: the consumer is there, and its oldest lease ends. It is taken to be at work on that
     /// message still, and so on no other, until it says something.
     pub(crate) fn worked_on_to(&mut self, start: u64, by_deadline: bool) -> u64 {
-        let Some(lease) = self.leases.get(&start) else { return start };
+        let Some(lease) = self.activity().leases.get(&start) else { return start };
         let (holder, started_to) = (lease.holder, lease.started_to.max(start));
         if self.oldest_of(holder) != Some(start) {
             return started_to;
         }
         if by_deadline {
-            self.stuck.push(holder);
+            self.activity_mut().stuck.push(holder);
         }
         started_to.max(start + 1)
     }
 
     /// A session has said something of its deliveries: it is not stuck.
     pub(crate) fn heard_from(&mut self, session: SessionId) {
-        if !self.stuck.is_empty() {
-            self.stuck.retain(|holder| holder.session != session);
+        if !self.activity().stuck.is_empty() {
+            self.activity_mut().stuck.retain(|holder| holder.session != session);
         }
     }
 }

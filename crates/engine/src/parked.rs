@@ -32,7 +32,7 @@ impl Engine {
             return out.refuse(origin, Refusal::UnknownGroup);
         };
         let (start, end) = within.map_or((0, u64::MAX), |range| (range.start.0, range.end.0));
-        let parked = if parks { group.dying.within(start, end) } else { Vec::new() };
+        let parked = if parks { group.activity().dying.within(start, end) } else { Vec::new() };
         let ranges: Vec<_> = parked.iter().map(|&(start, end, _)| range(start, end)).collect();
         let count = ranges.iter().map(|range| range.count()).sum();
         for ranges in ranges.chunks(RUNS_PER_RECORD_MAX) {
@@ -51,7 +51,7 @@ impl Partition {
         }
         let of_group = |group: &Group| {
             let id = group.id();
-            let runs = group.dying.iter().take(PARKED_SHOWN_MAX);
+            let runs = group.activity().dying.iter().take(PARKED_SHOWN_MAX);
             let runs = runs.map(|(start, end, parked)| ParkedRun {
                 group: id,
                 range: range(start, end),

@@ -19,13 +19,21 @@ use crate::{
     wheel::Wheel,
 };
 
-/// Times of messages; most partitions have none.
+/// A time for each of some messages; most partitions have none.
 #[derive(Debug, Default)]
-pub(crate) struct Times(Option<Box<Runs<Timestamp>>>);
+pub(crate) struct MessageTimes(Option<Box<Runs<Timestamp>>>);
 
 static NO_TIMES: Runs<Timestamp> = Runs::new();
 
-impl Times {
+impl MessageTimes {
+    pub(crate) fn runs(&self) -> &Runs<Timestamp> {
+        self.0.as_deref().unwrap_or(&NO_TIMES)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs().is_empty()
+    }
+
     /// The messages of `start..end` have this time.
     pub(crate) fn insert(&mut self, start: u64, end: u64, time: Timestamp) {
         self.0.get_or_insert_default().insert(start, end, time);
@@ -39,14 +47,6 @@ impl Times {
                 self.0 = None;
             }
         }
-    }
-}
-
-impl std::ops::Deref for Times {
-    type Target = Runs<Timestamp>;
-
-    fn deref(&self) -> &Runs<Timestamp> {
-        self.0.as_deref().unwrap_or(&NO_TIMES)
     }
 }
 
@@ -78,9 +78,9 @@ pub(crate) struct Partition {
     /// Sorted by id.
     pub(crate) groups: Vec<Group>,
     /// Messages whose publisher asked for a delay that is not over: when it is.
-    pub(crate) delays: Times,
+    pub(crate) delays: MessageTimes,
     /// Messages with a time to live: when it is over. Kept until the log drops them.
-    pub(crate) expiries: Times,
+    pub(crate) expiries: MessageTimes,
     /// When the timer is due that frees what has grown too old, [`NEVER`] without one. What it was set
     /// for may be gone by then.
     pub(crate) age_due: Timestamp,
@@ -105,8 +105,8 @@ impl Partition {
             visible: 0,
             producers: Producers::default(),
             groups: Vec::new(),
-            delays: Times::default(),
-            expiries: Times::default(),
+            delays: MessageTimes::default(),
+            expiries: MessageTimes::default(),
             age_due: NEVER,
             dead_letter_topic_asked: false,
             is_loading: false,
@@ -167,7 +167,7 @@ impl Partition {
                 // Nobody will get what every group was through with.
                 group.settled.insert(hole.start, hole.end);
             }
-            group.appear(start, self.visible, &self.delays);
+            group.appear(start, self.visible, self.delays.runs());
             let index = self.groups.partition_point(|held| held.id() < setting.id);
             self.groups.reserve_exact(1);
             self.groups.insert(index, group);
@@ -228,13 +228,13 @@ impl Partition {
         }
         let from = std::mem::replace(&mut self.visible, end);
         for group in &mut self.groups {
-            group.appear(from, end, &self.delays);
+            group.appear(from, end, self.delays.runs());
         }
     }
 
     /// The delays of `start..end` are over that are due by `now`: the messages are ready.
     pub(crate) fn end_delays(&mut self, start: u64, end: u64, now: Timestamp) {
-        for (start, end, due) in self.delays.within(start, end) {
+        for (start, end, due) in self.delays.runs().within(start, end) {
             if due > now {
                 continue;
             }
@@ -252,7 +252,7 @@ impl Partition {
     /// What of `start..end` has expired already is looked at again: some group has it now whose it was
     /// not when its timer fired.
     pub(crate) fn watch_expired(&self, start: u64, end: u64, wheel: &mut Wheel<Timer>) {
-        for (start, end, expiry) in self.expiries.within(start, end) {
+        for (start, end, expiry) in self.expiries.runs().within(start, end) {
             if wheel.has_passed(expiry) {
                 wheel.set(expiry, Timer::Expiry { partition: self.id, range: range(start, end) });
             }
@@ -445,7 +445,7 @@ impl Partition {
     /// How many messages some group has found to be unreadable.
     fn damaged(&self) -> u64 {
         let mut damaged = Runs::default();
-        for (start, end, _) in self.groups.iter().flat_map(|group| group.damaged.iter()) {
+        for (start, end, _) in self.groups.iter().flat_map(|group| group.activity().damaged.iter()) {
             damaged.insert(start, end, ());
         }
         damaged.count()
@@ -459,7 +459,7 @@ impl Partition {
         readers_at: impl Iterator<Item = u64>,
     ) -> Option<Entry> {
         let first = |group: &Group| {
-            let (ready, dying) = (group.ready.first(), group.dying.first());
+            let (ready, dying) = (group.ready.first(), group.activity().dying.first());
             ready.map(|run| run.0).into_iter().chain(dying.map(|run| run.0))
         };
         let wanted = self.groups.iter().flat_map(first).chain(readers_at);
@@ -470,7 +470,7 @@ impl Partition {
     /// How it is; `lost` offsets of it are.
     pub(crate) fn describe(&self, lost: u64) -> PartitionDescription {
         let live_bytes = self.live_bytes();
-        let describe = |group: &Group| group.describe(self.visible, &self.delays, self.parks());
+        let describe = |group: &Group| group.describe(self.visible, self.delays.runs(), self.parks());
         PartitionDescription {
             live_bytes,
             damaged: self.damaged(),

@@ -4,7 +4,6 @@
 use std::{
     cell::{Cell, OnceCell},
     hash::BuildHasher,
-    ops::Deref,
 };
 
 use foldhash::fast::FixedState;
@@ -46,10 +45,10 @@ impl Held {
         self.open.get_or_init(|| Box::new(self.unfolded()))
     }
 
-    fn look(&self) -> Seen<'_> {
+    fn peek(&self) -> PartitionView<'_> {
         match self.open.get() {
-            Some(partition) => Seen::Open(partition),
-            None => Seen::Folded(Box::new(self.unfolded())),
+            Some(partition) => PartitionView::Open(partition),
+            None => PartitionView::Folded(Box::new(self.unfolded())),
         }
     }
 
@@ -74,17 +73,15 @@ impl Held {
     }
 }
 
-/// A partition that is looked at once: one that is folded stays so.
+/// A partition to be read once: one that is folded stays so.
 #[derive(Debug)]
-pub(crate) enum Seen<'a> {
+pub(crate) enum PartitionView<'a> {
     Open(&'a Partition),
     Folded(Box<Partition>),
 }
 
-impl Deref for Seen<'_> {
-    type Target = Partition;
-
-    fn deref(&self) -> &Partition {
+impl PartitionView<'_> {
+    pub(crate) fn partition(&self) -> &Partition {
         match self {
             Self::Open(partition) => partition,
             Self::Folded(partition) => partition,
@@ -133,23 +130,23 @@ impl Partitions {
         Some(self.held[self.place(id)?].get())
     }
 
-    /// The same for who looks at very many: those that are folded stay so.
-    pub(crate) fn look(&self, id: &PartitionId) -> Option<Seen<'_>> {
-        Some(self.held[self.place(id)?].look())
+    /// The same, for a walk over many: a folded partition stays folded.
+    pub(crate) fn peek(&self, id: &PartitionId) -> Option<PartitionView<'_>> {
+        Some(self.held[self.place(id)?].peek())
     }
 
     /// The same, where one that is folded is unfolded only if it says that there may be something.
-    pub(crate) fn look_into(
+    pub(crate) fn peek_if(
         &self,
         id: &PartitionId,
         may_be_there: impl FnOnce(&Folded) -> bool,
-    ) -> Option<Seen<'_>> {
+    ) -> Option<PartitionView<'_>> {
         let held = &self.held[self.place(id)?];
         let is_worth_it = match (&held.folded, held.open.get()) {
             (Some(folded), None) => may_be_there(folded),
             _ => true,
         };
-        is_worth_it.then(|| held.look())
+        is_worth_it.then(|| held.peek())
     }
 
     /// Whether there is a partition of this number.
@@ -215,13 +212,13 @@ impl Partitions {
     }
 
     /// All partitions, in no order.
-    pub(crate) fn values(&self) -> impl Iterator<Item = Seen<'_>> {
-        self.held.iter().filter(|held| !held.is_free()).map(Held::look)
+    pub(crate) fn values(&self) -> impl Iterator<Item = PartitionView<'_>> {
+        self.held.iter().filter(|held| !held.is_free()).map(Held::peek)
     }
 
     /// Looks at one of so many parts of all partitions, from this place on, and says where the next part
     /// begins: 0 after the last. One that is folded is unfolded only if it says that it may tell something.
-    pub(crate) fn look_at_some(
+    pub(crate) fn peek_part(
         &self,
         from: u32,
         parts: u32,
@@ -234,7 +231,7 @@ impl Partitions {
             let held = &self.held[place];
             match (held.open.get(), &held.folded) {
                 (Some(partition), _) => look(partition),
-                (None, Some(folded)) if may_tell(folded) => look(&held.look()),
+                (None, Some(folded)) if may_tell(folded) => look(held.peek().partition()),
                 _ => {}
             }
         }
@@ -301,7 +298,7 @@ mod tests {
 
     fn are_open(partitions: &Partitions, topics: impl Iterator<Item = u32>) -> Vec<u32> {
         let is_open = |topic: &u32| {
-            partitions.look(&id(*topic)).is_some_and(|seen| matches!(seen, Seen::Open(_)))
+            partitions.peek(&id(*topic)).is_some_and(|view| matches!(view, PartitionView::Open(_)))
         };
         topics.filter(is_open).collect()
     }
@@ -320,7 +317,7 @@ mod tests {
         (0..2).for_each(|_| partitions.fold_untouched(1));
         assert_eq!(are_open(&partitions, 0..300), [0; 0]);
         let was_asked =
-            |topic| partitions.look(&id(topic)).map(|seen| seen.dead_letter_topic_asked);
+            |topic| partitions.peek(&id(topic)).map(|view| view.partition().dead_letter_topic_asked);
         assert_eq!((was_asked(9), was_asked(8)), (Some(true), Some(false)));
     }
 
@@ -329,7 +326,7 @@ mod tests {
         let mut partitions = Partitions::default();
         partitions.insert(partition(7));
         partitions.fold(&id(7));
-        assert_eq!(partitions.values().map(|held| held.log.bytes()).sum::<u64>(), 100);
+        assert_eq!(partitions.values().map(|view| view.partition().log.bytes()).sum::<u64>(), 100);
         assert_eq!(are_open(&partitions, 0..9), [0; 0]);
         assert_eq!(partitions.get(&id(7)).map(|held| held.groups.len()), Some(1));
         assert_eq!(are_open(&partitions, 0..9), [7]);

@@ -425,7 +425,7 @@ impl Replay {
             wheel.set(due, Timer::Expiry { partition: id, range });
         }
         for of_group in groups {
-            let delays = &partition.delays;
+            let delays = partition.delays.runs();
             let groups = &mut partition.groups;
             let Ok(index) = groups.binary_search_by_key(&of_group.id, Group::id) else { continue };
             let group = &mut groups[index];
@@ -446,7 +446,7 @@ impl Replay {
             partition.is_loading = false;
             partition.raise_start(start);
             partition.watch_age(wheel);
-            if partition.groups.iter().any(|group| !group.dying.is_empty()) {
+            if partition.groups.iter().any(|group| !group.activity().dying.is_empty()) {
                 stir(stirred, partition);
             }
             partitions.fold(&id);
@@ -474,6 +474,6 @@ fn put_group(
     }
     for (held, dying) in slice.dying {
         group.ready.remove(held.start.0, held.end.0);
-        group.dying.insert(held.start.0, held.end.0, dying);
+        group.activity_mut().dying.insert(held.start.0, held.end.0, dying);
     }
 }

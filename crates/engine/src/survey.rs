@@ -42,7 +42,8 @@ pub(crate) fn may_tell(folded: &Folded) -> bool {
 impl Findings {
     pub(crate) fn add(&mut self, partition: &Partition) {
         if partition.parks() {
-            self.parked += partition.groups.iter().map(|group| group.dying.count()).sum::<u64>();
+            let parked = partition.groups.iter().map(|group| group.activity().dying.count());
+            self.parked += parked.sum::<u64>();
         }
         let Some(Holding { groups, since }) = partition.holding() else { return };
         let topic = partition.id.topic;

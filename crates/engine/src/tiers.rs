@@ -149,7 +149,8 @@ impl Engine {
                 let untouched = group.ready.within(start, end).into_iter();
                 let untouched: u64 = untouched.map(|(from, to, _)| to - from).sum();
                 if untouched < end - start {
-                    out.now.extend(group.members.iter().map(|member| tell(member.holder, end)));
+                    let members = group.activity().members.iter();
+                    out.now.extend(members.map(|member| tell(member.holder, end)));
                 }
             }
             let readers = self.readers.of(id).into_iter().flat_map(|held| held.readers.values());
@@ -167,7 +168,8 @@ impl Engine {
         most: u64,
         is_sure: bool,
     ) -> Option<OffsetRange> {
-        let partition = self.partitions.look(&id)?;
+        let view = self.partitions.peek(&id)?;
+        let partition = view.partition();
         let (end, durability) = (partition.log.end(), partition.config.durability);
         let mut to = self.reserved.get(id).map_or(end, |held| held.end.max(end));
         if !is_sure {

@@ -78,24 +78,24 @@ impl Engine {
         match timer {
             Timer::Lease { .. } | Timer::Grace { .. } => true,
             Timer::Retry { partition, group, range } => {
-                let Some(held) = self.partitions.look_into(&partition, |_| false) else {
+                let Some(view) = self.partitions.peek_if(&partition, |_| false) else {
                     return false;
                 };
-                let group = held.groups.iter().find(|held| held.id() == group);
-                group.is_some_and(|group| group.waiting.has_any(range.start.0, range.end.0))
+                let group = view.partition().groups.iter().find(|held| held.id() == group);
+                group.is_some_and(|group| group.activity().waiting.has_any(range.start.0, range.end.0))
             }
             Timer::Due { partition, range } => self
                 .partitions
-                .look_into(&partition, Folded::has_delays)
-                .is_some_and(|held| held.delays.has_any(range.start.0, range.end.0)),
+                .peek_if(&partition, Folded::has_delays)
+                .is_some_and(|view| view.partition().delays.runs().has_any(range.start.0, range.end.0)),
             Timer::Expiry { partition, range } => self
                 .partitions
-                .look_into(&partition, Folded::has_expiries)
-                .is_some_and(|held| held.expiries.has_any(range.start.0, range.end.0)),
+                .peek_if(&partition, Folded::has_expiries)
+                .is_some_and(|view| view.partition().expiries.runs().has_any(range.start.0, range.end.0)),
             // Of what is folded one is left, as a rule.
             Timer::Age { partition } => {
-                let held = self.partitions.look_into(&partition, |_| false);
-                held.map_or(self.partitions.has(&partition), |held| held.age_due == due)
+                let view = self.partitions.peek_if(&partition, |_| false);
+                view.map_or(self.partitions.has(&partition), |view| view.partition().age_due == due)
             }
             Timer::StreamEnd { partition } => {
                 self.streams.get(partition).is_some_and(|stream| stream.ends_at().is_some())
@@ -132,7 +132,7 @@ impl Engine {
         let Some(partition) = self.partitions.get_mut(&id) else { return };
         let Some(group) = partition.group(group_id) else { return };
         // The timer stands for the whole run that ends with `last`.
-        let Some((&start, lease)) = group.leases.range(..=last.0).next_back() else { return };
+        let Some((&start, lease)) = group.activity().leases.range(..=last.0).next_back() else { return };
         if lease.deadline > now || lease.end != last.0 + 1 {
             return;
         }
@@ -155,9 +155,9 @@ impl Engine {
     ) {
         let Some(partition) = self.partitions.get_mut(&id) else { return };
         let Some(group) = partition.group(group) else { return };
-        for (start, end, held) in group.waiting.within(due_range.start.0, due_range.end.0) {
+        for (start, end, held) in group.activity().waiting.within(due_range.start.0, due_range.end.0) {
             if held.due <= now {
-                group.waiting.remove(start, end);
+                group.activity_mut().waiting.remove(start, end);
                 group.ready.insert(start, end, held.tries);
             }
         }
@@ -179,7 +179,7 @@ impl Engine {
     ) {
         let Some(partition) = self.partitions.get(&id) else { return };
         let parks = partition.parks();
-        let parts = partition.expiries.within(over.start.0, over.end.0);
+        let parts = partition.expiries.runs().within(over.start.0, over.end.0);
         let mut expired: BTreeMap<GroupId, Vec<OffsetRange>> = BTreeMap::new();
         for group in &partition.groups {
             for &(start, end, expiry) in &parts {
@@ -192,7 +192,7 @@ impl Engine {
                     let mut at = from;
                     let leased = group.leased_within(from, to);
                     let held = leased.iter().map(|&(start, end, _)| start..end);
-                    let dying = if parks { Vec::new() } else { group.dying.within(from, to) };
+                    let dying = if parks { Vec::new() } else { group.activity().dying.within(from, to) };
                     let dying = dying.into_iter().map(|(start, end, _)| start..end);
                     let mut kept: Vec<_> = held.chain(dying).collect();
                     kept.sort_unstable_by_key(|kept| kept.start);
