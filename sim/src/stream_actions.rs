@@ -321,8 +321,8 @@ fn fork(world: &mut World) {
         false => world.streams.random.below(end + 1),
     });
     let name = format!("{source}").into();
-    let asked = (format!("{at}").into(), 0);
-    settings.fork = Some(ForkOf { source, home: source.topic, name, at, asked });
+    let requested = (format!("{at}").into(), 0);
+    settings.fork = Some(ForkOf { source, home: source.topic, name, at, requested });
     settings.group = None;
     let config = TopicConfig::of_kind(TopicKind::Stream);
     let open = OpenStream { config, settings, content: None, closes: false };
@@ -339,7 +339,7 @@ fn delete(world: &mut World) {
 fn ask(world: &mut World) {
     let Some(id) = world.streams.any() else { return };
     let touches = world.streams.random.chance(300);
-    say(world, id, StreamCommand::Ask { touches }, Step::Nothing);
+    say(world, id, StreamCommand::Status { touches }, Step::Nothing);
 }
 
 fn reads_at(at: ReadFrom) -> StreamRead {

@@ -17,14 +17,14 @@ use crate::{
     streams::Stream,
 };
 
-/// Why a command was refused, and when the asker is told.
+/// Why a command was refused, and when the refusal is sent.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// The command itself is wrong: told at once.
+    /// The command itself is wrong: sent at once.
     AtOnce(Refusal),
-    /// Another command has caused it: told once that one is committed, as its asker is told then.
+    /// Another command has caused it: sent once that one is committed, with its own answer.
     AfterCommit(Refusal),
-    /// A stream's refusal is told once all is committed that it stands on.
+    /// A stream's refusal is sent once all records that it depends on are committed.
     Stream(StreamRefusal),
 }
 
@@ -46,7 +46,7 @@ impl From<StreamRefusal> for Refused {
 }
 
 impl Refused {
-    /// Tells the asker.
+    /// Sends the refusal.
     pub(crate) fn tell(self, origin: Origin, out: &mut Outbox) {
         match self {
             Self::AtOnce(refusal) => out.refuse(origin, refusal),
@@ -73,7 +73,7 @@ impl Engine {
         now: Timestamp,
         journal: &mut impl Journal,
     ) {
-        let is_over = |stream: &Stream| !stream.said().is_deleted && stream.is_over(now);
+        let is_over = |stream: &Stream| !stream.details().is_deleted && stream.is_over(now);
         if self.streams.get(id).is_some_and(is_over) {
             self.commit(&Record::StreamDeleted { partition: id }, journal);
         }
@@ -115,7 +115,7 @@ impl Engine {
         let lost_before = lost_before.map_or(0, |lost| lost.end);
         let admission = partition.producers.admit(*producer, batch.count(), lost_before)?;
         if admission != Admission::New {
-            // A duplicate is told so whatever has become of the stream.
+            // A duplicate stays one whatever has become of the stream.
             return Ok(admission);
         }
         if let Some(stream) = self.streams.get(*id) {
@@ -150,9 +150,9 @@ impl Engine {
             Ok(Some(StreamAppended { next, is_closed, is_duplicate, sequence }))
         };
         let producer = note.producer.as_ref();
-        let admission = producer.map_or(Ok(None), |producer| stream.said().admit(producer));
+        let admission = producer.map_or(Ok(None), |producer| stream.details().admit(producer));
         match admission {
-            // A fenced producer is told so, and a duplicate too, whatever has become of the stream.
+            // A fenced producer and a duplicate get their answers whatever has become of the stream.
             Err(fenced @ StreamRefusal::ProducerFenced { .. }) => return Err(fenced.into()),
             Ok(Some(latest)) => return already(true, Some(latest)),
             _ if is_closed && content.is_none() && producer.is_none() => {
@@ -163,12 +163,12 @@ impl Engine {
         }
         let content_type = content_type.as_ref().filter(|_| content.is_some());
         let held = &stream.settings.content_type;
-        if content_type.is_some_and(|given| !is_same_media_type(held, given)) {
+        if content_type.is_some_and(|appended| !is_same_media_type(held, appended)) {
             return Err(StreamRefusal::ContentType { content_type: held.clone() }.into());
         }
         admission?;
-        if let (Some(given), Some(last)) = (&note.sequence, &stream.said().sequence)
-            && given <= last
+        if let (Some(sequence), Some(last)) = (&note.sequence, &stream.details().sequence)
+            && sequence <= last
         {
             return Err(StreamRefusal::Sequence { last: last.clone() }.into());
         }

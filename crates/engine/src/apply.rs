@@ -5,7 +5,7 @@ use bytes::Bytes;
 use sennit_model::Durability;
 
 use crate::{
-    engine::{Engine, stir},
+    engine::{Engine, mark_ready},
     log::Place,
     partition::{NEVER, Partition},
     record::Record,
@@ -39,8 +39,8 @@ impl Engine {
                 partition.config = config.clone();
                 if partition.dead_letters != *dead_letters {
                     partition.dead_letters = *dead_letters;
-                    // The topic that was asked for may be gone again.
-                    partition.dead_letter_topic_asked = false;
+                    // The requested topic may be gone again.
+                    partition.dead_letter_topic_requested = false;
                 }
                 let shared = &mut self.shared;
                 let gone = partition.set_groups(groups, |setting| shared.terms(setting), wheel);
@@ -55,7 +55,7 @@ impl Engine {
                     partition.raise_start(partition.log.start());
                 }
                 partition.watch_age(wheel);
-                stir(&mut self.stirred, partition);
+                mark_ready(&mut self.ready_list, partition);
                 gone.iter().for_each(|group| self.sessions.forget((*id, group.id())));
                 self.note_keeping(*id);
             }
@@ -80,7 +80,7 @@ impl Engine {
                 let place = place_of(batch.bytes(), position);
                 partition.append(batch, *appended_at, *producer, place, wheel);
                 if partition.retain_newest(&mut self.freed, wheel) {
-                    stir(&mut self.stirred, partition);
+                    mark_ready(&mut self.ready_list, partition);
                 }
                 let end = partition.log.end();
                 let durability = partition.config.durability;
@@ -89,7 +89,7 @@ impl Engine {
                 }
                 if durability != Durability::Durable && self.reserved.covers(*id, end) {
                     partition.show(end);
-                    stir(&mut self.stirred, partition);
+                    mark_ready(&mut self.ready_list, partition);
                 }
                 self.apply_stream_note(*id, *appended_at, note.as_deref());
                 self.note_dirty(*id, batch.bytes().len(), *appended_at);
@@ -111,7 +111,7 @@ impl Engine {
                 for range in ranges {
                     partition.free_settled(range.start.0, range.end.0, &mut self.freed);
                 }
-                stir(&mut self.stirred, partition);
+                mark_ready(&mut self.ready_list, partition);
             }
             Record::Failed { .. } => self.apply_failed(record),
             Record::Unparked { partition: id, group, ranges } => {
@@ -120,7 +120,7 @@ impl Engine {
                 for range in ranges {
                     group.unpark(range.start.0, range.end.0);
                 }
-                stir(&mut self.stirred, partition);
+                mark_ready(&mut self.ready_list, partition);
             }
             Record::Buried { source, group, offset, target, first: _, appended_at, batch } => {
                 if let Some(partition) = self.partitions.get_mut(source)
@@ -134,7 +134,7 @@ impl Engine {
                 let nobody = sennit_model::ProducerStamp::default();
                 partition.append(batch, *appended_at, nobody, place, wheel);
                 if partition.retain_newest(&mut self.freed, wheel) {
-                    stir(&mut self.stirred, partition);
+                    mark_ready(&mut self.ready_list, partition);
                 }
                 self.uncommitted.push_back((position, *target, partition.log.end()));
                 self.note_dirty(*target, batch.bytes().len(), *appended_at);
@@ -143,7 +143,7 @@ impl Engine {
                 let Some(partition) = self.partitions.get_mut(id) else { return };
                 partition.trim(start.0, &mut self.freed, wheel);
                 // Leases that ended with what was freed leave room for what is ready.
-                stir(&mut self.stirred, partition);
+                mark_ready(&mut self.ready_list, partition);
             }
             Record::Moved { partition: id, moves } => {
                 let mut partition = self.partitions.get_mut(id);
@@ -162,7 +162,7 @@ impl Engine {
                 let Some(partition) = self.partitions.get_mut(id) else { return };
                 partition.lose(range.start.0..range.end.0, &mut self.freed, wheel);
                 self.lost.insert(*id, range.start.0, range.end.0);
-                stir(&mut self.stirred, partition);
+                mark_ready(&mut self.ready_list, partition);
             }
             Record::Reserved { partition: id, end } => self.apply_reserved(*id, end.0, position),
             Record::CursorSet { partition: id, name, offset } => {
@@ -235,7 +235,7 @@ impl Engine {
         for (range, _) in runs {
             partition.free_settled(range.start.0, range.end.0, &mut self.freed);
         }
-        stir(&mut self.stirred, partition);
+        mark_ready(&mut self.ready_list, partition);
     }
 }
 

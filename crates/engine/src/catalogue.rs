@@ -113,7 +113,7 @@ impl Topic {
 /// What a decided catalogue command comes to.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Decision {
-    /// To be appended and applied; empty when all is as asked already.
+    /// To be appended and applied; empty when nothing is to be changed.
     pub(crate) records: Vec<Record>,
     pub(crate) topic: TopicId,
     pub(crate) group: Option<GroupId>,
@@ -211,7 +211,7 @@ impl Catalogue {
         (self.next_topic, self.next_group) = next_ids;
     }
 
-    /// So many numbers may have been given to what was lost: none of them is given again.
+    /// The lost records may have used so many numbers: none of them is used again.
     pub(crate) fn skip_ids(&mut self, count: u64) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         self.lose_topics_below(self.next_topic.saturating_add(count));
@@ -307,9 +307,12 @@ impl Catalogue {
         if let Some(topic) = self.topic_named(&name) {
             return match topic.config().difference(&config) {
                 None => Ok(Decision { records: Vec::new(), topic: topic.id(), group: None }),
-                Some((field, existing, asked)) => {
-                    Err(Refusal::SettingsDiffer { name: name.to_string(), field, existing, asked })
-                }
+                Some((field, existing, requested)) => Err(Refusal::SettingsDiffer {
+                    name: name.to_string(),
+                    field,
+                    existing,
+                    requested,
+                }),
             };
         }
         let topic = self.next_topic(placed);
@@ -323,7 +326,7 @@ impl Catalogue {
         TopicId(self.next_topic + placed.map_or(0, |placed| self.skipped_for(placed)))
     }
 
-    /// How many numbers are passed over, never to be given, so that the next one lies there.
+    /// How many numbers are passed over, never to be used, so that the next one lies there.
     fn skipped_for(&self, Placed { shard, shards }: Placed) -> u32 {
         let next = self.next_topic % shards.max(1);
         (shard + shards - next) % shards.max(1)
@@ -422,9 +425,12 @@ impl Catalogue {
         if let Some(group) = existing.group(name) {
             return match group.config().difference(&config) {
                 None => Ok(Decision { records: Vec::new(), topic, group: Some(group.id) }),
-                Some((field, existing, asked)) => {
-                    Err(Refusal::SettingsDiffer { name: name.to_string(), field, existing, asked })
-                }
+                Some((field, existing, requested)) => Err(Refusal::SettingsDiffer {
+                    name: name.to_string(),
+                    field,
+                    existing,
+                    requested,
+                }),
             };
         }
         if existing.groups.len() >= limits::GROUPS_PER_TOPIC_MAX {

@@ -165,8 +165,8 @@ impl Engine {
 
     /// Appends more of a partition; says whether that was the last of it.
     fn keep_more(&self, inside: &mut Inside, piece_bytes: usize, out: &mut Vec<u8>) -> bool {
-        // One that is gone needs no more words. One that was made anew meanwhile is told by its
-        // records, and what is said of it here is passed over by whoever reads it.
+        // A partition that is gone needs no more items. One that was made anew meanwhile has its own
+        // records, and a replay ignores the items of this checkpoint for it.
         let Some(view) = self.partitions.peek(&inside.id) else { return true };
         let partition = view.partition();
         // Of the one that was begun no batch goes over either.

@@ -1,4 +1,4 @@
-//! What a shard is asked to do. A command has been admitted: its names are parsed and its batch is
+//! The commands of a shard. A command has been admitted: its names are parsed and its batch is
 //! checked; whether it may be done is for `decide` to say.
 
 use std::{sync::Arc, time::Duration};
@@ -21,7 +21,7 @@ pub struct SessionId(pub u64);
 /// Where a reply goes: the session and the number it gave its request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
-    /// Who asked.
+    /// The request that it belongs to.
     pub session: SessionId,
     /// The request's number, as the session counts them.
     pub request: u64,
@@ -92,14 +92,14 @@ pub enum Command {
         /// How long to wait for it to come back; zero when it said goodbye.
         grace: Duration,
     },
-    /// Change or ask the catalogue; only the shard that leads it is asked.
+    /// Change or read the catalogue; only the shard that leads it handles this.
     Catalogue(Origin, CatalogueCommand),
-    /// Change a partition; only the shard that owns it is asked.
+    /// Change a partition; only the shard that owns it handles this.
     Partition(Origin, PartitionId, PartitionCommand),
-    /// Do something with a stream, or ask it; only the shard that owns it is asked.
+    /// Change or read a stream; only the shard that owns it handles this.
     Stream(Origin, PartitionId, StreamCommand),
     /// Append to several streams of one group, to all of them or to none; only the shard that owns
-    /// them is asked. Answered with [`crate::StreamAnswer::AppendedTogether`] or
+    /// them handles this. Answered with [`crate::StreamAnswer::AppendedTogether`] or
     /// [`crate::StreamAnswer::RefusedTogether`].
     AppendTogether(Origin, Vec<(PartitionId, StreamAppend)>),
 }

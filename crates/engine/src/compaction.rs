@@ -5,7 +5,7 @@
 use sennit_model::{Batch, Offset, PartitionId, Timestamp};
 
 use crate::{
-    engine::{Engine, Journal, RUNS_PER_RECORD_MAX, stir},
+    engine::{Engine, Journal, RUNS_PER_RECORD_MAX, mark_ready},
     latest::{Clean, Dirty, Tombstones},
     log::{Entry, KeptBatch, Place},
     partition::Partition,
@@ -235,7 +235,7 @@ impl Engine {
         if let Some(held) = self.readers.of(id) {
             held.readers.values_mut().for_each(|reader| reader.place_hint = None);
         }
-        stir(&mut self.stirred, partition);
+        mark_ready(&mut self.ready_list, partition);
     }
 
     pub(crate) fn apply_cleaned(

@@ -1,4 +1,4 @@
-//! Named cursors: an offset of a partition that outlives whoever reads there. They live beside the
+//! Named cursors: an offset of a partition that outlives its readers. They live beside the
 //! partitions, so that a partition without one pays nothing. One that is set often in a turn is one
 //! record. It does not know who reads.
 
@@ -31,8 +31,7 @@ impl Cursors {
         self.set(partition, name, offset);
     }
 
-    /// The next cursor that was set in this turn, and where it is; those that are gone again are not
-    /// told.
+    /// The next cursor that was set in this turn and still exists, and its offset.
     pub(crate) fn next_moved(&mut self) -> Option<(PartitionId, CursorName, u64)> {
         loop {
             let (partition, name) = self.moved.pop_first()?;
@@ -60,7 +59,7 @@ impl Cursors {
         self.held.get(&partition).map_or(0, BTreeMap::len)
     }
 
-    /// The partition is gone, or told anew.
+    /// Forgets a partition that is dropped or opened anew.
     pub(crate) fn forget(&mut self, partition: PartitionId) {
         self.held.remove(&partition);
     }

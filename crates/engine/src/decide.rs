@@ -11,7 +11,7 @@ use sennit_model::{
 use crate::{
     command::{Credit, DeliveryRun, Origin, SessionId, Settle, Subscribe, Verdict},
     effect::{Effect, GapReason, Settled},
-    engine::{Engine, Journal, Outbox, RUNS_PER_RECORD_MAX, stir},
+    engine::{Engine, Journal, Outbox, RUNS_PER_RECORD_MAX, mark_ready},
     group::{Group, range},
     lease::Holder,
     readers::bounded,
@@ -58,7 +58,7 @@ impl Engine {
         let Some(group) = partition.group(group_id) else {
             return out.refuse(origin, Refusal::UnknownGroup);
         };
-        group.heard_from(origin.session);
+        group.clear_stuck(origin.session);
         let is_ack = verdict == Verdict::Ack;
         let part = (id, group_id);
         let by = Settler { session: origin.session, part, sessions: &self.sessions };
@@ -130,7 +130,7 @@ impl Engine {
 
     pub(crate) fn subscribe(&mut self, subscribe: Subscribe, out: &mut Outbox) {
         let Subscribe { origin, subscription, partition: id, group, credit } = subscribe;
-        // Topic and group were there when the consumer was told that it takes part.
+        // Topic and group were there when the subscription was accepted.
         let holder = Holder { session: origin.session, subscription };
         let ended = Effect::ended(holder, id);
         let Some(partition) = self.partitions.get_mut(&id) else { return out.now.push(ended) };
@@ -141,9 +141,9 @@ impl Engine {
         let damaged = group.activity().damaged.iter();
         let damaged = damaged.map(|(start, end, _)| (start, end, GapReason::Damaged));
         let lost = self.lost.of(id).map(|lost| (lost.start, lost.end, GapReason::Lost));
-        let told = |(start, end, reason)| Effect::gap(holder, id, range(start, end), reason);
-        out.now.extend(damaged.chain(lost).map(told));
-        stir(&mut self.stirred, partition);
+        let gap = |(start, end, reason)| Effect::gap(holder, id, range(start, end), reason);
+        out.now.extend(damaged.chain(lost).map(gap));
+        mark_ready(&mut self.ready_list, partition);
     }
 
     pub(crate) fn set_credit(
@@ -158,7 +158,7 @@ impl Engine {
         let holder = Holder { session, subscription };
         if group.has_member(holder) {
             group.join(holder, bounded(credit));
-            stir(&mut self.stirred, partition);
+            mark_ready(&mut self.ready_list, partition);
         }
     }
 
@@ -173,7 +173,7 @@ impl Engine {
         let Some(partition) = self.partitions.get_mut(&id) else { return };
         let holder = Holder { session, subscription };
         partition.leave(group_id, |held| held == holder, &mut self.wheel);
-        stir(&mut self.stirred, partition);
+        mark_ready(&mut self.ready_list, partition);
     }
 
     /// Ends all subscriptions of a session. What they hold returns after `grace`; with none, the
@@ -191,7 +191,7 @@ impl Engine {
             } else if let Some(group) = partition.group(group_id) {
                 group.cut_off(session);
             }
-            stir(&mut self.stirred, partition);
+            mark_ready(&mut self.ready_list, partition);
         }
         if grace.is_zero() {
             self.sessions.end(session);
@@ -204,11 +204,11 @@ impl Engine {
 /// What a settled run is to a group, part by part. Parts that are settled already are in none.
 #[derive(Default)]
 struct Standing {
-    /// Held under this very attempt, by whoever settles, with the attempts that failed before.
+    /// Held under this very attempt by the session that settles, with the attempts that failed before.
     leased: Vec<(u64, u64, u32)>,
     /// Held under this very attempt until the lease ended, and not delivered since.
     returned: Vec<Range<u64>>,
-    /// Delivered again since, given back, or never delivered.
+    /// Delivered again since, returned, or never delivered.
     stale: Vec<Range<u64>>,
 }
 
@@ -244,7 +244,7 @@ impl Standing {
 
     /// A part that nobody holds. One of this generation must be the last attempt. One of an earlier
     /// generation counts, though this generation may have delivered the message too and seen it
-    /// fail or come back: whoever settles has had it, and nobody has it now.
+    /// fail or come back: the session that settles has had it, and nobody has it now.
     fn unleased(&mut self, group: &Group, run: DeliveryRun, current: bool, start: u64, end: u64) {
         if start >= end {
             return;
@@ -266,14 +266,14 @@ impl Standing {
         self.untried(at, end);
     }
 
-    /// A part whose publisher's delay is not over: nobody can have been given it.
+    /// A part whose publisher's delay is not over: it cannot have been delivered.
     fn untried(&mut self, start: u64, end: u64) {
         if start < end {
             self.call_stale(start, end);
         }
     }
 
-    /// A part that the settle does not apply to. Parts that touch are told as one.
+    /// A part that the settle does not apply to. Parts that touch are one in the answer.
     fn call_stale(&mut self, start: u64, end: u64) {
         match self.stale.last_mut() {
             Some(last) if last.end == start => last.end = end,
@@ -319,7 +319,7 @@ fn take_each_once(parts: &mut Vec<(u64, u64, u32)>) {
     });
 }
 
-/// Ranges in the given order, with neighbours made one.
+/// Ranges in their order, with neighbours made one.
 fn merged(parts: &[(u64, u64, u32)]) -> Vec<OffsetRange> {
     let mut ranges: Vec<OffsetRange> = Vec::new();
     for &(start, end, _) in parts {

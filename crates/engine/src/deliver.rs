@@ -1,4 +1,4 @@
-//! Who gets what: ready messages go to the members of a group in turn, as far as their credit and
+//! Ready messages are delivered to the members of a group in turn, as far as their credit and
 //! the batches at hand reach. A lease is not a record; it lives in memory.
 
 use sennit_model::{Generation, GroupId, Offset, OffsetRange, PartitionId, ReadFrom, Timestamp};
@@ -6,7 +6,7 @@ use sennit_model::{Generation, GroupId, Offset, OffsetRange, PartitionId, ReadFr
 use crate::{
     command::DeadLetters,
     effect::{Delivery, Effect, GapReason},
-    engine::{Engine, Journal, Outbox, Payloads, stir},
+    engine::{Engine, Journal, Outbox, Payloads, mark_ready},
     gather::{AtHand, Part},
     group::{Activity, Group, range},
     log::{Log, Place},
@@ -33,12 +33,12 @@ impl Engine {
     ) {
         out.now
             .extend(self.streams.ended.drain(..).map(|id| Effect::StreamEnded { topic: id.topic }));
-        // Moving a dead letter stirs its target; that one is looked at in the next round.
-        let mut stirred = std::mem::take(&mut self.stirred);
+        // A dead letter that is moved makes its target ready, which is served in the next round.
+        let mut ready_list = std::mem::take(&mut self.ready_list);
         let mut work_left = TURN_WORK;
-        for id in stirred.drain(..) {
+        for id in ready_list.drain(..) {
             let Some(partition) = self.partitions.get_mut(&id) else { continue };
-            partition.stirred = false;
+            partition.is_in_ready_list = false;
             partition.awaits_batch = false;
             let mut expired: Vec<(GroupId, Vec<OffsetRange>)> = Vec::new();
             let mut any_dying = false;
@@ -70,15 +70,15 @@ impl Engine {
             self.serve_readers(id, &mut work_left, &mut at_hand, payloads, out);
             self.serve_stream(id, now, &mut at_hand, journal, payloads, out);
         }
-        if self.stirred.is_empty() {
-            self.stirred = stirred;
+        if self.ready_list.is_empty() {
+            self.ready_list = ready_list;
         }
     }
 
-    /// Whether some partition has changed since it was last looked at.
+    /// Whether some partition may have something to deliver.
     #[must_use]
-    pub fn is_stirred(&self) -> bool {
-        !self.stirred.is_empty()
+    pub fn has_ready_partitions(&self) -> bool {
+        !self.ready_list.is_empty()
     }
 
     /// Says whether the disk is full: messages that failed for good wait where they are while it is so.
@@ -89,15 +89,15 @@ impl Engine {
         }
         for id in std::mem::take(&mut self.waits_for_room) {
             if let Some(partition) = self.partitions.get_mut(&id) {
-                stir(&mut self.stirred, partition);
+                mark_ready(&mut self.ready_list, partition);
             }
         }
     }
 
     /// The batch at `place` cannot be read: no group waits for its messages any more. They are kept
-    /// and counted, and the consumers of each group that would get them are told; what is asked
-    /// for again later (a retry, a new group, a restart) is found again by reading. False if no such
-    /// batch is kept, because it lies elsewhere now say.
+    /// and counted, and the consumers of each group receive a gap for them. Messages that become ready again
+    /// later (a retry, a new group, a restart) are found damaged by reading. False if no such batch is kept, for
+    /// example because it was moved.
     pub fn damaged(&mut self, partition: PartitionId, place: Place, out: &mut Outbox) -> bool {
         let id = partition;
         let Some(partition) = self.partitions.get_mut(&id) else { return false };
@@ -108,11 +108,11 @@ impl Engine {
         for group in &mut partition.groups {
             for part in group.damage(entry.first, entry.end()) {
                 let (range, reason) = (range(part.start, part.end), GapReason::Damaged);
-                let told = group.activity().members.iter().map(|member| member.holder);
-                out.now.extend(told.map(|holder| Effect::gap(holder, id, range, reason)));
+                let holders = group.activity().members.iter().map(|member| member.holder);
+                out.now.extend(holders.map(|holder| Effect::gap(holder, id, range, reason)));
             }
         }
-        stir(&mut self.stirred, partition);
+        mark_ready(&mut self.ready_list, partition);
         self.pass_over_damaged(id, &entry, out);
         let (lies_there, next) = (entry.first..entry.end(), Offset(entry.end()));
         let begins_there =
@@ -137,7 +137,7 @@ impl Engine {
         let target = match partition.dead_letters {
             DeadLetters::To(topic) => PartitionId { topic, ..id },
             DeadLetters::NotYet => {
-                if !std::mem::replace(&mut partition.dead_letter_topic_asked, true) {
+                if !std::mem::replace(&mut partition.dead_letter_topic_requested, true) {
                     out.now.push(Effect::DeadLetterTopicNeeded { source: id.topic });
                 }
                 return;
@@ -161,7 +161,7 @@ impl Engine {
         }
         if !is_named
             && let Some(partition) = self.partitions.get_mut(&id)
-            && !std::mem::replace(&mut partition.dead_letter_topic_asked, true)
+            && !std::mem::replace(&mut partition.dead_letter_topic_requested, true)
         {
             out.now.push(Effect::DeadLetterTopicNeeded { source: id.topic });
         }
@@ -192,7 +192,7 @@ impl Turn<'_> {
         while let Some((start, end, &tries)) = group.ready.first() {
             let Some(index) = group.next_member() else { return true };
             let entry = self.log.find(start).expect("ready messages are kept");
-            // A run of many batches may have a time for each: no more is looked at than is given.
+            // A run of many batches may have a time for each: no more is checked than is delivered.
             let end = end.min(entry.end());
             let end = match self.alive(start, end) {
                 Ok(end) => end,

@@ -25,7 +25,7 @@ pub enum Effect {
     Settled(Settled),
     /// Tell a consumer that its subscription has begun.
     Subscribed {
-        /// Who asked.
+        /// The request that it answers.
         origin: Origin,
         /// The subscription's number.
         subscription: u32,
@@ -76,7 +76,7 @@ pub enum Effect {
     },
     /// Tell the asker that its change is committed. `topic` and `group` say what it was about.
     Done {
-        /// Who asked.
+        /// The request that it answers.
         origin: Origin,
         /// The topic.
         topic: TopicId,
@@ -87,7 +87,7 @@ pub enum Effect {
     },
     /// Tell the asker that its batch is committed at the offset that it expected.
     PublishedAt {
-        /// Who asked.
+        /// The request that it answers.
         origin: Origin,
         /// The offset of its first message.
         first: Offset,
@@ -96,16 +96,16 @@ pub enum Effect {
     },
     /// Tell the asker how a partition is.
     Described {
-        /// Who asked.
+        /// The request that it answers.
         origin: Origin,
         /// The answer.
         description: PartitionDescription,
     },
     /// Tell the asker where one that reads from there would begin.
     Located {
-        /// Who asked.
+        /// The request that it answers.
         origin: Origin,
-        /// The first offset that it would get, or be told of.
+        /// The offset of the first message or gap that it would receive.
         first: Offset,
         /// The partition's end: the first offset that is not committed.
         end: Offset,
@@ -119,21 +119,21 @@ pub enum Effect {
     },
     /// Tell the asker that parked messages are ready again.
     Unparked {
-        /// Who asked.
+        /// The request that it answers.
         origin: Origin,
         /// How many.
         count: u64,
     },
     /// Tell the asker which cursors a partition has.
     Cursors {
-        /// Who asked.
+        /// The request that it answers.
         origin: Origin,
         /// Their names, in order, and offsets.
         cursors: Vec<(CursorName, Offset)>,
     },
     /// Tell the asker that its command was refused.
     Refused {
-        /// Who asked.
+        /// The request that it answers.
         origin: Origin,
         /// Why.
         refusal: Refusal,
@@ -168,7 +168,7 @@ pub enum GapReason {
     Damaged,
     /// What the journal held there is gone. Not every offset need have had a message.
     Lost,
-    /// They are kept no more. Only readers are told.
+    /// They are kept no more. Only readers receive this.
     Retention,
     /// They were delivered before they were committed, and are not there any more. The range begins
     /// with the first of them, which may lie before what is delivered next.
@@ -178,7 +178,7 @@ pub enum GapReason {
     /// The reader's filter has passed over them.
     Filtered,
     /// They are kept no more, and nothing is lost with them: of each key there was a later message
-    /// when they went, or it was a tombstone whose time was over. Only readers are told.
+    /// when they went, or it was a tombstone whose time was over. Only readers receive this.
     Compacted,
 }
 
@@ -207,7 +207,7 @@ pub struct Confirmed {
 /// A settlement is committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// Who asked.
+    /// The request that it answers.
     pub origin: Origin,
     /// Of which partition.
     pub partition: PartitionId,

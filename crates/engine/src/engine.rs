@@ -107,8 +107,8 @@ pub struct Engine {
     pub(crate) fired: Vec<Timer>,
     /// Appended but not yet committed: `(position, partition, end)`, in the journal's order.
     pub(crate) uncommitted: VecDeque<(u64, PartitionId, u64)>,
-    /// Partitions that may have something to deliver or to bury.
-    pub(crate) stirred: Vec<PartitionId>,
+    /// The partitions that may have something to deliver or to bury.
+    pub(crate) ready_list: Vec<PartitionId>,
     /// Whether the disk is full: dead letters are not appended then, as nothing is that grows.
     pub(crate) storage_full: bool,
     /// Where dead letters wait for that to end.
@@ -145,7 +145,7 @@ impl Engine {
             timers_set: 0,
             fired: Vec::new(),
             uncommitted: VecDeque::new(),
-            stirred: Vec::new(),
+            ready_list: Vec::new(),
             storage_full: false,
             waits_for_room: BTreeSet::new(),
             freed: Vec::new(),
@@ -180,7 +180,7 @@ impl Engine {
         self.partitions.ids()
     }
 
-    /// The same with what each was told of its topic.
+    /// The same with a hash of the settings that each has.
     pub fn settings_hashes(&self) -> impl Iterator<Item = (PartitionId, SettingsHash)> {
         self.partition_ids().filter_map(|id| {
             let view = self.partitions.peek(&id)?;
@@ -375,7 +375,7 @@ impl Engine {
                 if partition.config.durability != Durability::Durable {
                     self.reserved.batch_committed(partition.id, end);
                 }
-                stir(&mut self.stirred, partition);
+                mark_ready(&mut self.ready_list, partition);
             }
         }
         self.reservations_committed(position);
@@ -384,7 +384,7 @@ impl Engine {
     /// A batch of this partition that had to be fetched is there.
     pub fn fetched(&mut self, partition: PartitionId) {
         if let Some(partition) = self.partitions.get_mut(&partition) {
-            stir(&mut self.stirred, partition);
+            mark_ready(&mut self.ready_list, partition);
         }
     }
 
@@ -516,7 +516,7 @@ impl Engine {
             for group in &partition.groups {
                 group.check(partition.visible, partition.delays.runs());
                 // Between a change and the next delivery pass the partition is on the list.
-                let is_due = !partition.stirred && !partition.awaits_batch;
+                let is_due = !partition.is_in_ready_list && !partition.awaits_batch;
                 assert!(
                     !is_due || group.ready.is_empty() || !group.has_room(),
                     "messages are ready, a member has room, and no delivery pass is due: {group:?}"
@@ -526,10 +526,10 @@ impl Engine {
     }
 }
 
-/// Puts a partition on the list of those that may have something to deliver.
-pub(crate) fn stir(stirred: &mut Vec<PartitionId>, partition: &mut Partition) {
-    if !partition.stirred {
-        partition.stirred = true;
-        stirred.push(partition.id);
+/// Puts a partition into the list of those that may have something to deliver.
+pub(crate) fn mark_ready(ready_list: &mut Vec<PartitionId>, partition: &mut Partition) {
+    if !partition.is_in_ready_list {
+        partition.is_in_ready_list = true;
+        ready_list.push(partition.id);
     }
 }

@@ -56,7 +56,7 @@ impl Folded {
         partition: &Partition,
         form: impl FnOnce(&Partition) -> Arc<Form>,
     ) -> Option<Self> {
-        let is_busy = partition.is_loading || partition.stirred;
+        let is_busy = partition.is_loading || partition.is_in_ready_list;
         if is_busy || !partition.groups.iter().all(Group::is_at_rest) {
             return None;
         }
@@ -81,7 +81,7 @@ impl Folded {
             kept::encode_producers(&mut out, partition, &ids, true);
             kept::encode_slice(&mut out, partition, all, limit);
             let ready = partition.groups.iter().map(|group| group.ready.within(0, u64::MAX));
-            let unsaid = (partition.dead_letter_topic_asked, partition.age_due);
+            let unsaid = (partition.dead_letter_topic_requested, partition.age_due);
             (out, partition.visible, partition.log.bytes(), unsaid, ready.collect::<Vec<_>>())
         };
         let unfolded = self.unfolded(partition.id);
@@ -145,9 +145,9 @@ impl Packer {
             delays,
             expiries,
             age_due,
-            dead_letter_topic_asked,
+            dead_letter_topic_requested,
             is_loading: _,
-            stirred: _,
+            is_in_ready_list: _,
             awaits_batch: _,
             rest: _,
         } = partition;
@@ -161,7 +161,7 @@ impl Packer {
         let has_age_due = *age_due != partition.too_old_at();
         let flags = [
             has_age_due,
-            *dead_letter_topic_asked,
+            *dead_letter_topic_requested,
             !delays.is_empty(),
             !expiries.is_empty(),
             has_producers,
@@ -185,7 +185,7 @@ impl Packer {
             self.put(group.id().0.into())?.near(group.settled.floor(), log.end())?;
             let settled = group.settled.above().map(|settled| (settled.start, settled.end, 0));
             self.runs(settled, log.start())?;
-            // What is neither settled nor delayed is ready, and as a rule nobody was given it.
+            // What is neither settled nor delayed is ready, and as a rule was never delivered.
             let ready = group.ready.iter().filter(|(.., tries)| !tries.is_none());
             let tried = ready.map(|(start, end, tries)| (start, end, tries.to_bits()));
             self.runs(tried, log.start())?;
@@ -266,9 +266,9 @@ impl Unpacker<'_> {
     fn partition(mut self, id: PartitionId, form: &Form) -> Partition {
         let mut partition = Partition::new(id, form.config.clone());
         let head = self.take();
-        let [has_age_due, asked, has_delays, has_expiries, has_producers] =
+        let [has_age_due, requested, has_delays, has_expiries, has_producers] =
             [4, 3, 2, 1, 0].map(|bit| head >> bit & 1 == 1);
-        partition.dead_letter_topic_asked = asked;
+        partition.dead_letter_topic_requested = requested;
         partition.dead_letters = match head >> FLAGS {
             0 => DeadLetters::NotYet,
             1 => DeadLetters::Stay,

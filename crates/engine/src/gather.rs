@@ -43,7 +43,7 @@ impl AtHand {
     }
 }
 
-/// Messages of one batch that are given together.
+/// Messages of one batch that are delivered together.
 pub(crate) struct Part {
     pub(crate) messages: Bytes,
     pub(crate) count: u32,

@@ -20,7 +20,7 @@ impl<T> Default for Interner<T> {
 }
 
 impl<T> Interner<T> {
-    /// The one value that is encoded as `encode` does: `value`, or one that was given before.
+    /// The one value that is encoded as `encode` does: `value`, or an earlier one.
     pub(crate) fn get(&mut self, value: T, encode: impl FnOnce(&T, &mut Vec<u8>)) -> Arc<T> {
         self.key.clear();
         encode(&value, &mut self.key);

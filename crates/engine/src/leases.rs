@@ -1,4 +1,4 @@
-//! The leases of a group: given, extended, ended, and how far one that ends counts as worked on. It
+//! The leases of a group: made, extended, ended, and how far one that ends counts as worked on. It
 //! does not decide what becomes of a message whose lease ends.
 
 use std::ops::Range;
@@ -53,7 +53,7 @@ impl Group {
         let attempt = lease.attempt();
         leases.insert(start, lease);
         let by = (holder, member.held_messages);
-        member.given.push(range, attempt, by, leases);
+        member.deliveries.push(range, attempt, by, leases);
     }
 
     fn lease_timer(&self, end: u64) -> Timer {
@@ -97,7 +97,7 @@ impl Group {
             if let Some(member) = self.activity_mut().member(lease.holder) {
                 member.held_messages -= to - from;
                 member.held_bytes -= lease.bytes;
-                member.given.ended(from..to, lease.attempt());
+                member.deliveries.ended(from..to, lease.attempt());
             }
         }
         ended
@@ -147,8 +147,7 @@ impl Group {
     /// on is never more than the part: the rest is somebody else's by the time the part's lease ends.
     fn cut_lease(&mut self, from: u64, to: u64, wheel: &mut Wheel<Timer>) -> Lease {
         let Activity { leases, leased_count, .. } = self.activity_mut();
-        let (&start, _) =
-            leases.range(..=from).next_back().expect("the part lies within a lease");
+        let (&start, _) = leases.range(..=from).next_back().expect("the part lies within a lease");
         let mut lease = leases.remove(&start).expect("found just now");
         assert!(to <= lease.end, "the part lies within one lease");
         *leased_count -= to - from;
@@ -228,7 +227,7 @@ impl Group {
         }
         let mut known = members.iter_mut().chain(departed);
         let member = known.find(|member| member.holder == holder)?;
-        member.given.oldest(holder, leases)
+        member.deliveries.oldest(holder, leases)
     }
 
     /// How far the lease that begins at `start` counts as worked on, should it end without a word: what
@@ -249,8 +248,8 @@ impl Group {
         started_to.max(start + 1)
     }
 
-    /// A session has said something of its deliveries: it is not stuck.
-    pub(crate) fn heard_from(&mut self, session: SessionId) {
+    /// A session has settled or extended a delivery: its subscriptions are not stuck.
+    pub(crate) fn clear_stuck(&mut self, session: SessionId) {
         if !self.activity().stuck.is_empty() {
             self.activity_mut().stuck.retain(|holder| holder.session != session);
         }

@@ -43,7 +43,7 @@ impl Entry {
         self.first + u64::from(self.count)
     }
 
-    /// As others are told of it.
+    /// The batch as other crates see it.
     pub(crate) fn kept(&self, partition: PartitionId) -> KeptBatch {
         let Self { first, count, place, appended_at } = *self;
         KeptBatch { partition, first: Offset(first), count, appended_at, place }

@@ -1,6 +1,5 @@
-//! What was lost for good: which offsets of which partitions, so that whoever reads there is told;
-//! and, in a replay, how far a hole in the journal may have reached, so that no offset is given
-//! twice.
+//! What was lost for good: which offsets of which partitions, so that their readers receive a gap; and, in a
+//! replay, how far a hole in the journal may have reached, so that no offset is used twice.
 
 use std::ops::Range;
 
@@ -45,7 +44,7 @@ impl Lost {
         self.of(partition).map(|range| range.start).find(|start| *start > offset)
     }
 
-    /// The partition is gone, or told anew.
+    /// Forgets a partition that is dropped or opened anew.
     pub(crate) fn forget(&mut self, partition: PartitionId) {
         self.0.remove(&partition);
     }

@@ -35,7 +35,7 @@ impl SourceNames {
 pub(crate) struct Names(HashMap<TopicId, Arc<SourceNames>, foldhash::fast::FixedState>);
 
 impl Names {
-    /// Those of a topic, if they were told.
+    /// Those of a topic, if they are known.
     pub(crate) fn of(&self, topic: TopicId) -> Option<Arc<SourceNames>> {
         self.0.get(&topic).cloned()
     }

@@ -1,5 +1,4 @@
-//! The engine is told what a topic and its groups are called, and goes on with the dead letters that have
-//! waited for it.
+//! The command that names a topic and its groups: dead letters that waited for the names are moved then.
 
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use sennit_model::PartitionId;
 use crate::{
     command::{DeadLetters, Origin},
     effect::Effect,
-    engine::{Engine, Outbox, stir},
+    engine::{Engine, Outbox, mark_ready},
     names::SourceNames,
     refusal::Refusal,
 };
@@ -28,9 +27,9 @@ impl Engine {
         // A group that is not among them is gone: no other answer would come.
         let has_all = partition.groups.iter().all(|group| names.of(group.id()).is_some());
         if has_all && matches!(partition.dead_letters, DeadLetters::To(_)) {
-            partition.dead_letter_topic_asked = false;
+            partition.dead_letter_topic_requested = false;
         }
-        stir(&mut self.stirred, partition);
+        mark_ready(&mut self.ready_list, partition);
         self.names.set(id.topic, names);
         let (topic, group, created) = (id.topic, None, false);
         out.after_commit.push(Effect::Done { origin, topic, group, created });

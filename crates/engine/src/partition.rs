@@ -77,19 +77,19 @@ pub(crate) struct Partition {
     pub(crate) producers: Producers,
     /// Sorted by id.
     pub(crate) groups: Vec<Group>,
-    /// Messages whose publisher asked for a delay that is not over: when it is.
+    /// Messages whose publisher set a delay that is not over: when it is.
     pub(crate) delays: MessageTimes,
     /// Messages with a time to live: when it is over. Kept until the log drops them.
     pub(crate) expiries: MessageTimes,
     /// When the timer is due that frees what has grown too old, [`NEVER`] without one. What it was set
     /// for may be gone by then.
     pub(crate) age_due: Timestamp,
-    /// Whether the dead-letter topic has been asked for since the start, or since there was one.
-    pub(crate) dead_letter_topic_asked: bool,
+    /// Whether the dead-letter topic was requested since the start, or since there was one.
+    pub(crate) dead_letter_topic_requested: bool,
     /// Whether not all of it is put back yet; see `replay`.
     pub(crate) is_loading: bool,
     /// Whether it is in the engine's list of partitions that may have something to deliver.
-    pub(crate) stirred: bool,
+    pub(crate) is_in_ready_list: bool,
     /// Whether its last delivery pass ended at a batch that has to be fetched first.
     pub(crate) awaits_batch: bool,
     pub(crate) rest: Rest,
@@ -108,9 +108,9 @@ impl Partition {
             delays: MessageTimes::default(),
             expiries: MessageTimes::default(),
             age_due: NEVER,
-            dead_letter_topic_asked: false,
+            dead_letter_topic_requested: false,
             is_loading: false,
-            stirred: false,
+            is_in_ready_list: false,
             awaits_batch: false,
             rest: Rest::LeftAlone,
         }
@@ -223,7 +223,7 @@ impl Partition {
     /// Offsets below `end` may be delivered: what is not delayed becomes ready.
     pub(crate) fn show(&mut self, end: u64) {
         if end <= self.visible {
-            // It was given before it was committed.
+            // It became visible before its commit, by a reservation.
             return;
         }
         let from = std::mem::replace(&mut self.visible, end);
@@ -445,7 +445,8 @@ impl Partition {
     /// How many messages some group has found to be unreadable.
     fn damaged(&self) -> u64 {
         let mut damaged = Runs::default();
-        for (start, end, _) in self.groups.iter().flat_map(|group| group.activity().damaged.iter()) {
+        for (start, end, _) in self.groups.iter().flat_map(|group| group.activity().damaged.iter())
+        {
             damaged.insert(start, end, ());
         }
         damaged.count()
@@ -470,7 +471,8 @@ impl Partition {
     /// How it is; `lost` offsets of it are.
     pub(crate) fn describe(&self, lost: u64) -> PartitionDescription {
         let live_bytes = self.live_bytes();
-        let describe = |group: &Group| group.describe(self.visible, self.delays.runs(), self.parks());
+        let describe =
+            |group: &Group| group.describe(self.visible, self.delays.runs(), self.parks());
         PartitionDescription {
             live_bytes,
             damaged: self.damaged(),

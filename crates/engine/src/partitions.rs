@@ -96,7 +96,7 @@ pub(crate) struct Partitions {
     /// Their places by their numbers, which only they hold: the table is half empty as a rule.
     by_id: HashTable<u32>,
     hasher: FixedState,
-    /// The one that was found last, which as a rule is the next that is asked for.
+    /// The one that was found last, which as a rule is the next one too.
     last: Cell<Option<(PartitionId, u32)>>,
     /// Their places in the order of their numbers, because a walk over all of them is made in steps,
     /// between which they change.
@@ -307,17 +307,18 @@ mod tests {
     fn what_was_left_alone_for_a_round_is_folded_and_unfolded_to_be_changed() {
         let mut partitions = Partitions::default();
         (0..300).for_each(|topic| partitions.insert(partition(topic)));
-        partitions.get_mut(&id(7)).expect("it is there").stirred = false;
+        partitions.get_mut(&id(7)).expect("it is there").is_in_ready_list = false;
         partitions.fold_untouched(1);
         assert_eq!(are_open(&partitions, 0..300), [7]);
         (0..10).for_each(|_| partitions.fold_untouched(10));
         assert_eq!(are_open(&partitions, 0..300), [0; 0]);
-        partitions.get_mut(&id(9)).expect("it is there").dead_letter_topic_asked = true;
+        partitions.get_mut(&id(9)).expect("it is there").dead_letter_topic_requested = true;
         assert_eq!(are_open(&partitions, 0..300), [9]);
         (0..2).for_each(|_| partitions.fold_untouched(1));
         assert_eq!(are_open(&partitions, 0..300), [0; 0]);
-        let was_asked =
-            |topic| partitions.peek(&id(topic)).map(|view| view.partition().dead_letter_topic_asked);
+        let was_asked = |topic| {
+            partitions.peek(&id(topic)).map(|view| view.partition().dead_letter_topic_requested)
+        };
         assert_eq!((was_asked(9), was_asked(8)), (Some(true), Some(false)));
     }
 
@@ -340,7 +341,7 @@ mod tests {
         let holder = Holder { session: SessionId(1), subscription: 1 };
         let acts: [fn(&mut Partition, Holder); 4] = [
             |held, holder| held.groups[0].join(holder, Credit { messages: 1, bytes: 1 }),
-            |held, _| held.stirred = true,
+            |held, _| held.is_in_ready_list = true,
             |held, _| held.is_loading = true,
             |held, _| drop(held.groups[0].damage(0, 1)),
         ];
@@ -351,7 +352,7 @@ mod tests {
         }
         (0..9).for_each(|_| partitions.fold_untouched(1));
         assert_eq!(are_open(&partitions, 0..9), [0, 1, 2, 3]);
-        partitions.get_mut(&id(1)).expect("it is there").stirred = false;
+        partitions.get_mut(&id(1)).expect("it is there").is_in_ready_list = false;
         (0..2).for_each(|_| partitions.fold_untouched(1));
         assert_eq!(are_open(&partitions, 0..9), [0, 2, 3]);
     }

@@ -1,12 +1,12 @@
-//! Where a read of a partition begins, and what its reader is told first: offsets that were rolled back, lost
-//! or are not kept. Readers and reads of streams ask here alike. It looks up no batch.
+//! Where a read of a partition begins, and the gap that its reader receives first: offsets that were rolled back,
+//! lost or are not kept. Readers and reads of streams use it alike. It looks up no batch.
 
 use sennit_model::{Durability, OffsetRange, ReadFrom};
 
 use crate::{effect::GapReason, group::range, lost::Lost, partition::Partition};
 
 impl Partition {
-    /// The offset at which a read from there begins. An offset that is given may lie behind the visible end.
+    /// The offset at which a read from there begins. An offset of `from` may lie behind the visible end.
     pub(crate) fn locate(&self, from: ReadFrom) -> u64 {
         let Self { log, visible, .. } = self;
         match from {
@@ -18,8 +18,7 @@ impl Partition {
         }
     }
 
-    /// The offset at which a read goes on that asks for `at`, or the offsets that its reader is told of first,
-    /// and why. Offsets that were reserved, and that no reader has seen, are passed over, up to `before`.
+    /// The offset at which a read of `at` goes on, or the gap that its reader receives first, and the reason. Offsets that were reserved, and that no reader has seen, are passed over, up to `before`.
     pub(crate) fn begin(
         &self,
         lost: &Lost,
@@ -56,9 +55,9 @@ impl Partition {
         }
     }
 
-    /// The offset at which a read of the whole partition begins. In a durable one, its reader is told of
+    /// The offset at which a read of the whole partition begins. In a durable one, the read includes a gap for
     /// messages that were lost at the beginning.
-    pub(crate) fn first_told(&self, lost: &Lost) -> u64 {
+    pub(crate) fn read_start(&self, lost: &Lost) -> u64 {
         let start = self.log.start();
         let is_durable = self.config.durability == Durability::Durable;
         let lost = lost.of(self.id).find(|lost| is_durable && lost.end == start);

@@ -110,35 +110,37 @@ impl Remembered {
         count: u32,
         lost_before: u64,
     ) -> Result<Admission, Refusal> {
-        let ProducerStamp { id, epoch, first_sequence: given } = stamp;
+        let ProducerStamp { id, epoch, first_sequence: received } = stamp;
         if id == ProducerId(0) {
             return Ok(Admission::New);
         }
         let (expected, recent) = match self.known.get(&id) {
             Some(known) if epoch < known.epoch => {
-                return Err(Refusal::ProducerFenced { current: known.epoch, given: epoch });
+                return Err(Refusal::ProducerFenced { current: known.epoch, received: epoch });
             }
             Some(known) if epoch == known.epoch => (known.next_sequence, Some(&known.recent)),
             _ => (0, None),
         };
-        if given == expected {
+        if received == expected {
             return Ok(Admission::New);
         }
-        if given > expected {
+        if received > expected {
             let last_end = self.known.get(&id).map_or(0, |known| known.last_end);
             if last_end < lost_before {
                 return Ok(Admission::New);
             }
-            return Err(Refusal::SequenceGap { expected, given });
+            return Err(Refusal::SequenceGap { expected, received });
         }
-        if given + u64::from(count) > expected {
-            return Err(Refusal::SequenceOverlap { expected, given, count });
+        if received + u64::from(count) > expected {
+            return Err(Refusal::SequenceOverlap { expected, received, count });
         }
         let holder = recent.into_iter().flatten().find(|batch| {
-            batch.first_sequence <= given
-                && given + u64::from(count) <= batch.first_sequence + u64::from(batch.count)
+            batch.first_sequence <= received
+                && received + u64::from(count) <= batch.first_sequence + u64::from(batch.count)
         });
-        Ok(Admission::Duplicate(holder.map(|batch| batch.first.plus(given - batch.first_sequence))))
+        Ok(Admission::Duplicate(
+            holder.map(|batch| batch.first.plus(received - batch.first_sequence)),
+        ))
     }
 
     fn appended(&mut self, stamp: ProducerStamp, count: u32, first: Offset) {
@@ -222,17 +224,17 @@ mod tests {
         let mut producers = Producers::default();
         assert_eq!(
             producers.admit(stamp(0, 3), 1, 0),
-            Err(Refusal::SequenceGap { expected: 0, given: 3 })
+            Err(Refusal::SequenceGap { expected: 0, received: 3 })
         );
         producers.appended(stamp(2, 0), 4, Offset(0));
         assert_eq!(
             producers.admit(stamp(1, 4), 1, 0),
-            Err(Refusal::ProducerFenced { current: 2, given: 1 })
+            Err(Refusal::ProducerFenced { current: 2, received: 1 })
         );
         assert_eq!(producers.admit(stamp(3, 0), 1, 0), Ok(Admission::New));
         assert_eq!(
             producers.admit(stamp(2, 3), 2, 0),
-            Err(Refusal::SequenceOverlap { expected: 4, given: 3, count: 2 })
+            Err(Refusal::SequenceOverlap { expected: 4, received: 3, count: 2 })
         );
     }
 

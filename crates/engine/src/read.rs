@@ -1,5 +1,5 @@
-//! What readers ask for and what they get: each batch that is committed, in order, cut to their
-//! windows, and a gap wherever something is not kept. It knows no group.
+//! Readers: each receives every committed batch in order, cut to its window, and a gap wherever something
+//! is not kept. It knows no group.
 
 use bytes::Bytes;
 use sennit_model::{CursorName, Offset, PartitionId, limits::CURSORS_PER_TOPIC_MAX};
@@ -7,7 +7,7 @@ use sennit_model::{CursorName, Offset, PartitionId, limits::CURSORS_PER_TOPIC_MA
 use crate::{
     command::{CursorClaim, CursorSetter, Origin, Read, ReaderChange},
     effect::{Delivery, Effect, GapReason},
-    engine::{Engine, Journal, Outbox, Payloads, stir},
+    engine::{Engine, Journal, Outbox, Payloads, mark_ready},
     gather::{AtHand, Part},
     group::range,
     lease::Holder,
@@ -27,12 +27,12 @@ impl Engine {
             read;
         let holder = Holder { session: origin.session, subscription };
         let Some(partition) = self.partitions.get_mut(&id) else {
-            // It was there when the reader was told where it begins.
+            // It was there when the reader asked where to begin.
             return out.now.push(Effect::ended(holder, id));
         };
         let at = at.0.min(partition.visible);
-        stir(&mut self.stirred, partition);
-        // Of all else it is told when it comes there.
+        mark_ready(&mut self.ready_list, partition);
+        // Other gaps are delivered when the reader comes to them.
         let missing = partition.begin(&self.lost, at, partition.visible).err();
         let rolled_back = missing.filter(|(_, reason)| *reason == GapReason::RolledBack);
         if let Some(claim) = &cursor
@@ -75,7 +75,7 @@ impl Engine {
         if !had_room && reader.room_messages() > 0 {
             held.wakeups.wake(holder);
             if let Some(partition) = self.partitions.get_mut(&id) {
-                stir(&mut self.stirred, partition);
+                mark_ready(&mut self.ready_list, partition);
             }
         }
     }
@@ -119,24 +119,24 @@ impl Engine {
         };
         match woken {
             Woken::All => {
-                held.readers.values_mut().for_each(|reader| pass.attend(reader, payloads, out));
+                held.readers.values_mut().for_each(|reader| pass.serve(reader, payloads, out));
             }
             Woken::These(holders) => {
                 for holder in holders {
                     if let Some(reader) = held.readers.get_mut(&holder) {
-                        pass.attend(reader, payloads, out);
+                        pass.serve(reader, payloads, out);
                     }
                 }
             }
         }
         let Pass { too_slow, has_more, .. } = pass;
         if has_more {
-            stir(&mut self.stirred, partition);
+            mark_ready(&mut self.ready_list, partition);
         }
         self.end_slow_readers(id, too_slow, out);
     }
 
-    /// A batch cannot be read: the readers that stand before its end are told, and go on behind it.
+    /// A batch cannot be read: the readers before its end receive a gap, and go on behind it.
     pub(crate) fn pass_over_damaged(&mut self, id: PartitionId, entry: &Entry, out: &mut Outbox) {
         let Some(held) = self.readers.of(id) else { return };
         let inside = |reader: &&mut Reader| (entry.first..entry.end()).contains(&reader.at);
@@ -151,8 +151,8 @@ impl Engine {
 pub(crate) fn gap(reader: &mut Reader, id: PartitionId, end: u64, reason: GapReason) -> Effect {
     let start = std::mem::replace(&mut reader.at, end);
     reader.place_hint = None;
-    if let Some(sieve) = &mut reader.sieve {
-        sieve.told = end;
+    if let Some(filter) = &mut reader.filter {
+        filter.reported_to = end;
     }
     Effect::gap(reader.holder, id, range(start, end), reason)
 }
@@ -176,18 +176,23 @@ pub(crate) struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    fn attend(&mut self, reader: &mut Reader, payloads: &mut impl Payloads, out: &mut Outbox) {
-        match reader.sieve.take() {
-            None => self.serve(reader, payloads, out),
-            Some(mut sieve) => {
-                self.sieve(reader, &mut sieve, payloads, out);
-                reader.sieve = Some(sieve);
+    fn serve(&mut self, reader: &mut Reader, payloads: &mut impl Payloads, out: &mut Outbox) {
+        match reader.filter.take() {
+            None => self.serve_unfiltered(reader, payloads, out),
+            Some(mut filter) => {
+                self.serve_filtered(reader, &mut filter, payloads, out);
+                reader.filter = Some(filter);
             }
         }
-        self.judge(reader, out);
+        self.skip_or_end_slow(reader, out);
     }
 
-    fn serve(&mut self, reader: &mut Reader, payloads: &mut impl Payloads, out: &mut Outbox) {
+    fn serve_unfiltered(
+        &mut self,
+        reader: &mut Reader,
+        payloads: &mut impl Payloads,
+        out: &mut Outbox,
+    ) {
         let visible = self.partition.visible;
         while reader.at < visible {
             let room = reader.room_messages();
@@ -202,12 +207,12 @@ impl Pass<'_> {
             reader.held_messages += u64::from(part.count);
             reader.held_bytes += part.bytes();
             reader.place_hint = part.next;
-            self.give(reader, &entry, first, part.messages, out);
+            self.deliver(reader, &entry, first, part.messages, out);
         }
     }
 
-    /// Hands a reader messages of one batch: those from `first` on, as far as it stands now.
-    pub(crate) fn give(
+    /// Delivers messages of one batch to a reader: those from `first` up to its position.
+    pub(crate) fn deliver(
         &self,
         reader: &Reader,
         entry: &Entry,
@@ -230,7 +235,7 @@ impl Pass<'_> {
         }));
     }
 
-    /// The batch that `reader` wants next; it is told of what is missing before. `None` where there
+    /// The next batch for `reader`, which receives a gap for what is missing before it. `None` where there
     /// is none yet.
     pub(crate) fn batch(
         &mut self,
@@ -279,7 +284,7 @@ impl Engine {
             return out.refuse(origin, Refusal::cursors_max());
         }
         if let Some(subscription) = by.subscription {
-            // One that was taken over may have said so before it heard of that.
+            // A reader whose cursor was taken over may have sent this before it knew.
             let holder = Holder { session: by.session, subscription };
             if !self.readers.has_cursor(id, holder, &name) {
                 return out.refuse(origin, Refusal::CursorLost { name });

@@ -21,17 +21,17 @@ use crate::{
 /// millisecond or so. What they do not get to then comes in the next, and others are served between.
 pub(crate) const TURN_WORK: u64 = 4 << 20;
 
-/// What a reader wants.
+/// The filter of a reader, and how far the reader knows its result.
 #[derive(Clone, Debug)]
-pub(crate) struct Sieve {
-    pub(crate) filter: Filter,
-    /// Behind what the reader was given or told of.
-    pub(crate) told: u64,
+pub(crate) struct ReaderFilter {
+    pub(crate) wanted: Filter,
+    /// The reader has received a delivery or a gap up to this offset.
+    pub(crate) reported_to: u64,
 }
 
-impl Sieve {
-    pub(crate) fn new(filter: Filter, at: u64) -> Self {
-        Self { filter, told: at }
+impl ReaderFilter {
+    pub(crate) fn new(wanted: Filter, at: u64) -> Self {
+        Self { wanted, reported_to: at }
     }
 }
 
@@ -51,14 +51,14 @@ pub(crate) struct Reader {
     pub(crate) when_slow: WhenSlow,
     /// Whether it has come to the newest message.
     pub(crate) was_live: bool,
-    /// What it wants, if not all.
-    pub(crate) sieve: Option<Box<Sieve>>,
+    /// `None`: it gets all messages.
+    pub(crate) filter: Option<Box<ReaderFilter>>,
     /// `(offset, byte)`: the message at `offset` begins at `byte` of its batch.
     pub(crate) place_hint: Option<(u64, usize)>,
 }
 
 impl Reader {
-    /// How many more messages it may be given; 0 once either window is full.
+    /// How many more messages it may receive; 0 once either window is full.
     pub(crate) fn room_messages(&self) -> u64 {
         if self.held_bytes >= self.credit.bytes && self.held_messages > 0 {
             return 0;
@@ -109,7 +109,7 @@ impl Readers {
             cursor,
             when_slow,
             was_live: false,
-            sieve: filter.map(|filter| Box::new(Sieve::new(filter, at))),
+            filter: filter.map(|filter| Box::new(ReaderFilter::new(filter, at))),
             place_hint: None,
         };
         let held = self.by_partition.entry(partition).or_default();

@@ -182,7 +182,7 @@ pub enum Record {
         /// Which.
         name: CursorName,
     },
-    /// Offsets below `end` may have been given, though what they were given to need not be here.
+    /// Offsets below `end` may have been used by messages that a crash has taken.
     Reserved {
         /// Of which partition.
         partition: PartitionId,

@@ -15,7 +15,7 @@ pub enum Refusal {
     #[error("the topic has no such group")]
     UnknownGroup,
     /// A topic or group of that name exists with other settings.
-    #[error("{name} exists with {field} {existing}, not {asked}")]
+    #[error("{name} exists with {field} {existing}, not {requested}")]
     SettingsDiffer {
         /// The topic's or group's name.
         name: String,
@@ -23,8 +23,8 @@ pub enum Refusal {
         field: &'static str,
         /// Its value now.
         existing: String,
-        /// The value asked for.
-        asked: String,
+        /// The requested value.
+        requested: String,
     },
     /// A setting that cannot change after creation.
     #[error("{field} cannot be changed after creation")]
@@ -39,30 +39,32 @@ pub enum Refusal {
     #[error(transparent)]
     Name(#[from] NameError),
     /// A batch skips sequences: the messages before it never arrived.
-    #[error("the next sequence of this producer here is {expected}, the batch begins with {given}")]
+    #[error(
+        "the next sequence of this producer here is {expected}, the batch begins with {received}"
+    )]
     SequenceGap {
         /// The sequence that would be accepted.
         expected: u64,
-        /// The sequence given.
-        given: u64,
+        /// The first sequence of the batch.
+        received: u64,
     },
     /// A producer of the same id and a higher epoch has published.
-    #[error("this producer was fenced: epoch {current} has published, this one is {given}")]
+    #[error("this producer was fenced: epoch {current} has published, this one is {received}")]
     ProducerFenced {
         /// The epoch in force.
         current: u32,
-        /// The epoch given.
-        given: u32,
+        /// The epoch of the batch.
+        received: u32,
     },
     /// A resent batch does not match what was appended under its sequence.
     #[error(
-        "the batch straddles what was already appended: the next sequence is {expected}, it holds {given} and {count} more"
+        "the batch straddles what was already appended: the next sequence is {expected}, it holds {received} and {count} more"
     )]
     SequenceOverlap {
         /// The sequence that would be accepted.
         expected: u64,
-        /// The first sequence given.
-        given: u64,
+        /// The first sequence of the batch.
+        received: u64,
         /// How many messages the batch holds.
         count: u32,
     },

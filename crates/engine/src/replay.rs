@@ -13,7 +13,7 @@ use sennit_model::{
 
 use crate::{
     codec::Reader,
-    engine::{Engine, stir},
+    engine::{Engine, mark_ready},
     group::Group,
     kept::{GroupSlice, Head, Item, Slice},
     latest::Dirty,
@@ -342,13 +342,13 @@ impl Replay {
                     let visible = self.engine.partitions.get(&id).map(|held| held.visible);
                     self.engine.reserved.put_back(id, end, visible.unwrap_or(end));
                 }
-                Item::Stream(KeptStream { id, settings, is_opened, is_closed, said }) => {
+                Item::Stream(KeptStream { id, settings, is_opened, is_closed, details }) => {
                     let settings = self.engine.shared.settings(&settings);
                     let mut stream = Stream::new(settings, self.begins_at);
                     stream.is_opened = is_opened;
                     // Where it matters how it was closed, only what opened it can have done so.
                     (stream.is_closed, stream.was_opened_closed) = (is_closed, is_closed);
-                    stream.said = said;
+                    stream.details = details;
                     self.engine.streams.insert(id, stream);
                 }
                 Item::Clean(id, clean) => {
@@ -404,7 +404,7 @@ impl Replay {
         let Slice { id, range: whole, start, entries, delays, expiries, groups } = slice;
         let highest = entries.iter().map(|entry| entry.place.position).max();
         self.engine.raise_highest_place(highest.unwrap_or(0));
-        let Engine { partitions, wheel, freed, stirred, .. } = &mut self.engine;
+        let Engine { partitions, wheel, freed, ready_list, .. } = &mut self.engine;
         let Some(partition) = partitions.get_mut(&id).filter(|held| held.is_loading) else {
             return Ok(());
         };
@@ -447,7 +447,7 @@ impl Replay {
             partition.raise_start(start);
             partition.watch_age(wheel);
             if partition.groups.iter().any(|group| !group.activity().dying.is_empty()) {
-                stir(stirred, partition);
+                mark_ready(ready_list, partition);
             }
             partitions.fold(&id);
         }

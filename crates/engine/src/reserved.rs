@@ -1,6 +1,6 @@
-//! Offsets reserved ahead. A partition that is not durable gives messages away before they are
-//! committed, so a crash may take what was given; what no crash takes is the record that its offsets
-//! were reserved, and none of those is given again. Reservations live beside the partitions: a
+//! Offsets reserved ahead. A partition that is not durable delivers messages before they are
+//! committed, so a crash may take messages that were delivered. The record that reserved their offsets is
+//! committed before, and no reserved offset is used again. Reservations live beside the partitions: a
 //! durable one pays nothing. It knows no record.
 
 use std::collections::VecDeque;
@@ -16,8 +16,8 @@ use sennit_model::{
 pub(crate) struct Reservation {
     /// Offsets below this are reserved, by records that are appended.
     pub(crate) end: u64,
-    /// The same, by records that are committed. What ends before this may be given at append: at it,
-    /// not, so that whoever was given something stands before the end of what is reserved.
+    /// The same, by records that are committed. A batch that ends before this may be delivered when it is
+    /// appended; one that ends at this may not, so that each reader stands before the end of the reservation.
     committed_end: u64,
     /// Batches that end here or before are committed.
     committed: u64,
@@ -91,8 +91,8 @@ impl Reserved {
         held.end = end;
         held.uncommitted += 1;
         if is_given_back {
-            // Nothing of it is given any more on the strength of an earlier record: a replay that
-            // reads this one takes that for undone.
+            // Nothing of it is delivered any more because of an earlier record: a replay that reads this
+            // record ignores the earlier one.
             held.committed_end = held.committed_end.min(end);
             // As a rule there is none: one who stops gives back for all partitions, one by one.
             let count = held.uncommitted as usize - 1;
@@ -109,7 +109,7 @@ impl Reserved {
         self.by_partition.insert(id, held);
     }
 
-    /// Whether a batch that ends at `end` may be given before it is committed.
+    /// Whether a batch that ends at `end` may be delivered before it is committed.
     pub(crate) fn covers(&self, id: PartitionId, end: u64) -> bool {
         self.get(id).is_some_and(|held| end < held.committed_end)
     }
@@ -155,7 +155,7 @@ impl Reserved {
         Reach { durability, committed: held.map_or(u64::MAX, |held| held.committed) }
     }
 
-    /// The partition is gone, or told anew.
+    /// Forgets a partition that is dropped or opened anew.
     pub(crate) fn forget(&mut self, id: PartitionId) {
         self.by_partition.remove(&id);
     }

@@ -1,5 +1,5 @@
-//! Readers that do not want to lag, and do: they are moved to the newest message, or end. Those that
-//! wait are no concern of anybody: they catch up from wherever their messages lie.
+//! Readers that are too far behind: they skip to the newest message, or end, as they have chosen. Readers that
+//! have chosen to wait catch up from wherever their messages lie.
 
 use sennit_model::{PartitionId, WhenSlow, limits::READER_BEHIND_BYTES_MAX};
 
@@ -26,8 +26,9 @@ impl Reader {
 }
 
 impl Pass<'_> {
-    /// Does with a reader as it wishes if it has fallen behind. It has been served just now.
-    pub(crate) fn judge(&mut self, reader: &mut Reader, out: &mut Outbox) {
+    /// A reader that was served and is still too far behind skips to the newest message or ends, as it has
+    /// chosen.
+    pub(crate) fn skip_or_end_slow(&mut self, reader: &mut Reader, out: &mut Outbox) {
         if !reader.is_too_slow(self.partition) {
             return;
         }

@@ -1,4 +1,4 @@
-//! What is asked of a partition that is an HTTP stream, and what it answers: its settings, appends
+//! The commands to a partition that is an HTTP stream, and its answers: its settings, appends
 //! with the producer's and the closing's say in the same record, reads that may wait, forks. It knows
 //! no HTTP.
 
@@ -32,7 +32,7 @@ pub fn is_same_media_type(one: &str, other: &str) -> bool {
     one == other || media_type(one).eq_ignore_ascii_case(media_type(other))
 }
 
-/// What a stream is told when it is created; it stays so.
+/// The settings with which a stream is created. They do not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamSettings {
     /// The type of what it holds, as its creator has written it.
@@ -41,7 +41,7 @@ pub struct StreamSettings {
     pub time_to_live: Option<u64>,
     /// When it is gone whatever happens, and how its creator has written that.
     pub expires_at: Option<(Timestamp, Box<str>)>,
-    /// Whether what is read of it is checked again before it is given away.
+    /// Whether messages are checked again before they are sent to readers.
     pub is_verified: bool,
     /// What it goes on from, if it is a fork.
     pub fork: Option<ForkOf>,
@@ -84,15 +84,15 @@ pub struct ForkOf {
     pub name: Box<str>,
     /// What lies before this offset is the source's, and read there.
     pub at: Offset,
-    /// How its creator has said where: the offset token, empty for the source's end, and how much
+    /// Where its creator requested it: the offset token, empty for the source's end, and how much
     /// behind that.
-    pub asked: (Box<str>, u64),
+    pub requested: (Box<str>, u64),
 }
 
-/// What is asked of a stream.
+/// A command to a stream.
 #[derive(Clone, Debug)]
 pub enum StreamCommand {
-    /// Be there, as told. Answered with [`StreamAnswer::Opened`]; refused if it is there otherwise.
+    /// Create the stream. Answered with [`StreamAnswer::Opened`]; refused if it exists with other settings.
     Open(Box<OpenStream>),
     /// Append, or close, or both. Answered with [`StreamAnswer::Appended`].
     Append(Box<StreamAppend>),
@@ -101,8 +101,8 @@ pub enum StreamCommand {
     Read(StreamRead),
     /// The read of this origin is awaited no more.
     StopReading,
-    /// Say how you are. Answered with [`StreamAnswer::Status`].
-    Ask {
+    /// Return the status of the stream. Answered with [`StreamAnswer::Status`].
+    Status {
         /// Whether that counts as a use, which makes its time to live begin anew.
         touches: bool,
     },
@@ -158,9 +158,9 @@ pub struct StreamNote {
 pub struct StreamProducer {
     /// Its name.
     pub id: Box<str>,
-    /// Its life: a later one fences the earlier.
+    /// A higher epoch fences the lower ones.
     pub epoch: u64,
-    /// The append's number in that life, from 0.
+    /// The append's number in that epoch, from 0.
     pub sequence: u64,
 }
 
@@ -169,9 +169,9 @@ pub struct StreamProducer {
 pub struct StreamRead {
     /// Where; refused beyond the end.
     pub at: ReadFrom,
-    /// Nothing at or behind this offset is asked for.
+    /// The read ends before this offset.
     pub before: Option<Offset>,
-    /// How many bytes, encoded; one message is always given.
+    /// How many bytes, encoded; one message is always inside.
     pub bytes_max: u64,
     /// Whether to answer only once there is something, or nothing can come any more.
     pub waits: bool,
@@ -210,11 +210,11 @@ pub enum StreamAnswer {
     },
     /// It was appended, or had been before.
     Appended(StreamAppended),
-    /// All of it was appended, or had been before: what became of each append, as they were given.
+    /// All of it was appended, or had been before: the result of each append, in their order.
     AppendedTogether(Vec<StreamAppended>),
     /// None of what was to be appended together was.
     RefusedTogether {
-        /// Which append was refused, as they were given.
+        /// The index of the append that was refused.
         which: usize,
         /// Why.
         refusal: StreamRefusal,
@@ -271,7 +271,7 @@ pub struct StreamChunk {
     pub is_up_to_date: bool,
     /// Whether nothing will ever lie behind it.
     pub is_closed: bool,
-    /// What follows, where this is not all of what the read asked for; of what a fork has inherited not told.
+    /// What follows, where this is not all of the read; not set for what a fork has inherited.
     pub rest: Option<StreamRest>,
     /// The messages, encoded, in parts that each hold whole ones.
     pub messages: Vec<Bytes>,
@@ -294,7 +294,7 @@ pub enum StreamRefusal {
         /// The first offset that can be read.
         start: Offset,
     },
-    /// The stream ends before this offset: whoever was given it has seen what is not there any more, as of
+    /// The stream ends before this offset: a reader that knows it has seen what is not there any more, as of
     /// a backup that was taken before.
     #[error("the stream ends at offset {next}, before the one that was asked for")]
     BeyondEnd {
@@ -312,7 +312,7 @@ pub enum StreamRefusal {
         /// The first offset behind it.
         next: Offset,
     },
-    /// What lay at this offset was given before it was durable, and a crash has taken it back: the
+    /// The message at this offset was delivered before it was durable, and a crash has taken it: the
     /// stream is not durable.
     #[error(
         "what lay at the offset was not durable, and a crash has taken it back; the stream goes on at offset {next}"
@@ -345,7 +345,7 @@ pub enum StreamRefusal {
         /// That of the append before.
         last: Box<str>,
     },
-    /// The producer has begun a later life.
+    /// The producer has begun a later epoch.
     #[error("the producer was fenced: epoch {current} has appended")]
     ProducerFenced {
         /// The epoch in force.
@@ -355,12 +355,12 @@ pub enum StreamRefusal {
     #[error("an epoch begins with sequence 0")]
     ProducerBegins,
     /// An append of the producer is missing.
-    #[error("the producer's next sequence is {expected}, not {given}")]
+    #[error("the producer's next sequence is {expected}, not {received}")]
     ProducerGap {
         /// The sequence that would be accepted.
         expected: u64,
-        /// The sequence given.
-        given: u64,
+        /// The sequence of the append.
+        received: u64,
     },
     /// It is not of the stream group of the first that is to be appended to, or that is of none.
     #[error("the streams are not of one group")]

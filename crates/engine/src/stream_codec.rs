@@ -8,7 +8,7 @@ use crate::{
     record::StreamOpened,
     record_error::RecordError,
     stream::{ForkOf, StreamNote, StreamProducer, StreamSettings},
-    streams::{Life, Said, Stream},
+    streams::{Details, ProducerState, Stream},
 };
 
 /// Of the byte of flags in a stream's settings: what is read is checked again.
@@ -28,7 +28,7 @@ pub(crate) struct KeptStream {
     pub(crate) settings: StreamSettings,
     pub(crate) is_opened: bool,
     pub(crate) is_closed: bool,
-    pub(crate) said: Option<Box<Said>>,
+    pub(crate) details: Option<Box<Details>>,
 }
 
 impl Writer<'_> {
@@ -60,7 +60,7 @@ impl Writer<'_> {
             None => self.u8(0),
         };
         match fork {
-            Some(ForkOf { source, home, name, at, asked: (token, behind) }) => self
+            Some(ForkOf { source, home, name, at, requested: (token, behind) }) => self
                 .u8(1)
                 .partition(*source)
                 .u32(home.0)
@@ -91,19 +91,19 @@ impl Writer<'_> {
         self.partition(id).stream_settings(&stream.settings);
         let is_closed = if is_lost { stream.was_opened_closed } else { stream.is_closed };
         self.u8(u8::from(is_closed));
-        let said = stream.said();
-        let flags = if said.is_deleted { DELETED } else { 0 };
-        self.u8(flags | if stream.is_opened { 0 } else { NATIVE }).count(said.forks.len());
-        for fork in &said.forks {
+        let details = stream.details();
+        let flags = if details.is_deleted { DELETED } else { 0 };
+        self.u8(flags | if stream.is_opened { 0 } else { NATIVE }).count(details.forks.len());
+        for fork in &details.forks {
             self.u32(fork.0);
         }
-        self.optional_text(said.sequence.as_deref().filter(|_| !is_lost));
+        self.optional_text(details.sequence.as_deref().filter(|_| !is_lost));
         if is_lost {
             return self.u64(0).count(0);
         }
-        self.u64(said.notes).count(said.producers.len());
-        for (id, life) in &said.producers {
-            self.text(id).u64(life.epoch).u64(life.sequence).u64(life.note);
+        self.u64(details.notes).count(details.producers.len());
+        for (id, producer) in &details.producers {
+            self.text(id).u64(producer.epoch).u64(producer.sequence).u64(producer.note);
         }
         self
     }
@@ -146,8 +146,8 @@ impl Reader {
         let fork = if self.flag("is fork")? {
             let (source, home) = (self.partition()?, TopicId(self.u32()?));
             let (name, at) = (self.boxed_text()?, Offset(self.u64()?));
-            let asked = (self.boxed_text()?, self.u64()?);
-            Some(ForkOf { source, home, name, at, asked })
+            let requested = (self.boxed_text()?, self.u64()?);
+            Some(ForkOf { source, home, name, at, requested })
         } else {
             None
         };
@@ -182,12 +182,12 @@ impl Reader {
         let notes = self.u64()?;
         let producers = self.list(|r| {
             let id = r.boxed_text()?;
-            Ok((id, Life { epoch: r.u64()?, sequence: r.u64()?, note: r.u64()? }))
+            Ok((id, ProducerState { epoch: r.u64()?, sequence: r.u64()?, note: r.u64()? }))
         })?;
         let producers = producers.into_iter().collect();
-        let said = Said { is_deleted, forks, sequence, producers, notes };
-        let said = (said != Said::default()).then(|| Box::new(said));
-        Ok(KeptStream { id, settings, is_opened, is_closed, said })
+        let details = Details { is_deleted, forks, sequence, producers, notes };
+        let details = (details != Details::default()).then(|| Box::new(details));
+        Ok(KeptStream { id, settings, is_opened, is_closed, details })
     }
 }
 
@@ -235,7 +235,7 @@ pub(crate) mod tests {
                     home: TopicId(4),
                     name: "doc/1".into(),
                     at: Offset(12),
-                    asked: ("".into(), 3),
+                    requested: ("".into(), 3),
                 }),
             },
             batch,
@@ -279,13 +279,13 @@ pub(crate) mod tests {
         let settings = Arc::new(StreamSettings::of_topic());
         let opened = Stream::new(settings.clone(), Timestamp(3));
         let mut native = Stream::of_topic(settings);
-        let said = native.said.get_or_insert_default();
-        (said.is_deleted, said.forks) = (true, [TopicId(9)].into());
+        let details = native.details.get_or_insert_default();
+        (details.is_deleted, details.forks) = (true, [TopicId(9)].into());
         for stream in [opened, native] {
             let mut body = Vec::new();
             Writer(&mut body).kept_stream(PARTITION, &stream, false);
             let kept = Reader { kind: 0, rest: body.into() }.kept_stream().unwrap();
-            assert_eq!((kept.is_opened, &kept.said), (stream.is_opened, &stream.said));
+            assert_eq!((kept.is_opened, &kept.details), (stream.is_opened, &stream.details));
         }
     }
 

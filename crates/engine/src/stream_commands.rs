@@ -12,7 +12,7 @@ use crate::{
     admission::{Refused, check_keys},
     command::Origin,
     content::Content,
-    engine::{Engine, Journal, Outbox, stir},
+    engine::{Engine, Journal, Outbox, mark_ready},
     partition::Partition,
     record::{Record, StreamOpened},
     stream::{
@@ -52,7 +52,7 @@ impl Engine {
                 Err(refused) => Err(refused),
             },
             StreamCommand::StopReading => return self.streams.stop_waiting(id, origin),
-            StreamCommand::Ask { touches } => self.ask(id, touches, now),
+            StreamCommand::Status { touches } => self.answer_status(id, touches, now),
             StreamCommand::AddFork(fork) => self.add_fork(id, fork, now, journal),
             StreamCommand::RemoveFork(fork) => Ok(self.remove_fork(id, fork, now, journal)),
             StreamCommand::Delete => self.delete_stream(id, now, journal),
@@ -82,12 +82,12 @@ impl Engine {
         }
         self.streams.await_something(id, origin, read);
         if let Some(partition) = self.partitions.get_mut(&id) {
-            stir(&mut self.stirred, partition);
+            mark_ready(&mut self.ready_list, partition);
         }
         Ok(())
     }
 
-    fn ask(
+    fn answer_status(
         &mut self,
         id: PartitionId,
         touches: bool,
@@ -157,7 +157,7 @@ impl Engine {
             if !self.is_opened(id) {
                 return Err(StreamRefusal::NativeTopic.into());
             }
-            self.is_as_asked(id, &settings, closes)?;
+            self.check_settings(id, &settings, closes)?;
             self.touch_stream(id, now);
             let status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
             return Ok(StreamAnswer::Opened { created: false, status });
@@ -200,39 +200,40 @@ impl Engine {
             }
         }
         let mut status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
-        // All that it begins with can be read by the time that this is told.
+        // All its first messages can be read by the time that this answer is sent.
         status.next = self.end_of(id).unwrap_or(status.next);
         Ok(StreamAnswer::Opened { created: true, status })
     }
 
-    /// Whether a stream is what one is asked to be that is there already.
-    fn is_as_asked(
+    /// Checks that a stream which exists has the settings of a request to open it.
+    fn check_settings(
         &self,
         id: PartitionId,
-        asked: &StreamSettings,
+        requested: &StreamSettings,
         closes: bool,
     ) -> Result<(), StreamRefusal> {
         let held = self.stream_settings(id);
         let differs = |field| Err(StreamRefusal::SettingsDiffer { field });
-        if !held.content_type.eq_ignore_ascii_case(&asked.content_type) {
+        if !held.content_type.eq_ignore_ascii_case(&requested.content_type) {
             return differs("content type");
         }
-        if held.time_to_live != asked.time_to_live {
+        if held.time_to_live != requested.time_to_live {
             return differs("time to live");
         }
-        if held.expires_at.as_ref().map(|(at, _)| at) != asked.expires_at.as_ref().map(|(at, _)| at)
+        if held.expires_at.as_ref().map(|(at, _)| at)
+            != requested.expires_at.as_ref().map(|(at, _)| at)
         {
             return differs("expiry");
         }
         if self.is_closed(id) != closes {
             return differs("closed state");
         }
-        if held.group != asked.group {
+        if held.group != requested.group {
             return differs("stream group");
         }
         let origin =
-            |fork: &Option<ForkOf>| fork.as_ref().map(|f| (f.name.clone(), f.asked.clone()));
-        if origin(&held.fork) != origin(&asked.fork) {
+            |fork: &Option<ForkOf>| fork.as_ref().map(|f| (f.name.clone(), f.requested.clone()));
+        if origin(&held.fork) != origin(&requested.fork) {
             return differs("source, offset or sub-offset of the fork");
         }
         Ok(())
@@ -242,9 +243,9 @@ impl Engine {
     /// stream that has no forks left.
     pub fn held_streams(&self) -> impl Iterator<Item = (PartitionId, Option<TopicId>)> {
         self.streams.iter().flat_map(|(id, stream)| {
-            let said = stream.said();
-            let is_left = (said.is_deleted && said.forks.is_empty()).then_some((id, None));
-            said.forks.iter().map(move |fork| (id, Some(*fork))).chain(is_left)
+            let details = stream.details();
+            let is_left = (details.is_deleted && details.forks.is_empty()).then_some((id, None));
+            details.forks.iter().map(move |fork| (id, Some(*fork))).chain(is_left)
         })
     }
 
@@ -258,12 +259,12 @@ impl Engine {
     /// How a stream is, committed or not, and whether it is deleted.
     #[must_use]
     pub fn look_at_stream(&self, id: PartitionId) -> Option<(StreamStatus, bool)> {
-        let is_deleted = self.streams.get(id).is_some_and(|stream| stream.said().is_deleted);
+        let is_deleted = self.streams.get(id).is_some_and(|stream| stream.details().is_deleted);
         Some((self.stream_status(id)?, is_deleted))
     }
 
     fn forks(&self, id: PartitionId) -> Option<&BTreeSet<TopicId>> {
-        Some(&self.streams.get(id)?.said().forks)
+        Some(&self.streams.get(id)?.details().forks)
     }
 
     fn add_fork(
@@ -312,7 +313,7 @@ impl Engine {
             return Err(StreamRefusal::Unknown.into());
         }
         let is_unused = self.forks(id).is_none_or(BTreeSet::is_empty);
-        let is_deleted = self.streams.get(id).is_some_and(|stream| stream.said().is_deleted);
+        let is_deleted = self.streams.get(id).is_some_and(|stream| stream.details().is_deleted);
         if !is_unused {
             self.living(id, now, false)?;
         }
@@ -381,7 +382,7 @@ impl Engine {
 
     pub(crate) fn apply_stream_forked(&mut self, id: PartitionId, fork: TopicId, is_there: bool) {
         let Some(stream) = self.stream_or_topic(id) else { return };
-        let forks = &mut stream.said.get_or_insert_default().forks;
+        let forks = &mut stream.details.get_or_insert_default().forks;
         if is_there {
             forks.insert(fork);
         } else {
@@ -391,7 +392,7 @@ impl Engine {
 
     pub(crate) fn apply_stream_deleted(&mut self, id: PartitionId) {
         if let Some(stream) = self.stream_or_topic(id) {
-            stream.said.get_or_insert_default().is_deleted = true;
+            stream.details.get_or_insert_default().is_deleted = true;
             self.wake_reads(id);
         }
     }
@@ -419,7 +420,7 @@ impl Engine {
     pub(crate) fn wake_reads(&mut self, id: PartitionId) {
         self.streams.wake(id);
         if let Some(partition) = self.partitions.get_mut(&id) {
-            stir(&mut self.stirred, partition);
+            mark_ready(&mut self.ready_list, partition);
         }
     }
 }

@@ -83,7 +83,7 @@ impl Engine {
         let before = read.before.map_or(visible, |before| before.0.min(visible));
         let at = match (read.at, &settings.fork) {
             (ReadFrom::Earliest, Some(_)) => 0,
-            (ReadFrom::Earliest, None) => partition.first_told(&self.lost),
+            (ReadFrom::Earliest, None) => partition.read_start(&self.lost),
             (ReadFrom::Offset(offset), _) => offset.0,
             (from, _) => partition.locate(from).min(visible),
         };

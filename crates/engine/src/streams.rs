@@ -28,25 +28,25 @@ pub(crate) struct Stream {
     pub(crate) is_closed: bool,
     /// Whether the record that opened it closed it: what is in memory alone stays closed by that only.
     pub(crate) was_opened_closed: bool,
-    pub(crate) said: Option<Box<Said>>,
+    pub(crate) details: Option<Box<Details>>,
 }
 
-/// What only some streams have to remember.
+/// The state that only some streams have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct Details {
     /// Whether it is there for its forks only.
     pub(crate) is_deleted: bool,
     pub(crate) forks: BTreeSet<TopicId>,
-    /// What the latest append gave as its sequence.
+    /// The sequence of the latest append that had one.
     pub(crate) sequence: Option<Box<str>>,
-    pub(crate) producers: BTreeMap<Box<str>, Life>,
+    pub(crate) producers: BTreeMap<Box<str>, ProducerState>,
     /// Notes with a producer so far.
     pub(crate) notes: u64,
 }
 
-/// A producer's present life.
+/// A producer of a stream, in its current epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Life {
+pub(crate) struct ProducerState {
     pub(crate) epoch: u64,
     /// The number of its latest append.
     pub(crate) sequence: u64,
@@ -54,27 +54,27 @@ pub(crate) struct Life {
     pub(crate) note: u64,
 }
 
-impl Said {
-    /// Judges an append of a producer: `Some` with the latest sequence of its life if it was appended
+impl Details {
+    /// Checks an append of a producer: `Some` with the latest sequence of its epoch if it was appended
     /// before.
     pub(crate) fn admit(&self, producer: &StreamProducer) -> Result<Option<u64>, StreamRefusal> {
         let StreamProducer { id, epoch, sequence } = producer;
         let expected = match self.producers.get(id) {
-            Some(&Life { epoch: current, .. }) if *epoch < current => {
+            Some(&ProducerState { epoch: current, .. }) if *epoch < current => {
                 return Err(StreamRefusal::ProducerFenced { current });
             }
-            Some(life) if *epoch > life.epoch && *sequence > 0 => {
+            Some(known) if *epoch > known.epoch && *sequence > 0 => {
                 return Err(StreamRefusal::ProducerBegins);
             }
-            Some(life) if *epoch == life.epoch && *sequence <= life.sequence => {
-                return Ok(Some(life.sequence));
+            Some(known) if *epoch == known.epoch && *sequence <= known.sequence => {
+                return Ok(Some(known.sequence));
             }
-            Some(life) if *epoch == life.epoch => life.sequence + 1,
+            Some(known) if *epoch == known.epoch => known.sequence + 1,
             _ => 0,
         };
         match *sequence {
-            given if given == expected => Ok(None),
-            given => Err(StreamRefusal::ProducerGap { expected, given }),
+            received if received == expected => Ok(None),
+            received => Err(StreamRefusal::ProducerGap { expected, received }),
         }
     }
 }
@@ -87,7 +87,7 @@ impl Stream {
             touched_at,
             is_closed: false,
             was_opened_closed: false,
-            said: None,
+            details: None,
         }
     }
 
@@ -96,15 +96,15 @@ impl Stream {
         Self { is_opened: false, ..Self::new(settings, Timestamp(0)) }
     }
 
-    pub(crate) fn said(&self) -> &Said {
-        static NOTHING: Said = Said {
+    pub(crate) fn details(&self) -> &Details {
+        static NOTHING: Details = Details {
             is_deleted: false,
             forks: BTreeSet::new(),
             sequence: None,
             producers: BTreeMap::new(),
             notes: 0,
         };
-        self.said.as_deref().unwrap_or(&NOTHING)
+        self.details.as_deref().unwrap_or(&NOTHING)
     }
 
     /// When it is gone, if nobody uses it.
@@ -118,8 +118,8 @@ impl Stream {
 
     /// Whether it is there: for its forks, one that is deleted is too.
     pub(crate) fn check_life(&self, now: Timestamp, for_fork: bool) -> Result<(), StreamRefusal> {
-        let said = self.said();
-        match (said.is_deleted || self.is_over(now), said.forks.is_empty()) {
+        let details = self.details();
+        match (details.is_deleted || self.is_over(now), details.forks.is_empty()) {
             (false, _) => Ok(()),
             (true, false) if for_fork => Ok(()),
             (true, false) => Err(StreamRefusal::Deleted),
@@ -131,17 +131,18 @@ impl Stream {
     pub(crate) fn note(&mut self, note: &StreamNote) {
         self.is_closed |= note.closes;
         if let Some(sequence) = &note.sequence {
-            self.said.get_or_insert_default().sequence = Some(sequence.clone());
+            self.details.get_or_insert_default().sequence = Some(sequence.clone());
         }
         if let Some(StreamProducer { id, epoch, sequence }) = &note.producer {
-            let said = self.said.get_or_insert_default();
-            said.notes += 1;
-            let life = Life { epoch: *epoch, sequence: *sequence, note: said.notes };
-            said.producers.insert(id.clone(), life);
-            if said.producers.len() > STREAM_PRODUCERS_MAX {
-                let silent = said.producers.iter().min_by_key(|(_, life)| life.note);
+            let details = self.details.get_or_insert_default();
+            details.notes += 1;
+            let producer =
+                ProducerState { epoch: *epoch, sequence: *sequence, note: details.notes };
+            details.producers.insert(id.clone(), producer);
+            if details.producers.len() > STREAM_PRODUCERS_MAX {
+                let silent = details.producers.iter().min_by_key(|(_, producer)| producer.note);
                 if let Some(silent) = silent.map(|(id, _)| id.clone()) {
-                    said.producers.remove(&silent);
+                    details.producers.remove(&silent);
                 }
             }
         }
@@ -151,7 +152,7 @@ impl Stream {
 /// More of them are kept in a tree.
 const WAITING_FEW: usize = 8;
 
-/// Reads that wait, by who has asked: most streams have one for each core, and many streams have some.
+/// Reads that wait, by their origin: most streams have one for each core, and many streams have some.
 #[derive(Debug)]
 pub(crate) enum Waiting {
     Few(Vec<(Origin, StreamRead)>),
@@ -228,7 +229,7 @@ pub(crate) struct Streams {
     reads: HashMap<PartitionId, Reads, foldhash::fast::FixedState>,
     /// How many reads wait in all of them.
     waiting: usize,
-    /// Streams whose time is over, and that nobody was told of.
+    /// Streams whose time is over, and whose end is not reported yet.
     pub(crate) ended: Vec<PartitionId>,
 }
 
@@ -253,7 +254,7 @@ impl Streams {
         self.by_partition.iter_mut().map(|(id, stream)| (*id, stream))
     }
 
-    /// The partition is gone, or told anew.
+    /// Forgets a partition that is dropped or opened anew.
     pub(crate) fn forget(&mut self, id: PartitionId) {
         self.by_partition.remove(&id);
     }
@@ -278,7 +279,7 @@ impl Streams {
         }
     }
 
-    /// Has whoever waits be looked at, though nothing was appended.
+    /// Has all waiting reads checked, though nothing was appended.
     pub(crate) fn wake(&mut self, id: PartitionId) {
         if let Some(reads) = self.reads.get_mut(&id) {
             reads.wakeups.wake_all();

@@ -1,5 +1,5 @@
-//! A walk over all partitions, a part at a time, that adds up what no turn counts. What it found is a
-//! little old when it is told, and nothing depends on it.
+//! A walk over all partitions, a part at a time, that adds up what no turn counts. Its result is a little old,
+//! and nothing depends on it.
 
 use sennit_model::{GroupId, Timestamp, TopicId, limits::HOLDING_GROUPS_MAX};
 
@@ -11,7 +11,7 @@ pub struct Findings {
     /// Parked messages of all groups.
     pub parked: u64,
     /// Groups that hold messages which others of their topic are through with; those that have held
-    /// them longest come first, and at most [`HOLDING_GROUPS_MAX`] are told.
+    /// them longest come first, and there are at most [`HOLDING_GROUPS_MAX`].
     pub holding: Vec<HoldingGroup>,
 }
 

@@ -1,6 +1,5 @@
-//! What partitions do otherwise that are not durable: they give and confirm messages before these are
-//! committed, as far as offsets are reserved, and say so; and what was given and is not there any
-//! more is told.
+//! Partitions that are not durable: they deliver and confirm messages before the commit, as far as offsets are
+//! reserved, and deliveries and confirms say so. Readers receive a gap for messages that a crash took.
 
 use sennit_model::{
     Durability, Offset, OffsetRange, PartitionId,
@@ -9,7 +8,7 @@ use sennit_model::{
 
 use crate::{
     effect::{Effect, GapReason},
-    engine::{Engine, Journal, Outbox, stir},
+    engine::{Engine, Journal, Outbox, mark_ready},
     group::range,
     record::Record,
     refusal::Refusal,
@@ -79,14 +78,14 @@ impl Engine {
         }
     }
 
-    /// Reservations before `position` are committed: what they cover may be given.
+    /// Reservations before `position` are committed: what they cover may be delivered.
     pub(crate) fn reservations_committed(&mut self, position: u64) {
         while let Some(id) = self.reserved.next_committed(position) {
             let Some(partition) = self.partitions.get_mut(&id) else { continue };
             let end = partition.log.end();
             if partition.config.durability != Durability::Durable && self.reserved.covers(id, end) {
                 partition.show(end);
-                stir(&mut self.stirred, partition);
+                mark_ready(&mut self.ready_list, partition);
             }
         }
     }
@@ -118,7 +117,7 @@ impl Engine {
         if durability == Durability::Memory { (false, durability) } else { late }
     }
 
-    /// Gives back what is reserved and was not given: nothing is published any more. A stop after
+    /// Gives back what is reserved and was not used: nothing is published any more. A stop after
     /// that leaves no hole. What is published all the same reserves anew.
     pub fn give_back_reserved(&mut self, journal: &mut impl Journal) {
         for id in self.reserved.ids() {
@@ -131,7 +130,7 @@ impl Engine {
         }
     }
 
-    /// Nothing that is not committed will be: whoever was given of it is told.
+    /// Nothing that is not committed will be: a gap goes to each who received some of it.
     pub fn roll_back(&mut self, out: &mut Outbox) {
         for id in self.reserved.ids() {
             let Some(partition) = self.partitions.get(&id) else { continue };
@@ -159,7 +158,7 @@ impl Engine {
         }
     }
 
-    /// What a replay finds lost of a partition at its end: what may have been given and is not here.
+    /// What a replay finds lost of a partition at its end: what may have been delivered and is not here.
     /// `most` messages can have been in holes of the journal; `is_sure` says that none of this
     /// partition were.
     pub(crate) fn lost_at_end(

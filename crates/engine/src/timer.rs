@@ -11,7 +11,7 @@ pub(crate) enum Timer {
     Lease { partition: PartitionId, group: GroupId, last: Offset },
     /// Messages that failed may be ready again.
     Retry { partition: PartitionId, group: GroupId, range: OffsetRange },
-    /// Messages whose publisher asked for a delay may be ready.
+    /// Messages whose publisher set a delay may be ready.
     Due { partition: PartitionId, range: OffsetRange },
     /// The time to live of messages may be over.
     Expiry { partition: PartitionId, range: OffsetRange },

@@ -7,7 +7,7 @@ use sennit_model::{GroupId, Offset, OffsetRange, PartitionId, Timestamp};
 
 use crate::{
     command::SessionId,
-    engine::{Engine, Journal, RUNS_PER_RECORD_MAX, stir},
+    engine::{Engine, Journal, RUNS_PER_RECORD_MAX, mark_ready},
     folded::Folded,
     group::range,
     log::Entry,
@@ -82,16 +82,20 @@ impl Engine {
                     return false;
                 };
                 let group = view.partition().groups.iter().find(|held| held.id() == group);
-                group.is_some_and(|group| group.activity().waiting.has_any(range.start.0, range.end.0))
+                group.is_some_and(|group| {
+                    group.activity().waiting.has_any(range.start.0, range.end.0)
+                })
             }
-            Timer::Due { partition, range } => self
-                .partitions
-                .peek_if(&partition, Folded::has_delays)
-                .is_some_and(|view| view.partition().delays.runs().has_any(range.start.0, range.end.0)),
-            Timer::Expiry { partition, range } => self
-                .partitions
-                .peek_if(&partition, Folded::has_expiries)
-                .is_some_and(|view| view.partition().expiries.runs().has_any(range.start.0, range.end.0)),
+            Timer::Due { partition, range } => {
+                self.partitions.peek_if(&partition, Folded::has_delays).is_some_and(|view| {
+                    view.partition().delays.runs().has_any(range.start.0, range.end.0)
+                })
+            }
+            Timer::Expiry { partition, range } => {
+                self.partitions.peek_if(&partition, Folded::has_expiries).is_some_and(|view| {
+                    view.partition().expiries.runs().has_any(range.start.0, range.end.0)
+                })
+            }
             // Of what is folded one is left, as a rule.
             Timer::Age { partition } => {
                 let view = self.partitions.peek_if(&partition, |_| false);
@@ -132,7 +136,9 @@ impl Engine {
         let Some(partition) = self.partitions.get_mut(&id) else { return };
         let Some(group) = partition.group(group_id) else { return };
         // The timer stands for the whole run that ends with `last`.
-        let Some((&start, lease)) = group.activity().leases.range(..=last.0).next_back() else { return };
+        let Some((&start, lease)) = group.activity().leases.range(..=last.0).next_back() else {
+            return;
+        };
         if lease.deadline > now || lease.end != last.0 + 1 {
             return;
         }
@@ -143,7 +149,7 @@ impl Engine {
             ended.entry((id, group_id)).or_default().push(run);
         }
         partition.take_back(group_id, counts_to..end, &mut self.wheel);
-        stir(&mut self.stirred, partition);
+        mark_ready(&mut self.ready_list, partition);
     }
 
     fn retry_due(
@@ -155,19 +161,21 @@ impl Engine {
     ) {
         let Some(partition) = self.partitions.get_mut(&id) else { return };
         let Some(group) = partition.group(group) else { return };
-        for (start, end, held) in group.activity().waiting.within(due_range.start.0, due_range.end.0) {
+        for (start, end, held) in
+            group.activity().waiting.within(due_range.start.0, due_range.end.0)
+        {
             if held.due <= now {
                 group.activity_mut().waiting.remove(start, end);
                 group.ready.insert(start, end, held.tries);
             }
         }
-        stir(&mut self.stirred, partition);
+        mark_ready(&mut self.ready_list, partition);
     }
 
     fn delay_over(&mut self, id: PartitionId, over: OffsetRange, now: Timestamp) {
         let Some(partition) = self.partitions.get_mut(&id) else { return };
         partition.end_delays(over.start.0, over.end.0, now);
-        stir(&mut self.stirred, partition);
+        mark_ready(&mut self.ready_list, partition);
     }
 
     fn expiry_due(
@@ -192,7 +200,8 @@ impl Engine {
                     let mut at = from;
                     let leased = group.leased_within(from, to);
                     let held = leased.iter().map(|&(start, end, _)| start..end);
-                    let dying = if parks { Vec::new() } else { group.activity().dying.within(from, to) };
+                    let dying =
+                        if parks { Vec::new() } else { group.activity().dying.within(from, to) };
                     let dying = dying.into_iter().map(|(start, end, _)| start..end);
                     let mut kept: Vec<_> = held.chain(dying).collect();
                     kept.sort_unstable_by_key(|kept| kept.start);
@@ -261,7 +270,7 @@ impl Engine {
             for rest in rest {
                 partition.take_back(group_id, rest, &mut self.wheel);
             }
-            stir(&mut self.stirred, partition);
+            mark_ready(&mut self.ready_list, partition);
         }
     }
 }

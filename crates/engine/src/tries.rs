@@ -6,7 +6,7 @@ pub(crate) struct Tries {
     /// Deliveries that count as failed attempts: these are compared with the group's `attempts_max`,
     /// recorded, and kept in checkpoints.
     pub(crate) failed: u32,
-    /// Deliveries that were given back without having been worked on. In memory only: after a restart
+    /// Deliveries that were returned without having been worked on. In memory only: after a restart
     /// the generation tells old deliveries from new ones.
     returned: u32,
     /// Whether the last holder left on purpose, and so has no more to say of its delivery.
@@ -33,7 +33,7 @@ impl Tries {
         self.last_attempt().saturating_add(1)
     }
 
-    /// Whether nobody has been given the message.
+    /// Whether the message was never delivered.
     pub(crate) fn is_none(self) -> bool {
         self == Self::default()
     }
@@ -50,7 +50,7 @@ impl Tries {
         Self { failed, is_given_up: false, ..self }
     }
 
-    /// The delivery under way was given back without having been worked on.
+    /// The delivery under way was returned without having been worked on.
     #[must_use]
     pub(crate) fn with_return(self) -> Self {
         let returned = self.returned.saturating_add(1).min(RETURNED_MAX);

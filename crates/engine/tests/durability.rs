@@ -39,7 +39,7 @@ fn turn(world: &mut World, command: Command) -> (Vec<Effect>, Vec<Effect>) {
     let mut out = Outbox::default();
     world.engine.handle(command, world.now, &mut world.journal, &mut out);
     let mut batches = world::Memory { batches: world.journal.batches.clone(), ..<_>::default() };
-    while world.engine.is_stirred() {
+    while world.engine.has_ready_partitions() {
         world.engine.deliver(world.now, &mut world.journal, &mut batches, &mut out);
     }
     check(&world.engine);
@@ -520,7 +520,7 @@ fn a_producer_goes_on_behind_what_was_confirmed_and_lost() {
         // Once it has gone on, what is missing was never sent.
         if goes_on {
             world.publish_as(stamp(5), &[Message::new("f")]);
-            assert_eq!(world.refusals(), [Refusal::SequenceGap { expected: 4, given: 5 }]);
+            assert_eq!(world.refusals(), [Refusal::SequenceGap { expected: 4, received: 5 }]);
             world.publish_as(stamp(3), &[Message::new("d")]);
             assert!(matches!(&world.effects[..], [Effect::Confirmed(held)] if held.duplicate));
         } else {

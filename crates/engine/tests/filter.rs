@@ -153,7 +153,7 @@ fn turn(world: &mut World, command: Command) -> bool {
         world::Memory { batches: world.journal.batches.clone(), ..Default::default() };
     world.engine.deliver(world.now, &mut world.journal, &mut payloads, &mut out);
     world.effects.append(&mut out.now);
-    world.engine.is_stirred()
+    world.engine.has_ready_partitions()
 }
 
 /// How many more turns there are until nothing is to be done.

@@ -47,7 +47,7 @@ fn a_batch_sent_twice_is_appended_once_and_answered_with_its_offset() {
 fn a_batch_that_skips_sequences_is_refused_with_the_one_expected() {
     let mut world = World::new();
     world.publish_as(stamp(4), &[Message::new("a")]);
-    assert_eq!(world.refusals(), [Refusal::SequenceGap { expected: 0, given: 4 }]);
+    assert_eq!(world.refusals(), [Refusal::SequenceGap { expected: 0, received: 4 }]);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_producer_is_told_that_it_was_fenced_once_that_is_committed() {
     // A crash now would undo it, and the lower epoch would be taken again.
     assert!(out.now.is_empty(), "{:?}", out.now);
     world.effects = out.after_commit;
-    assert_eq!(world.refusals(), [Refusal::ProducerFenced { current: 1, given: 0 }]);
+    assert_eq!(world.refusals(), [Refusal::ProducerFenced { current: 1, received: 0 }]);
 }
 
 #[test]

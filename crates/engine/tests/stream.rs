@@ -86,7 +86,7 @@ fn an_append_of_a_producer_counts_once() {
         };
         assert_eq!((is_duplicate, sequence, next), (true, Some(1), Offset(2)));
         let gap = refused(Some(append(&mut world, "d", by(1, 3))));
-        assert_eq!(gap, StreamRefusal::ProducerGap { expected: 2, given: 3 });
+        assert_eq!(gap, StreamRefusal::ProducerGap { expected: 2, received: 3 });
         let begins = refused(Some(append(&mut world, "x", by(2, 5))));
         assert_eq!(begins, StreamRefusal::ProducerBegins);
         append(&mut world, "c", by(2, 0));
@@ -177,7 +177,7 @@ fn a_stream_ends_when_nobody_has_used_it_for_its_time_to_live() {
     world.pass(Duration::from_secs(6));
     read(&mut world, read_at(0));
     world.pass(Duration::from_secs(6));
-    let asks = StreamCommand::Ask { touches: false };
+    let asks = StreamCommand::Status { touches: false };
     assert!(matches!(ask(&mut world, asks.clone()), Some(StreamAnswer::Status(_))));
     world.effects.clear();
     world.pass(Duration::from_secs(5));
@@ -194,7 +194,7 @@ fn a_stream_ends_when_nobody_has_used_it_for_its_time_to_live() {
 
 #[test]
 fn what_was_said_to_be_over_does_not_come_back_with_a_start() {
-    let asks = StreamCommand::Ask { touches: false };
+    let asks = StreamCommand::Status { touches: false };
     let mut asked = opened(StreamSettings { time_to_live: Some(10), ..settings() });
     asked.now = asked.now.plus(Duration::from_secs(11));
     assert_eq!(refused(ask(&mut asked, asks.clone())), StreamRefusal::Unknown);
@@ -220,7 +220,7 @@ fn as_fork() -> StreamCommand {
         home: ORDERS.topic,
         name: "orders".into(),
         at: Offset(1),
-        asked: ("".into(), 0),
+        requested: ("".into(), 0),
     };
     StreamCommand::Open(Box::new(with(StreamSettings { fork: Some(of), ..settings() })))
 }
@@ -337,7 +337,7 @@ fn who_reads_for_a_fork_does_not_prolong_the_life_of_its_source() {
     world.pass(Duration::from_secs(6));
     read(&mut world, StreamRead { for_fork: true, ..read_at(0) });
     world.pass(Duration::from_secs(6));
-    let asks = StreamCommand::Ask { touches: false };
+    let asks = StreamCommand::Status { touches: false };
     assert_eq!(refused(ask(&mut world, asks)), StreamRefusal::Unknown);
 }
 
@@ -348,7 +348,7 @@ fn who_closes_a_stream_that_is_closed_has_used_it() {
     world.pass(Duration::from_secs(6));
     append(&mut world, "", closing(plain()));
     world.pass(Duration::from_secs(6));
-    let asks = StreamCommand::Ask { touches: false };
+    let asks = StreamCommand::Status { touches: false };
     assert!(matches!(ask(&mut world, asks), Some(StreamAnswer::Status(_))));
 }
 
@@ -364,7 +364,7 @@ fn a_stream_in_memory_is_there_after_a_crash_and_its_content_is_not() {
     );
     assert_eq!(texts(&read(&mut world, read_at(0))), ["a"]);
     let mut world = replayed(&world);
-    let asks = StreamCommand::Ask { touches: false };
+    let asks = StreamCommand::Status { touches: false };
     assert!(matches!(ask(&mut world, asks), Some(StreamAnswer::Status(_))));
     assert!(texts(&read(&mut world, read_at(0))).is_empty());
 }
@@ -543,7 +543,7 @@ fn a_start_counts_as_a_use_and_the_time_to_live_runs_from_there() {
             world.crashed(records)
         };
         world.pass(Duration::from_secs(9));
-        let asks = StreamCommand::Ask { touches: false };
+        let asks = StreamCommand::Status { touches: false };
         assert!(matches!(ask(&mut world, asks), Some(StreamAnswer::Status(_))));
         world.effects.clear();
         world.pass(Duration::from_secs(1));

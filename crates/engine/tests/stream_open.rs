@@ -34,8 +34,8 @@ fn a_stream_that_is_opened_again_has_to_be_the_same() {
 #[test]
 fn whatever_setting_of_a_stream_is_asked_for_otherwise_is_named() {
     let fork = |name: &str, token: &str, behind| {
-        let (source, home, asked) = (DEAD, DEAD.topic, (token.into(), behind));
-        let fork = ForkOf { source, home, name: name.into(), at: Offset(3), asked };
+        let (source, home, requested) = (DEAD, DEAD.topic, (token.into(), behind));
+        let fork = ForkOf { source, home, name: name.into(), at: Offset(3), requested };
         StreamSettings { fork: Some(fork), ..settings() }
     };
     let lives = |seconds| StreamSettings { time_to_live: Some(seconds), ..settings() };
@@ -129,7 +129,7 @@ fn a_native_topic_is_read_and_not_changed_whatever_is_remembered_of_it() {
         }
         let open = StreamCommand::Open(Box::new(with(StreamSettings::of_topic())));
         assert_eq!(refused(ask(&mut world, open)), StreamRefusal::NativeTopic, "{has_fork}");
-        let told = ask(&mut world, StreamCommand::Ask { touches: false });
+        let told = ask(&mut world, StreamCommand::Status { touches: false });
         let is_native =
             |told: &StreamAnswer| matches!(told, StreamAnswer::Status(it) if !it.is_opened);
         assert!(told.as_ref().is_some_and(is_native), "{told:?}");
@@ -146,7 +146,7 @@ fn a_topic_without_a_message_that_becomes_a_fork_keeps_its_groups_and_who_takes_
         home: ORDERS.topic,
         name: "source".into(),
         at: Offset(3),
-        asked: ("".into(), 0),
+        requested: ("".into(), 0),
     };
     let open = with(StreamSettings { fork: Some(fork), ..settings() });
     ask(&mut world, StreamCommand::Open(Box::new(open)));
@@ -197,7 +197,7 @@ fn a_stream_that_keeps_the_latest_of_each_key_does_not_begin_without_one() {
         let answer = ask(&mut world, StreamCommand::Open(Box::new(open)));
         let is_created = matches!(answer, Some(StreamAnswer::Opened { created: true, .. }));
         assert_eq!(is_created, !key.is_empty());
-        let asks = StreamCommand::Ask { touches: false };
+        let asks = StreamCommand::Status { touches: false };
         let is_there = matches!(ask(&mut world, asks), Some(StreamAnswer::Status(_)));
         assert_eq!(is_there, !key.is_empty());
     }

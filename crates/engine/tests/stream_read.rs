@@ -185,7 +185,7 @@ fn what_is_left_is_said_up_to_the_bound_and_of_the_end_only_where_that_is() {
 fn a_fork_that_is_read_up_to_a_bound_inherits_no_more() {
     let mut world = holding(&["a", "b"]);
     let (source, home, at) = (ORDERS, ORDERS.topic, Offset(2));
-    let fork = ForkOf { source, home, name: "orders".into(), at, asked: ("".into(), 0) };
+    let fork = ForkOf { source, home, name: "orders".into(), at, requested: ("".into(), 0) };
     let fork = with(StreamSettings { fork: Some(fork), ..settings() });
     let origin = world.origin(ALICE);
     world.do_now(Command::Stream(origin, DEAD, StreamCommand::Open(Box::new(fork))));

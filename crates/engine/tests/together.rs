@@ -161,7 +161,7 @@ fn a_refusal_of_one_refuses_all_and_says_which() {
     let unknown = all_refused(&mut world, with((ELSEWHERE, append("c", None))), 2);
     assert_eq!(unknown, StreamRefusal::Unknown);
     let gap = all_refused(&mut world, with((THIRD, append("c", Some(1)))), 2);
-    assert_eq!(gap, StreamRefusal::ProducerGap { expected: 0, given: 1 });
+    assert_eq!(gap, StreamRefusal::ProducerGap { expected: 0, received: 1 });
     let mut other = append("c", None);
     other.content_type = Some("text/plain".into());
     let other = all_refused(&mut world, with((THIRD, other)), 2);

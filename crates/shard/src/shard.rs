@@ -190,14 +190,15 @@ impl Shard {
         }
         let mark = self.needs_mark().then(|| self.committed_at.plus(MARK_AFTER));
         // Filters that have more to look at than a turn allows go on at once.
-        let more = (self.engine.is_stirred() && self.generation_is_durable).then_some(Timestamp(0));
+        let more = (self.engine.has_ready_partitions() && self.generation_is_durable)
+            .then_some(Timestamp(0));
         self.engine.next_timer().into_iter().chain(mark).chain(more).min()
     }
 
     /// Delivers messages, and separates effects that may go out from those that wait for the
     /// commit.
     pub(crate) fn finish_turn(&mut self, now: Timestamp) {
-        if self.engine.is_stirred() && self.generation_is_durable && !self.fenced {
+        if self.engine.has_ready_partitions() && self.generation_is_durable && !self.fenced {
             let memory_batches = std::mem::take(&mut self.writer.memory_batches);
             let mut batches = Batches {
                 memory_batches: &memory_batches,

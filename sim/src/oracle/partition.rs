@@ -329,20 +329,20 @@ pub(super) fn admit(
     let own = || (0..).zip(stamps.clone()).filter(|(_, held)| held.id == stamp.id);
     let current = own().map(|(_, held)| held.epoch).max();
     if let Some(current) = current.filter(|current| stamp.epoch < *current) {
-        return Err(Refusal::ProducerFenced { current, given: stamp.epoch });
+        return Err(Refusal::ProducerFenced { current, received: stamp.epoch });
     }
-    let given = stamp.first_sequence;
+    let received = stamp.first_sequence;
     let of_epoch = || own().filter(|(_, held)| held.epoch == stamp.epoch);
     let expected = of_epoch().count() as u64;
-    if given == expected {
+    if received == expected {
         return Ok(ExpectedOutcome::New(end));
     }
-    if given > expected {
-        return Err(Refusal::SequenceGap { expected, given });
+    if received > expected {
+        return Err(Refusal::SequenceGap { expected, received });
     }
-    if given + u64::from(count) > expected {
-        return Err(Refusal::SequenceOverlap { expected, given, count });
+    if received + u64::from(count) > expected {
+        return Err(Refusal::SequenceOverlap { expected, received, count });
     }
-    let first = of_epoch().find(|(_, held)| held.first_sequence == given);
+    let first = of_epoch().find(|(_, held)| held.first_sequence == received);
     Ok(ExpectedOutcome::Duplicate(first.map_or(0, |(offset, _)| offset)))
 }

@@ -184,7 +184,7 @@ impl StreamModel {
         let answer = match command {
             StreamCommand::Open(open) => self.open(open, inherited, when),
             StreamCommand::Append(append) => self.append(append, when),
-            StreamCommand::Ask { touches } => match self.gone() {
+            StreamCommand::Status { touches } => match self.gone() {
                 Some(gone) => Err(gone),
                 None => {
                     if *touches {
@@ -298,7 +298,7 @@ impl StreamModel {
     fn differs(&self, open: &OpenStream) -> Option<&'static str> {
         let (held, asked) = (&self.settings, &open.settings);
         let asked_for =
-            |fork: &Option<ForkOf>| fork.as_ref().map(|of| (of.name.clone(), of.asked.clone()));
+            |fork: &Option<ForkOf>| fork.as_ref().map(|of| (of.name.clone(), of.requested.clone()));
         let until = |settings: &StreamSettings| settings.expires_at.as_ref().map(|held| held.0);
         if !held.content_type.eq_ignore_ascii_case(&asked.content_type) {
             Some("content type")
@@ -418,21 +418,21 @@ impl StreamModel {
 
     /// Whether an append of a producer is the next; if it was there before, the highest number.
     fn of_producer(&self, producer: &StreamProducer) -> Result<Option<u64>, StreamRefusal> {
-        let given = producer.sequence;
+        let received = producer.sequence;
         let Some(&(epoch, last)) = self.state().producers.get(&producer.id) else {
-            return match given {
+            return match received {
                 0 => Ok(None),
-                _ => Err(StreamRefusal::ProducerGap { expected: 0, given }),
+                _ => Err(StreamRefusal::ProducerGap { expected: 0, received }),
             };
         };
         match producer.epoch.cmp(&epoch) {
             std::cmp::Ordering::Less => Err(StreamRefusal::ProducerFenced { current: epoch }),
-            std::cmp::Ordering::Greater if given == 0 => Ok(None),
+            std::cmp::Ordering::Greater if received == 0 => Ok(None),
             std::cmp::Ordering::Greater => Err(StreamRefusal::ProducerBegins),
-            std::cmp::Ordering::Equal if given <= last => Ok(Some(last)),
-            std::cmp::Ordering::Equal if given == last + 1 => Ok(None),
+            std::cmp::Ordering::Equal if received <= last => Ok(Some(last)),
+            std::cmp::Ordering::Equal if received == last + 1 => Ok(None),
             std::cmp::Ordering::Equal => {
-                Err(StreamRefusal::ProducerGap { expected: last + 1, given })
+                Err(StreamRefusal::ProducerGap { expected: last + 1, received })
             }
         }
     }

@@ -26,9 +26,6 @@ const RIDDLES: [&str; 17] = [
     "untaken",
 ];
 
-/// Riddles that names still contain. An entry goes when its last name is changed; none comes.
-const STILL_TO_RENAME: [&str; 2] = ["given", "sieve"];
-
 /// A name's words in lower case: `slow_reader` and `SlowReader` are both `slow`, `reader`.
 fn words_of(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
@@ -116,7 +113,6 @@ fn names_are_made_of_words_that_a_stranger_knows() {
     let unknown: Vec<_> = names_by_word()
         .into_iter()
         .filter(|(word, _)| RIDDLES.contains(&word.as_str()) || !is_known(word))
-        .filter(|(word, _)| !STILL_TO_RENAME.contains(&word.as_str()))
         .map(|(word, name)| format!("`{word}` of {name}"))
         .collect();
     assert!(
@@ -124,16 +120,6 @@ fn names_are_made_of_words_that_a_stranger_knows() {
         "these words are not known: use a term of docs/glossary.md, or add the word there, or, if it is plain \
          English or a term of the field, to crates/cli/tests/architecture/words.txt: {unknown:#?}"
     );
-}
-
-#[test]
-fn what_is_still_to_be_renamed_is_still_there() {
-    let names = names_by_word();
-    for riddle in STILL_TO_RENAME {
-        let is_used = names.iter().any(|(word, _)| word == riddle);
-        assert!(is_used, "no name contains `{riddle}` any more: remove it from STILL_TO_RENAME");
-        assert!(RIDDLES.contains(&riddle), "`{riddle}` is no riddle of the list");
-    }
 }
 
 #[test]

@@ -175,7 +175,10 @@ impl World {
             let mut payloads = self.journal_payloads();
             self.engine.deliver(self.now, &mut self.journal, &mut payloads, &mut out);
             check(&self.engine);
-            if out.now.is_empty() && out.after_commit.is_empty() && !self.engine.is_stirred() {
+            if out.now.is_empty()
+                && out.after_commit.is_empty()
+                && !self.engine.has_ready_partitions()
+            {
                 // Twice round: whatever was touched is folded now, if it is at rest.
                 (0..2).for_each(|_| self.engine.fold_untouched(1));
                 break;

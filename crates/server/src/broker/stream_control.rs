@@ -42,7 +42,7 @@ impl Control {
             if located.partitions > 1 {
                 return Err(StreamFailure::Partitioned(located.partitions));
             }
-            let asks = StreamCommand::Ask { touches: false };
+            let asks = StreamCommand::Status { touches: false };
             let found = match ask(&self.core, located.place(), asks).await {
                 Ok(StreamAnswer::Status(status)) => {
                     self.find_stream(create.clone(), located, &status).await
@@ -98,7 +98,7 @@ impl Control {
                     home: TopicId::default(),
                     name: asked.source.as_str().into(),
                     at: Offset(0),
-                    asked: (asked.token.clone(), asked.behind),
+                    requested: (asked.token.clone(), asked.behind),
                 });
             }
             None => {}
@@ -214,7 +214,7 @@ impl Control {
             return Err(StreamFailure::Partitioned(located.partitions));
         }
         let place = located.place();
-        let asks = StreamCommand::Ask { touches: false };
+        let asks = StreamCommand::Status { touches: false };
         let StreamAnswer::Status(status) = ask(&self.core, place, asks).await.map_err(of_source)?
         else {
             return Err(wrong_answer());
@@ -256,7 +256,7 @@ impl Control {
             home: place.1,
             name: asked.source.as_str().into(),
             at,
-            asked: (asked.token.clone(), asked.behind),
+            requested: (asked.token.clone(), asked.behind),
         });
         Ok(content)
     }
@@ -289,7 +289,7 @@ impl Control {
         if topic.config().partitions > 1 {
             return Err(StreamFailure::Partitioned(topic.config().partitions));
         }
-        let asks = StreamCommand::Ask { touches: false };
+        let asks = StreamCommand::Status { touches: false };
         match ask(&self.core, (first_partition(topic.id()), topic.created.home), asks).await {
             // Its time was over: it is taken away, and was not there.
             Err(StreamFailure::Stream(StreamRefusal::Unknown)) => {
@@ -313,7 +313,7 @@ impl Control {
             return;
         }
         let place = (first_partition(topic.id()), topic.created.home);
-        let asks = StreamCommand::Ask { touches: false };
+        let asks = StreamCommand::Status { touches: false };
         if let Err(StreamFailure::Stream(StreamRefusal::Unknown)) =
             ask(&self.core, place, asks).await
             && let Err(failure) = self.remove_stream(&topic).await

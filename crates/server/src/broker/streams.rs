@@ -170,7 +170,7 @@ impl Streams {
         touches: bool,
     ) -> Result<Identified<StreamStatus>, StreamFailure> {
         let located = self.located(principal, name).await?;
-        match self.ask(name, located, || Some(StreamCommand::Ask { touches })).await? {
+        match self.ask(name, located, || Some(StreamCommand::Status { touches })).await? {
             Identified { of, answer: StreamAnswer::Status(answer) } => {
                 Ok(Identified { of, answer })
             }

@@ -139,7 +139,7 @@ mod tests {
             Refusal::UnknownTopic,
             Refusal::StorageFull,
             Refusal::OutcomeUnknown,
-            Refusal::SequenceGap { expected: 1, given: 2 },
+            Refusal::SequenceGap { expected: 1, received: 2 },
             Refusal::KeyMissing,
             Refusal::topics_max(),
         ];

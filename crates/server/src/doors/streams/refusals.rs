@@ -151,9 +151,9 @@ fn of_refusal(refusal: &StreamRefusal, detail: String) -> Problem {
             with(Status::FORBIDDEN, "producer_fenced").with(&names::PRODUCER_EPOCH, *current)
         }
         StreamRefusal::ProducerBegins => with(Status::BAD_REQUEST, "producer_begins"),
-        StreamRefusal::ProducerGap { expected, given } => with(Status::CONFLICT, "producer_gap")
+        StreamRefusal::ProducerGap { expected, received } => with(Status::CONFLICT, "producer_gap")
             .with(&names::PRODUCER_EXPECTED, *expected)
-            .with(&names::PRODUCER_RECEIVED, *given),
+            .with(&names::PRODUCER_RECEIVED, *received),
         StreamRefusal::OtherGroup => with(Status::UNPROCESSABLE_ENTITY, "groups_differ"),
         StreamRefusal::Repeated => with(Status::BAD_REQUEST, "bad_request"),
         StreamRefusal::PartlyAppended => with(Status::CONFLICT, "partly_appended"),
@@ -270,7 +270,7 @@ mod tests {
             (StreamRefusal::Sequence { last: text }, 409),
             (StreamRefusal::ProducerFenced { current: 1 }, 403),
             (StreamRefusal::ProducerBegins, 400),
-            (StreamRefusal::ProducerGap { expected: 1, given: 2 }, 409),
+            (StreamRefusal::ProducerGap { expected: 1, received: 2 }, 409),
             (StreamRefusal::OtherGroup, 422),
             (StreamRefusal::Repeated, 400),
             (StreamRefusal::PartlyAppended, 409),
@@ -334,7 +334,7 @@ mod tests {
     fn a_producer_is_told_what_would_be_right() {
         let fenced = answer(StreamRefusal::ProducerFenced { current: 4 });
         assert_eq!(fenced.headers[&names::PRODUCER_EPOCH], "4");
-        let gap = answer(StreamRefusal::ProducerGap { expected: 1, given: 2 });
+        let gap = answer(StreamRefusal::ProducerGap { expected: 1, received: 2 });
         assert_eq!(gap.headers[&names::PRODUCER_EXPECTED], "1");
         assert_eq!(gap.headers[&names::PRODUCER_RECEIVED], "2");
     }

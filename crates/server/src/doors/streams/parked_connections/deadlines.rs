@@ -28,7 +28,7 @@ impl ParkedConnections {
                 None => self.part(reader),
                 Some(position) => {
                     // Who waits uses the stream.
-                    self.command(&position, NOBODYS, StreamCommand::Ask { touches: true });
+                    self.command(&position, NOBODYS, StreamCommand::Status { touches: true });
                     self.has_waited(reader, position, now);
                 }
             }

@@ -1,8 +1,8 @@
-//! Readers that want a part of the messages: each filter looks at what its reader comes by, as far as
-//! this turn allows, and passes over the rest. It does not know how filters are written.
+//! Readers with a filter: a turn checks the messages at the reader's position, within a budget of work, and
+//! delivers those that match. It does not know how filters are written.
 //!
-//! What is passed over costs nothing of a window. It is told only where a reader would not hear of it by
-//! the next delivery: at the end, and now and then on the way.
+//! A message that does not match costs nothing of the window. The reader receives a gap for it only where no
+//! delivery follows that implies it: at the end, and every [`FILTERED_SPAN`] messages.
 
 use bytes::Bytes;
 use sennit_model::Messages;
@@ -14,28 +14,28 @@ use crate::{
     group::range,
     log::Entry,
     read::Pass,
-    readers::{Reader, Sieve},
+    readers::{Reader, ReaderFilter},
 };
 
-/// The most that the filter of one reader does in a turn.
+/// Most work that the filter of one reader does in a turn.
 const READER_WORK_MAX: u64 = 1 << 20;
 
-/// What each does even when the turn's work is used up, so that none starves.
+/// Work that each may do even when the turn's work is used up, so that none starves.
 const READER_WORK_MIN: u64 = 4 << 10;
 
-/// What finding a batch counts, beside its messages.
+/// Work to find a batch, beside its messages.
 const BATCH_COST: u64 = 512;
 
-/// Messages that may be passed over before the reader is told, so that its position, and a cursor that
-/// it commits, moves on.
+/// Most messages that a reader passes over without a gap. The gap moves its position on, and a cursor that it
+/// commits.
 const FILTERED_SPAN: u64 = 65_536;
 
 impl Pass<'_> {
-    /// Gives a reader what its filter lets through, as far as its window and this turn reach.
-    pub(crate) fn sieve(
+    /// Delivers the messages that match a reader's filter, as far as its window and this turn reach.
+    pub(crate) fn serve_filtered(
         &mut self,
         reader: &mut Reader,
-        sieve: &mut Sieve,
+        filter: &mut ReaderFilter,
         payloads: &mut impl Payloads,
         out: &mut Outbox,
     ) {
@@ -51,47 +51,47 @@ impl Pass<'_> {
             let at = reader.at;
             let found = self.batch(reader, payloads, out);
             if reader.at > at {
-                // It was told of what is not kept.
-                sieve.told = reader.at;
+                // A gap was reported for messages that are not kept.
+                filter.reported_to = reader.at;
             }
             let Some((entry, batch)) = found else { break };
             work = work.saturating_sub(BATCH_COST);
-            self.sift(reader, sieve, (&entry, &batch), &mut work, out);
+            self.filter_batch(reader, filter, (&entry, &batch), &mut work, out);
         }
         *self.work_left = self.work_left.saturating_sub(allowed - work);
-        let passed = reader.at - sieve.told;
+        let passed = reader.at - filter.reported_to;
         if passed > FILTERED_SPAN || passed > 0 && reader.at == visible {
-            self.tell_filtered(reader, sieve, out);
+            self.report_filtered(reader, filter, out);
         }
     }
 
-    fn tell_filtered(&self, reader: &Reader, sieve: &mut Sieve, out: &mut Outbox) {
-        let range = range(sieve.told, reader.at);
-        sieve.told = reader.at;
+    fn report_filtered(&self, reader: &Reader, filter: &mut ReaderFilter, out: &mut Outbox) {
+        let range = range(filter.reported_to, reader.at);
+        filter.reported_to = reader.at;
         out.now.push(Effect::gap(reader.holder, self.id, range, GapReason::Filtered));
     }
 
-    /// Looks at the messages of one batch, and delivers neighbours that pass together.
-    fn sift(
+    /// Checks the messages of one batch, and delivers neighbours that match together.
+    fn filter_batch(
         &self,
         reader: &mut Reader,
-        sieve: &mut Sieve,
+        filter: &mut ReaderFilter,
         (entry, batch): (&Entry, &Bytes),
         work: &mut u64,
         out: &mut Outbox,
     ) {
         let mut byte = byte_of(reader.place_hint, entry, batch, reader.at);
-        // Of the messages that pass and are not delivered yet: offset and byte of the first.
+        // Offset and byte of the first message that matches and is not delivered yet.
         let mut run = None;
         for message in Messages::of_checked(&batch[byte..]) {
-            *work = work.saturating_sub(sieve.filter.cost(&message));
+            *work = work.saturating_sub(filter.wanted.cost(&message));
             let length = message.encoded().len();
-            if sieve.filter.matches(&message) {
+            if filter.wanted.matches(&message) {
                 run.get_or_insert((reader.at, byte));
                 reader.held_messages += 1;
                 reader.held_bytes += length as u64;
             } else if let Some(start) = run.take() {
-                self.deliver_run(reader, sieve, (entry, batch), (start, byte), out);
+                self.deliver_run(reader, filter, (entry, batch), (start, byte), out);
             }
             reader.at += 1;
             byte += length;
@@ -100,21 +100,21 @@ impl Pass<'_> {
             }
         }
         if let Some(start) = run {
-            self.deliver_run(reader, sieve, (entry, batch), (start, byte), out);
+            self.deliver_run(reader, filter, (entry, batch), (start, byte), out);
         }
         reader.place_hint = (reader.at < entry.end()).then_some((reader.at, byte));
     }
 
-    /// Delivers what lies between `start` and where the reader is, whose byte is `end`.
+    /// Delivers the messages from `start` to the reader's position, which is at byte `end`.
     fn deliver_run(
         &self,
         reader: &Reader,
-        sieve: &mut Sieve,
+        filter: &mut ReaderFilter,
         (entry, batch): (&Entry, &Bytes),
         ((first, start), end): ((u64, usize), usize),
         out: &mut Outbox,
     ) {
-        sieve.told = reader.at;
-        self.give(reader, entry, first, batch.slice(start..end), out);
+        filter.reported_to = reader.at;
+        self.deliver(reader, entry, first, batch.slice(start..end), out);
     }
 }

@@ -1,5 +1,5 @@
-//! What a subscription was given in one partition, in the order in which it was given: which of what it
-//! still holds is the oldest. It does not know what that means.
+//! The deliveries to a subscription in one partition, in their order: which of those that it still holds is
+//! the oldest. It does not know what follows from that.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -13,7 +13,7 @@ const REMEMBERED_MIN: u64 = 32;
 
 /// A delivery: `count` offsets from `first`, under one attempt.
 #[derive(Clone, Copy, Debug)]
-struct Given {
+struct Delivered {
     first: u64,
     count: u32,
     attempt: u32,
@@ -22,9 +22,9 @@ struct Given {
 /// The deliveries of one subscription, oldest first. Some of them may be over: they go when they come to
 /// the front, or when there are too many.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct GivenOrder(VecDeque<Given>);
+pub(crate) struct DeliveryList(VecDeque<Delivered>);
 
-impl GivenOrder {
+impl DeliveryList {
     /// A delivery was made to `holder`, which now holds `held` messages. O(1) on average.
     pub(crate) fn push(
         &mut self,
@@ -35,9 +35,9 @@ impl GivenOrder {
     ) {
         let count = u32::try_from(range.end - range.start).expect("not more than a batch holds");
         if self.0.len() as u64 > 2 * held + REMEMBERED_MIN {
-            self.0.retain(|given| given.first_held(holder, leases).is_some());
+            self.0.retain(|delivered| delivered.first_held(holder, leases).is_some());
         }
-        self.0.push_back(Given { first: range.start, count, attempt });
+        self.0.push_back(Delivered { first: range.start, count, attempt });
     }
 
     /// The leases of `range` of this attempt are over. As a rule they are the oldest.
@@ -68,7 +68,7 @@ impl GivenOrder {
     }
 }
 
-impl Given {
+impl Delivered {
     fn go_on_from(&mut self, first: u64) {
         self.count -= u32::try_from(first - self.first).expect("it lies within the delivery");
         self.first = first;
