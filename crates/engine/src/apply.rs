@@ -2,13 +2,18 @@
 //! is followed. Nothing is refused here.
 
 use bytes::Bytes;
-use sennit_model::Durability;
+use sennit_model::{
+    Batch, Durability, GroupId, Offset, OffsetRange, PartitionId, ProducerStamp, Timestamp,
+    TopicConfig,
+};
 
 use crate::{
+    command::{DeadLetters, GroupSetting},
     engine::{Engine, mark_ready},
     log::Place,
     partition::{NEVER, Partition},
     record::Record,
+    stream::StreamNote,
 };
 
 impl Engine {
@@ -30,69 +35,13 @@ impl Engine {
     fn change(&mut self, record: &Record, position: u64) {
         self.catalogue.apply(record, &mut self.shared);
         self.note_places(record);
-        let wheel = &mut self.wheel;
         match record {
             Record::PartitionOpened { partition: id, config, dead_letters, groups } => {
-                let config = self.shared.config(config);
-                let made = || Partition::new(*id, config.clone());
-                let partition = self.partitions.get_or_insert(*id, made);
-                partition.config = config.clone();
-                if partition.dead_letters != *dead_letters {
-                    partition.dead_letters = *dead_letters;
-                    // The requested topic may be gone again.
-                    partition.dead_letter_topic_requested = false;
-                }
-                let shared = &mut self.shared;
-                let gone = partition.set_groups(groups, |setting| shared.terms(setting), wheel);
-                match config.durability {
-                    Durability::Memory => self.memory.holds(*id, partition.log.bytes()),
-                    _ => self.memory.forget(*id),
-                }
-                partition.retain_newest(&mut self.freed, wheel);
-                partition.free_settled(0, partition.log.end(), &mut self.freed);
-                if !partition.is_loading {
-                    // One that kept the latest of each key may begin before its oldest message.
-                    partition.raise_start(partition.log.start());
-                }
-                partition.watch_age(wheel);
-                mark_ready(&mut self.ready_list, partition);
-                gone.iter().for_each(|group| self.sessions.forget((*id, group.id())));
-                self.note_keeping(*id);
+                self.apply_partition_opened(*id, config, *dead_letters, groups);
             }
-            Record::PartitionDropped { partition: id } => {
-                let Some(mut partition) = self.partitions.remove(id) else { return };
-                self.streams.forget(*id);
-                self.freed.extend(partition.log.entries().map(|entry| entry.place));
-                for group in &mut partition.groups {
-                    group.end_leases(0, u64::MAX, wheel);
-                    self.sessions.forget((*id, group.id()));
-                }
-                self.lost.forget(*id);
-                self.readers.end_partition(*id);
-                self.cursors.forget(*id);
-                self.reserved.forget(*id);
-                self.memory.forget(*id);
-                self.names.forget(id.topic);
-                self.latest.forget(*id);
-            }
+            Record::PartitionDropped { partition: id } => self.apply_partition_dropped(*id),
             Record::Appended { partition: id, first: _, appended_at, producer, batch, note } => {
-                let Some(partition) = self.partitions.get_mut(id) else { return };
-                let place = place_of(batch.bytes(), position);
-                partition.append(batch, *appended_at, *producer, place, wheel);
-                if partition.retain_newest(&mut self.freed, wheel) {
-                    mark_ready(&mut self.ready_list, partition);
-                }
-                let end = partition.log.end();
-                let durability = partition.config.durability;
-                if durability != Durability::Memory {
-                    self.uncommitted.push_back((position, *id, end));
-                }
-                if durability != Durability::Durable && self.reserved.covers(*id, end) {
-                    partition.show(end);
-                    mark_ready(&mut self.ready_list, partition);
-                }
-                self.apply_stream_note(*id, *appended_at, note.as_deref());
-                self.note_dirty(*id, batch.bytes().len(), *appended_at);
+                self.apply_appended(*id, batch, *producer, *appended_at, note.as_deref(), position);
             }
             Record::StreamOpened(opened) => self.apply_stream_opened(opened, position),
             Record::StreamNoted { partition: id, noted_at, note } => {
@@ -103,67 +52,23 @@ impl Engine {
             }
             Record::StreamDeleted { partition: id } => self.apply_stream_deleted(*id),
             Record::Settled { partition: id, group, outcome: _, ranges } => {
-                let Some(partition) = self.partitions.get_mut(id) else { return };
-                let Some(group) = partition.group(*group) else { return };
-                for range in ranges {
-                    group.settle(range.start.0, range.end.0, wheel);
-                }
-                for range in ranges {
-                    partition.free_settled(range.start.0, range.end.0, &mut self.freed);
-                }
-                mark_ready(&mut self.ready_list, partition);
+                self.apply_settled(*id, *group, ranges);
             }
             Record::Failed { .. } => self.apply_failed(record),
             Record::Unparked { partition: id, group, ranges } => {
-                let Some(partition) = self.partitions.get_mut(id) else { return };
-                let Some(group) = partition.group(*group) else { return };
-                for range in ranges {
-                    group.unpark(range.start.0, range.end.0);
-                }
-                mark_ready(&mut self.ready_list, partition);
+                self.apply_unparked(*id, *group, ranges);
             }
             Record::Buried { source, group, offset, target, first: _, appended_at, batch } => {
-                if let Some(partition) = self.partitions.get_mut(source)
-                    && let Some(group) = partition.group(*group)
-                {
-                    group.settle(offset.0, offset.0 + 1, wheel);
-                    partition.free_settled(offset.0, offset.0 + 1, &mut self.freed);
-                }
-                let Some(partition) = self.partitions.get_mut(target) else { return };
-                let place = place_of(batch.bytes(), position);
-                let nobody = sennit_model::ProducerStamp::default();
-                partition.append(batch, *appended_at, nobody, place, wheel);
-                if partition.retain_newest(&mut self.freed, wheel) {
-                    mark_ready(&mut self.ready_list, partition);
-                }
-                self.uncommitted.push_back((position, *target, partition.log.end()));
-                self.note_dirty(*target, batch.bytes().len(), *appended_at);
+                self.apply_letter_taken(*source, *group, offset.0);
+                self.apply_letter_appended(*target, batch, *appended_at, position);
             }
-            Record::Trimmed { partition: id, start } => {
-                let Some(partition) = self.partitions.get_mut(id) else { return };
-                partition.trim(start.0, &mut self.freed, wheel);
-                // Leases that ended with what was freed leave room for what is ready.
-                mark_ready(&mut self.ready_list, partition);
-            }
-            Record::Moved { partition: id, moves } => {
-                let mut partition = self.partitions.get_mut(id);
-                for &(first, place) in moves {
-                    let log = partition.as_mut().map(|partition| &mut partition.log);
-                    // What is wanted no more is not wanted at its new place either.
-                    let old = log.and_then(|log| log.move_to(first.0, place)).unwrap_or(place);
-                    self.freed.push(old);
-                }
-            }
+            Record::Trimmed { partition: id, start } => self.apply_trimmed(*id, start.0),
+            Record::Moved { partition: id, moves } => self.apply_moved(*id, moves),
             Record::Compacted { partition, batches } => self.apply_compacted(*partition, batches),
             Record::Cleaned { partition, end, tombstones, all_read } => {
                 self.apply_cleaned(*partition, (end.0, *tombstones, *all_read));
             }
-            Record::Lost { partition: id, range } => {
-                let Some(partition) = self.partitions.get_mut(id) else { return };
-                partition.lose(range.start.0..range.end.0, &mut self.freed, wheel);
-                self.lost.insert(*id, range.start.0, range.end.0);
-                mark_ready(&mut self.ready_list, partition);
-            }
+            Record::Lost { partition: id, range } => self.apply_lost(*id, *range),
             Record::Reserved { partition: id, end } => self.apply_reserved(*id, end.0, position),
             Record::CursorSet { partition: id, name, offset } => {
                 if self.partitions.get(id).is_some() {
@@ -182,6 +87,159 @@ impl Engine {
             | Record::CheckpointPart { .. }
             | Record::CheckpointEnded { .. } => {}
         }
+    }
+
+    fn apply_partition_opened(
+        &mut self,
+        id: PartitionId,
+        config: &TopicConfig,
+        dead_letters: DeadLetters,
+        groups: &[GroupSetting],
+    ) {
+        let wheel = &mut self.wheel;
+        let config = self.shared.config(config);
+        let made = || Partition::new(id, config.clone());
+        let partition = self.partitions.get_or_insert(id, made);
+        partition.config = config.clone();
+        if partition.dead_letters != dead_letters {
+            partition.dead_letters = dead_letters;
+            // The requested topic may be gone again.
+            partition.dead_letter_topic_requested = false;
+        }
+        let shared = &mut self.shared;
+        let gone = partition.set_groups(groups, |setting| shared.terms(setting), wheel);
+        match config.durability {
+            Durability::Memory => self.memory.holds(id, partition.log.bytes()),
+            _ => self.memory.forget(id),
+        }
+        partition.retain_newest(&mut self.freed, wheel);
+        partition.free_settled(0, partition.log.end(), &mut self.freed);
+        if !partition.is_loading {
+            // One that kept the latest of each key may begin before its oldest message.
+            partition.raise_start(partition.log.start());
+        }
+        partition.watch_age(wheel);
+        mark_ready(&mut self.ready_list, partition);
+        gone.iter().for_each(|group| self.sessions.forget((id, group.id())));
+        self.note_keeping(id);
+    }
+
+    fn apply_partition_dropped(&mut self, id: PartitionId) {
+        let Some(mut partition) = self.partitions.remove(&id) else { return };
+        self.streams.forget(id);
+        self.freed.extend(partition.log.entries().map(|entry| entry.place));
+        for group in &mut partition.groups {
+            group.end_leases(0, u64::MAX, &mut self.wheel);
+            self.sessions.forget((id, group.id()));
+        }
+        self.lost.forget(id);
+        self.readers.end_partition(id);
+        self.cursors.forget(id);
+        self.reserved.forget(id);
+        self.memory.forget(id);
+        self.names.forget(id.topic);
+        self.latest.forget(id);
+    }
+
+    /// The batch is delivered when it is committed, or at once if its offsets are reserved.
+    fn apply_appended(
+        &mut self,
+        id: PartitionId,
+        batch: &Batch,
+        producer: ProducerStamp,
+        appended_at: Timestamp,
+        note: Option<&StreamNote>,
+        position: u64,
+    ) {
+        let Some(partition) = self.partitions.get_mut(&id) else { return };
+        let place = place_of(batch.bytes(), position);
+        partition.append(batch, appended_at, producer, place, &mut self.wheel);
+        if partition.retain_newest(&mut self.freed, &mut self.wheel) {
+            mark_ready(&mut self.ready_list, partition);
+        }
+        let end = partition.log.end();
+        let durability = partition.config.durability;
+        if durability != Durability::Memory {
+            self.uncommitted.push_back((position, id, end));
+        }
+        if durability != Durability::Durable && self.reserved.covers(id, end) {
+            partition.show(end);
+            mark_ready(&mut self.ready_list, partition);
+        }
+        self.apply_stream_note(id, appended_at, note);
+        self.note_dirty(id, batch.bytes().len(), appended_at);
+    }
+
+    fn apply_settled(&mut self, id: PartitionId, group: GroupId, ranges: &[OffsetRange]) {
+        let Some(partition) = self.partitions.get_mut(&id) else { return };
+        let Some(group) = partition.group(group) else { return };
+        for range in ranges {
+            group.settle(range.start.0, range.end.0, &mut self.wheel);
+        }
+        for range in ranges {
+            partition.free_settled(range.start.0, range.end.0, &mut self.freed);
+        }
+        mark_ready(&mut self.ready_list, partition);
+    }
+
+    fn apply_unparked(&mut self, id: PartitionId, group: GroupId, ranges: &[OffsetRange]) {
+        let Some(partition) = self.partitions.get_mut(&id) else { return };
+        let Some(group) = partition.group(group) else { return };
+        for range in ranges {
+            group.unpark(range.start.0, range.end.0);
+        }
+        mark_ready(&mut self.ready_list, partition);
+    }
+
+    /// A dead letter leaves the partition where it failed.
+    fn apply_letter_taken(&mut self, source: PartitionId, group: GroupId, offset: u64) {
+        let Some(partition) = self.partitions.get_mut(&source) else { return };
+        let Some(group) = partition.group(group) else { return };
+        group.settle(offset, offset + 1, &mut self.wheel);
+        partition.free_settled(offset, offset + 1, &mut self.freed);
+    }
+
+    /// A dead letter comes to its topic. It is delivered when it is committed.
+    fn apply_letter_appended(
+        &mut self,
+        target: PartitionId,
+        batch: &Batch,
+        appended_at: Timestamp,
+        position: u64,
+    ) {
+        let Some(partition) = self.partitions.get_mut(&target) else { return };
+        let place = place_of(batch.bytes(), position);
+        let nobody = ProducerStamp::default();
+        partition.append(batch, appended_at, nobody, place, &mut self.wheel);
+        if partition.retain_newest(&mut self.freed, &mut self.wheel) {
+            mark_ready(&mut self.ready_list, partition);
+        }
+        self.uncommitted.push_back((position, target, partition.log.end()));
+        self.note_dirty(target, batch.bytes().len(), appended_at);
+    }
+
+    fn apply_trimmed(&mut self, id: PartitionId, start: u64) {
+        let Some(partition) = self.partitions.get_mut(&id) else { return };
+        partition.trim(start, &mut self.freed, &mut self.wheel);
+        // Leases that ended with what was freed leave room for what is ready.
+        mark_ready(&mut self.ready_list, partition);
+    }
+
+    fn apply_moved(&mut self, id: PartitionId, moves: &[(Offset, Place)]) {
+        let mut partition = self.partitions.get_mut(&id);
+        for &(first, place) in moves {
+            let log = partition.as_mut().map(|partition| &mut partition.log);
+            // A batch that is not kept any more is not kept at its new place either.
+            let old = log.and_then(|log| log.move_to(first.0, place)).unwrap_or(place);
+            self.freed.push(old);
+        }
+    }
+
+    fn apply_lost(&mut self, id: PartitionId, range: OffsetRange) {
+        let Some(partition) = self.partitions.get_mut(&id) else { return };
+        partition.lose(range.start.0..range.end.0, &mut self.freed, &mut self.wheel);
+        self.lost.insert(id, range.start.0, range.end.0);
+        mark_ready(&mut self.ready_list, partition);
     }
 
     /// Where anything is said to lie, nothing else is ever to lie: a record that frees it may be lost.

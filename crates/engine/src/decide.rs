@@ -59,59 +59,30 @@ impl Engine {
             return out.refuse(origin, Refusal::UnknownGroup);
         };
         group.clear_stuck(origin.session);
-        let is_ack = verdict == Verdict::Ack;
         let part = (id, group_id);
         let by = Settler { session: origin.session, part, sessions: &self.sessions };
-        let mut valid = Vec::new();
-        let mut stale = Vec::new();
-        for run in runs {
-            let fits = Standing::of(group, run, by, (self.generation, visible));
-            valid.extend(fits.leased);
-            if is_ack {
-                valid.extend(fits.returned.iter().map(|part| (part.start, part.end, 0)));
-            } else {
-                stale.extend(fits.returned.iter().map(|part| part_of(run, part)));
+        let is_ack = verdict == Verdict::Ack;
+        let settlement = Settlement::of(group, &runs, by, (self.generation, visible), is_ack);
+        let applied = settlement.applied();
+        let records = match verdict {
+            Verdict::Ack => settlement.acked(part),
+            Verdict::Retry => settlement.failed(part, (now, now), false, RETRIED),
+            Verdict::RetryAfter(delay) => {
+                settlement.failed(part, (now, now.plus(delay)), false, RETRIED)
             }
-            stale.extend(fits.stale.iter().map(|part| part_of(run, part)));
-        }
-        take_each_once(&mut valid);
-        let applied = valid.iter().map(|(start, end, _)| end - start).sum();
-        let failed = |due, dead, reason: &str| {
-            let runs = valid
-                .iter()
-                .map(|&(start, end, failed)| (range(start, end), failed.saturating_add(1)));
-            let runs: Vec<_> = runs.collect();
-            let group = group_id;
-            let record = |runs: &[_]| {
-                let (reason, runs) = (reason.to_owned(), runs.to_vec());
-                Record::Failed { partition: id, group, failed_at: now, due, dead, reason, runs }
-            };
-            runs.chunks(RUNS_PER_RECORD_MAX).map(record).collect()
-        };
-        let records: Vec<Record> = match verdict {
-            Verdict::Ack => {
-                let (outcome, group) = (Outcome::Acked, group_id);
-                let record = |ranges: &[_]| {
-                    let ranges = ranges.to_vec();
-                    Record::Settled { partition: id, group, outcome, ranges }
-                };
-                merged(&valid).chunks(RUNS_PER_RECORD_MAX).map(record).collect()
-            }
-            Verdict::Retry => failed(now, false, "retried by the consumer"),
-            Verdict::RetryAfter(delay) => failed(now.plus(delay), false, "retried by the consumer"),
             Verdict::DeadLetter { mut reason } => {
                 reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
-                failed(now, true, &reason)
+                settlement.failed(part, (now, now), true, &reason)
             }
             Verdict::Extend(span) => {
                 let deadline = now.plus(span.clamp(LEASE_MIN, LEASE_MAX));
-                for (start, end, _) in valid {
+                for &(start, end, _) in &settlement.valid {
                     group.extend_leases(start, end, deadline, &mut self.wheel);
                 }
                 Vec::new()
             }
             Verdict::Started => {
-                for (start, end, _) in valid {
+                for &(start, end, _) in &settlement.valid {
                     group.start_leases(start, end, &mut self.wheel);
                 }
                 Vec::new()
@@ -120,11 +91,11 @@ impl Engine {
         for record in records {
             self.commit(&record, journal);
         }
-        let settled = Effect::Settled(Settled { origin, partition: id, applied, stale });
-        match &settled {
-            _ if confirm => out.after_commit.push(settled),
-            Effect::Settled(Settled { stale, .. }) if !stale.is_empty() => out.now.push(settled),
-            _ => {}
+        let settled = Settled { origin, partition: id, applied, stale: settlement.stale };
+        if confirm {
+            out.after_commit.push(Effect::Settled(settled));
+        } else if !settled.stale.is_empty() {
+            out.now.push(Effect::Settled(settled));
         }
     }
 
@@ -198,6 +169,75 @@ impl Engine {
         } else {
             self.wheel.set(now.plus(grace), Timer::Grace { session });
         }
+    }
+}
+
+/// The reason of an attempt that its consumer settles as failed without one.
+const RETRIED: &str = "retried by the consumer";
+
+/// The runs of a settle, divided by whether it applies to them.
+struct Settlement {
+    /// It applies to these offsets, in order and each once: `(start, end, failed)`, with the attempts that
+    /// failed before.
+    valid: Vec<(u64, u64, u32)>,
+    stale: Vec<DeliveryRun>,
+}
+
+impl Settlement {
+    fn of(
+        group: &Group,
+        runs: &[DeliveryRun],
+        by: Settler<'_>,
+        generation_and_visible: (Generation, u64),
+        is_ack: bool,
+    ) -> Self {
+        let (mut valid, mut stale) = (Vec::new(), Vec::new());
+        for &run in runs {
+            let standing = Standing::of(group, run, by, generation_and_visible);
+            valid.extend(standing.leased);
+            if is_ack {
+                valid.extend(standing.returned.iter().map(|part| (part.start, part.end, 0)));
+            } else {
+                stale.extend(standing.returned.iter().map(|part| part_of(run, part)));
+            }
+            stale.extend(standing.stale.iter().map(|part| part_of(run, part)));
+        }
+        take_each_once(&mut valid);
+        Self { valid, stale }
+    }
+
+    /// How many messages it applies to.
+    fn applied(&self) -> u64 {
+        self.valid.iter().map(|(start, end, _)| end - start).sum()
+    }
+
+    /// The records that settle them as acked.
+    fn acked(&self, (partition, group): Part) -> Vec<Record> {
+        let record = |ranges: &[_]| {
+            let (outcome, ranges) = (Outcome::Acked, ranges.to_vec());
+            Record::Settled { partition, group, outcome, ranges }
+        };
+        merged(&self.valid).chunks(RUNS_PER_RECORD_MAX).map(record).collect()
+    }
+
+    /// The records of one more failed attempt. The messages are ready again when they are `due`, unless
+    /// they are `dead`.
+    fn failed(
+        &self,
+        (partition, group): Part,
+        (failed_at, due): (Timestamp, Timestamp),
+        dead: bool,
+        reason: &str,
+    ) -> Vec<Record> {
+        let runs = self.valid.iter();
+        let runs: Vec<_> = runs
+            .map(|&(start, end, failed)| (range(start, end), failed.saturating_add(1)))
+            .collect();
+        let record = |runs: &[_]| {
+            let (reason, runs) = (reason.to_owned(), runs.to_vec());
+            Record::Failed { partition, group, failed_at, due, dead, reason, runs }
+        };
+        runs.chunks(RUNS_PER_RECORD_MAX).map(record).collect()
     }
 }
 

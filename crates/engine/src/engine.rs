@@ -9,12 +9,12 @@ use std::{
 
 use bytes::Bytes;
 use sennit_model::{
-    Batch, Durability, Generation, GroupId, Offset, OffsetRange, PartitionId, ReadFrom, Timestamp,
+    Batch, Durability, Generation, GroupId, Offset, OffsetRange, PartitionId, Timestamp,
 };
 
 use crate::{
     catalogue::Catalogue,
-    command::{Command, Origin, PartitionCommand},
+    command::{Command, Origin},
     cursors::Cursors,
     effect::Effect,
     group::{Group, range},
@@ -29,11 +29,11 @@ use crate::{
     readers::Readers,
     record::{Outcome, Record},
     refusal::Refusal,
-    reserved::{Reserved, reserved_max},
+    reserved::Reserved,
     sessions::Sessions,
     settings_hash::SettingsHash,
     shared::Shared,
-    stream::{StreamAnswer, StreamRefusal},
+    stream::StreamAnswer,
     streams::Streams,
     survey::{Findings, Survey, may_tell},
     timer::Timer,
@@ -385,111 +385,6 @@ impl Engine {
     pub fn fetched(&mut self, partition: PartitionId) {
         if let Some(partition) = self.partitions.get_mut(&partition) {
             mark_ready(&mut self.ready_list, partition);
-        }
-    }
-
-    fn change_partition(
-        &mut self,
-        origin: Origin,
-        id: PartitionId,
-        command: PartitionCommand,
-        journal: &mut impl Journal,
-        out: &mut Outbox,
-    ) {
-        if let PartitionCommand::Open { config, groups, dead_letters } = &command
-            && self.partitions.peek(&id).is_some_and(|view| {
-                let held = view.partition();
-                *held.config == *config
-                    && held.dead_letters == *dead_letters
-                    && held.groups.iter().map(Group::setting).eq(groups.iter().copied())
-            })
-        {
-            let (topic, created) = (id.topic, false);
-            out.after_commit.push(Effect::Done { origin, topic, group: None, created });
-            return;
-        }
-        let held = self.partitions.peek(&id).map(|view| view.partition().config.durability);
-        let created = held.is_none();
-        let record = match command {
-            PartitionCommand::Open { config, groups, dead_letters } => {
-                Record::PartitionOpened { partition: id, config, dead_letters, groups }
-            }
-            PartitionCommand::Drop if created => {
-                return out.refuse(origin, Refusal::UnknownTopic);
-            }
-            PartitionCommand::Drop => Record::PartitionDropped { partition: id },
-            PartitionCommand::SetCursor(name, offset, by) => {
-                return self.set_cursor(origin, id, (name, offset, by), out);
-            }
-            PartitionCommand::DeleteCursor(name) => {
-                return self.delete_cursor(origin, id, name, journal, out);
-            }
-            PartitionCommand::Trim(before) => return self.trim(origin, id, before, journal, out),
-            PartitionCommand::Name(names) => return self.name_source(origin, id, names, out),
-            PartitionCommand::RetryParked(group, range) => {
-                return self.retry_parked(origin, (id, group), range, journal, out);
-            }
-            PartitionCommand::ListCursors => return self.list_cursors(origin, id, out),
-            PartitionCommand::Locate(from, cursor) => {
-                if let Some(name) = self.held_cursor(id, cursor.as_ref()) {
-                    return out.refuse(origin, Refusal::CursorHeld { name });
-                }
-                let at = cursor.and_then(|claim| self.cursors.get(id, &claim.name));
-                let from = at.map_or(from, |at| ReadFrom::Offset(Offset(at)));
-                let Some(partition) = self.partitions.get(&id) else {
-                    return out.refuse(origin, Refusal::UnknownTopic);
-                };
-                let (first, end) = (partition.locate(from), Offset(partition.visible));
-                let first = Offset(first).min(end);
-                return out.now.push(Effect::Located { origin, first, end });
-            }
-            PartitionCommand::Describe => {
-                match self.partitions.peek(&id) {
-                    Some(view) => {
-                        let lost = self.lost.of(id).map(|lost| lost.end - lost.start).sum();
-                        let description = view.partition().describe(lost);
-                        out.now.push(Effect::Described { origin, description });
-                    }
-                    None => out.refuse(origin, Refusal::UnknownTopic),
-                }
-                return;
-            }
-        };
-        self.tell_ended(&record, out);
-        if let Record::PartitionDropped { partition } = &record {
-            self.tell_readers_ended(*partition, out);
-            self.refuse_reads(*partition, &StreamRefusal::Unknown, |_| true, out);
-        }
-        self.commit(&record, journal);
-        let durability = self.partitions.get(&id).map(|held| held.config.durability);
-        if held != durability && self.first_offset > 0 && durability.is_some() {
-            let count = match durability {
-                Some(Durability::Durable) => self.first_offset,
-                _ => reserved_max(self.first_offset),
-            };
-            // What lies behind the hole is known, and stays.
-            let end = self.end_of(id).unwrap_or_default();
-            let range = OffsetRange::new(end, count);
-            self.commit(&Record::Lost { partition: id, range }, journal);
-        }
-        let topic = id.topic;
-        out.after_commit.push(Effect::Done { origin, topic, group: None, created });
-    }
-
-    /// Tells the subscriptions that this record will end.
-    fn tell_ended(&self, record: &Record, out: &mut Outbox) {
-        let (id, kept): (_, &[_]) = match record {
-            Record::PartitionOpened { partition, groups, .. } => (partition, groups),
-            Record::PartitionDropped { partition } => (partition, &[]),
-            _ => return,
-        };
-        let Some(partition) = self.partitions.get(id) else { return };
-        for group in &partition.groups {
-            if kept.iter().any(|setting| setting.id == group.id()) {
-                continue;
-            }
-            let members = &group.activity().members;
-            out.now.extend(members.iter().map(|member| Effect::ended(member.holder, *id)));
         }
     }
 

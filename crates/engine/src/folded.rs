@@ -113,6 +113,22 @@ impl Folded {
     }
 }
 
+fn dead_letters_to_bits(dead_letters: DeadLetters) -> u64 {
+    match dead_letters {
+        DeadLetters::NotYet => 0,
+        DeadLetters::Stay => 1,
+        DeadLetters::To(topic) => 2 + u64::from(topic.0),
+    }
+}
+
+fn dead_letters_of_bits(bits: u64) -> DeadLetters {
+    match bits {
+        0 => DeadLetters::NotYet,
+        1 => DeadLetters::Stay,
+        topic => DeadLetters::To(TopicId((topic - 2) as u32)),
+    }
+}
+
 /// Writes numbers; `None` once there are too many.
 struct Packer(Vec<u8>);
 
@@ -151,11 +167,6 @@ impl Packer {
             awaits_batch: _,
             rest: _,
         } = partition;
-        let dead_letters = match dead_letters {
-            DeadLetters::NotYet => 0,
-            DeadLetters::Stay => 1,
-            DeadLetters::To(topic) => 2 + u64::from(topic.0),
-        };
         let has_producers = !producers.ids().is_empty();
         // As a rule it is due when the oldest batch is too old.
         let has_age_due = *age_due != partition.too_old_at();
@@ -167,7 +178,7 @@ impl Packer {
             has_producers,
         ];
         let flags = flags.into_iter().fold(0, |flags, flag| flags << 1 | u64::from(flag));
-        self.put(dead_letters << FLAGS | flags)?;
+        self.put(dead_letters_to_bits(*dead_letters) << FLAGS | flags)?;
         self.put(log.start())?.near(log.end(), log.start())?;
         self.near(*visible, log.end())?;
         self.entries(log)?;
@@ -181,15 +192,17 @@ impl Packer {
         if has_age_due {
             self.put(age_due.0)?;
         }
-        for group in groups {
-            self.put(group.id().0.into())?.near(group.settled.floor(), log.end())?;
-            let settled = group.settled.above().map(|settled| (settled.start, settled.end, 0));
-            self.runs(settled, log.start())?;
-            // What is neither settled nor delayed is ready, and as a rule was never delivered.
-            let ready = group.ready.iter().filter(|(.., tries)| !tries.is_none());
-            let tried = ready.map(|(start, end, tries)| (start, end, tries.to_bits()));
-            self.runs(tried, log.start())?;
-        }
+        groups.iter().try_for_each(|group| self.group(group, log))
+    }
+
+    fn group(&mut self, group: &Group, log: &Log) -> Option<()> {
+        self.put(group.id().0.into())?.near(group.settled.floor(), log.end())?;
+        let settled = group.settled.above().map(|settled| (settled.start, settled.end, 0));
+        self.runs(settled, log.start())?;
+        // What is neither settled nor delayed is ready, and as a rule was never delivered.
+        let ready = group.ready.iter().filter(|(.., tries)| !tries.is_none());
+        let tried = ready.map(|(start, end, tries)| (start, end, tries.to_bits()));
+        self.runs(tried, log.start())?;
         Some(())
     }
 
@@ -269,11 +282,7 @@ impl Unpacker<'_> {
         let [has_age_due, requested, has_delays, has_expiries, has_producers] =
             [4, 3, 2, 1, 0].map(|bit| head >> bit & 1 == 1);
         partition.dead_letter_topic_requested = requested;
-        partition.dead_letters = match head >> FLAGS {
-            0 => DeadLetters::NotYet,
-            1 => DeadLetters::Stay,
-            topic => DeadLetters::To(TopicId((topic - 2) as u32)),
-        };
+        partition.dead_letters = dead_letters_of_bits(head >> FLAGS);
         let start = self.take();
         let end = self.near(start);
         partition.visible = self.near(end);
@@ -292,18 +301,24 @@ impl Unpacker<'_> {
             if has_age_due { Timestamp(self.take()) } else { partition.too_old_at() };
         partition.groups.reserve_exact(form.terms.len());
         for terms in &form.terms {
-            let id_of_group = GroupId(self.small());
-            let mut group = Group::new(id, (id_of_group, terms.clone()), self.near(end));
-            for (start, end, _) in self.runs(start) {
-                group.settled.insert(start, end);
-            }
-            group.appear(group.settled.floor(), partition.visible, partition.delays.runs());
-            for (start, end, tries) in self.runs(start) {
-                group.ready.insert(start, end, Tries::of_bits(tries));
-            }
+            let group = self.group(&partition, terms.clone());
             partition.groups.push(group);
         }
         partition
+    }
+
+    fn group(&mut self, partition: &Partition, terms: Arc<Terms>) -> Group {
+        let (start, end) = (partition.log.start(), partition.log.end());
+        let id = GroupId(self.small());
+        let mut group = Group::new(partition.id, (id, terms), self.near(end));
+        for (start, end, _) in self.runs(start) {
+            group.settled.insert(start, end);
+        }
+        group.appear(group.settled.floor(), partition.visible, partition.delays.runs());
+        for (start, end, tries) in self.runs(start) {
+            group.ready.insert(start, end, Tries::of_bits(tries));
+        }
+        group
     }
 
     fn entries(&mut self, log: &mut Log) {

@@ -45,6 +45,7 @@ mod ordered;
 mod pages;
 mod parked;
 mod partition;
+mod partition_commands;
 mod partitions;
 mod position;
 mod producer;

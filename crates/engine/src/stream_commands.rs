@@ -143,8 +143,7 @@ impl Engine {
         now: Timestamp,
         journal: &mut impl Journal,
     ) -> Result<StreamAnswer, Refused> {
-        let OpenStream { config, settings, content, closes } = open;
-        if settings.group.is_some() && config.durability != Durability::Durable {
+        if open.settings.group.is_some() && open.config.durability != Durability::Durable {
             return Err(StreamRefusal::SettingsDiffer { field: "durability" }.into());
         }
         let is_new = match self.partitions.get(&id) {
@@ -153,22 +152,48 @@ impl Engine {
             Some(held) => held.log.end() == 0 && self.streams.get(id).is_none(),
         };
         if !is_new {
-            self.living(id, now, false)?;
-            if !self.is_opened(id) {
-                return Err(StreamRefusal::NativeTopic.into());
-            }
-            self.check_settings(id, &settings, closes)?;
-            self.touch_stream(id, now);
-            let status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
-            return Ok(StreamAnswer::Opened { created: false, status });
+            return self.open_existing(id, &open, now);
         }
-        if let Some(content) = &content {
-            // What begins a stream is refused before there is one.
-            check_keys(&config, content.is_keyed())?;
-            if config.durability == Durability::Memory {
+        if let Some(content) = &open.content {
+            // Content that would be refused is refused before the stream exists.
+            check_keys(&open.config, content.is_keyed())?;
+            if open.config.durability == Durability::Memory {
                 self.make_room(id, content.bytes() as u64, journal)?;
             }
         }
+        self.create_stream(id, open, now, journal)?;
+        let mut status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
+        // All its first messages can be read by the time that this answer is sent.
+        status.next = self.end_of(id).unwrap_or(status.next);
+        Ok(StreamAnswer::Opened { created: true, status })
+    }
+
+    fn open_existing(
+        &mut self,
+        id: PartitionId,
+        open: &OpenStream,
+        now: Timestamp,
+    ) -> Result<StreamAnswer, Refused> {
+        self.living(id, now, false)?;
+        if !self.is_opened(id) {
+            return Err(StreamRefusal::NativeTopic.into());
+        }
+        self.check_settings(id, &open.settings, open.closes)?;
+        self.touch_stream(id, now);
+        let status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
+        Ok(StreamAnswer::Opened { created: false, status })
+    }
+
+    /// Appends the record that creates a stream, with the first batch of its content if it is durable, and the
+    /// rest of the content behind it.
+    fn create_stream(
+        &mut self,
+        id: PartitionId,
+        open: OpenStream,
+        now: Timestamp,
+        journal: &mut impl Journal,
+    ) -> Result<(), Refused> {
+        let OpenStream { config, settings, content, closes } = open;
         let is_durable = config.durability == Durability::Durable;
         let (batch, rest) = match content {
             Some(content) if is_durable => {
@@ -199,10 +224,7 @@ impl Engine {
                 self.append_to_stream(id, rest, now, journal)?;
             }
         }
-        let mut status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
-        // All its first messages can be read by the time that this answer is sent.
-        status.next = self.end_of(id).unwrap_or(status.next);
-        Ok(StreamAnswer::Opened { created: true, status })
+        Ok(())
     }
 
     /// Checks that a stream which exists has the settings of a request to open it.

@@ -1,8 +1,10 @@
-//! What reads of streams come to: what lies at an offset, or that it lies elsewhere, or that nothing
-//! does yet and the read waits. It changes nothing but the list of those who wait.
+//! Reads of streams: each is answered with the messages at its offset or with the stream that they lie in, or
+//! waits for messages. It changes nothing but the list of the reads that wait.
+
+use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
-use sennit_model::{Durability, Offset, PartitionId, ReadFrom, Timestamp};
+use sennit_model::{Durability, Offset, OffsetRange, PartitionId, ReadFrom, Timestamp};
 
 use crate::{
     command::Origin,
@@ -10,15 +12,17 @@ use crate::{
     engine::{Engine, Journal, Outbox, Payloads},
     gather::{AtHand, Part},
     partition::Partition,
-    stream::{StreamAnswer, StreamChunk, StreamRead, StreamRefusal, StreamRest},
+    stream::{
+        ForkOf, StreamAnswer, StreamChunk, StreamRead, StreamRefusal, StreamRest, StreamSettings,
+    },
     wakeups::Woken,
 };
 
 /// Most parts of a chunk: a read that would have more gets the rest when it asks again.
 const PARTS_MAX: usize = 1024;
 
-/// The outcome of a look at a read that is not refused.
-enum Look {
+/// The outcome of a read that is not refused.
+enum ReadOutcome {
     /// An answer, and whether it may go before everything is committed that is appended so far.
     Answer(StreamAnswer, bool),
     /// Nothing lies there yet.
@@ -42,10 +46,10 @@ impl Engine {
         self.end_if_over(id, now, journal);
         let Some((woken, mut reads)) = self.streams.take_reads(id, visible) else { return };
         let mut goes_on = |origin: &Origin, read: &mut StreamRead| {
-            let (answer, is_early) = match self.look(id, read, now, payloads, at_hand) {
-                Ok(Look::Answer(answer, is_early)) => (answer, is_early),
-                Ok(Look::Waits) => return true,
-                Ok(Look::Fetches) => {
+            let (answer, is_early) = match self.answer_read(id, read, now, payloads, at_hand) {
+                Ok(ReadOutcome::Answer(answer, is_early)) => (answer, is_early),
+                Ok(ReadOutcome::Waits) => return true,
+                Ok(ReadOutcome::Fetches) => {
                     reads.wakeups.wake(*origin);
                     return true;
                 }
@@ -69,83 +73,101 @@ impl Engine {
         self.streams.put_back_reads(id, reads);
     }
 
-    fn look(
+    /// The outcome of a read now. The read is given the offset at which it goes on, so that it means that one
+    /// later too.
+    fn answer_read(
         &self,
         id: PartitionId,
         read: &mut StreamRead,
         now: Timestamp,
         payloads: &mut impl Payloads,
         at_hand: &mut AtHand,
-    ) -> Result<Look, StreamRefusal> {
+    ) -> Result<ReadOutcome, StreamRefusal> {
         let partition = self.living(id, now, read.for_fork)?;
         let settings = self.stream_settings(id);
         let visible = partition.visible;
         let before = read.before.map_or(visible, |before| before.0.min(visible));
-        let at = match (read.at, &settings.fork) {
-            (ReadFrom::Earliest, Some(_)) => 0,
-            (ReadFrom::Earliest, None) => partition.read_start(&self.lost),
-            (ReadFrom::Offset(offset), _) => offset.0,
-            (from, _) => partition.locate(from).min(visible),
+        let at = self.begin_of_read(partition, read, settings.fork.is_some())?.min(before);
+        read.at = ReadFrom::Offset(Offset(at));
+        if let Some(fork) = settings.fork.as_ref().filter(|fork| at < fork.at.0) {
+            return self.inherited(id, fork, before);
+        }
+        let at = partition.begin(&self.lost, at, before).map_err(refusal_of_gap)?;
+        read.at = ReadFrom::Offset(Offset(at));
+        let before = partition.until_lost(&self.lost, at, before);
+        let Some((messages, next)) = gather(partition, at, before, read, payloads, at_hand) else {
+            return Ok(ReadOutcome::Fetches);
+        };
+        let chunk = self.chunk(partition, settings, messages, at..next, before);
+        if chunk.messages.is_empty() && read.waits && !chunk.is_closed {
+            return Ok(ReadOutcome::Waits);
+        }
+        let is_early = may_be_early(partition, &chunk);
+        Ok(ReadOutcome::Answer(StreamAnswer::Chunk(chunk), is_early))
+    }
+
+    /// The offset at which a read begins, which no stream ends before, unless a fork reads its source.
+    fn begin_of_read(
+        &self,
+        partition: &Partition,
+        read: &StreamRead,
+        is_fork: bool,
+    ) -> Result<u64, StreamRefusal> {
+        let visible = partition.visible;
+        let at = match read.at {
+            ReadFrom::Earliest if is_fork => 0,
+            ReadFrom::Earliest => partition.read_start(&self.lost),
+            ReadFrom::Offset(offset) => offset.0,
+            from => partition.locate(from).min(visible),
         };
         if at > visible && !read.for_fork {
             return Err(StreamRefusal::BeyondEnd { next: Offset(visible) });
         }
-        let at = at.min(before);
-        // From now on it means this very place.
-        read.at = ReadFrom::Offset(Offset(at));
-        if let Some(fork) = &settings.fork
-            && at < fork.at.0
-        {
-            let status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
-            let (source, home) = (fork.source, fork.home);
-            let before = Offset(fork.at.0.min(before));
-            let answer = StreamAnswer::Inherited { source, home, before, status };
-            // How it is may be committed later, that it is there at all too.
-            return Ok(Look::Answer(answer, false));
-        }
-        let at = partition.begin(&self.lost, at, before).map_err(|(range, reason)| {
-            let next = range.end;
-            match reason {
-                GapReason::RolledBack => StreamRefusal::RolledBack { next },
-                GapReason::Retention => StreamRefusal::NotKept { start: next },
-                _ => StreamRefusal::Damaged { next },
-            }
-        })?;
-        read.at = ReadFrom::Offset(Offset(at));
-        let before = partition.until_lost(&self.lost, at, before);
-        let Some((messages, next)) = gather(partition, at, before, read, payloads, at_hand) else {
-            return Ok(Look::Fetches);
-        };
-        let is_up_to_date = next >= visible;
+        Ok(at)
+    }
+
+    /// The answer that the messages before `before` are read from the fork's source.
+    fn inherited(
+        &self,
+        id: PartitionId,
+        fork: &ForkOf,
+        before: u64,
+    ) -> Result<ReadOutcome, StreamRefusal> {
+        let status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
+        let (source, home) = (fork.source, fork.home);
+        let before = Offset(fork.at.0.min(before));
+        let answer = StreamAnswer::Inherited { source, home, before, status };
+        // The stream's status may be committed later, and the stream too.
+        Ok(ReadOutcome::Answer(answer, false))
+    }
+
+    /// The messages of `range` as an answer to a read that ends before `before`.
+    fn chunk(
+        &self,
+        partition: &Partition,
+        settings: Arc<StreamSettings>,
+        messages: Vec<Bytes>,
+        range: Range<u64>,
+        before: u64,
+    ) -> StreamChunk {
+        let visible = partition.visible;
         // A stream that is closed ends where its log does, and that may be committed later.
-        let is_end = |at| at == partition.log.end() && self.is_closed(id);
-        let is_closed = is_end(next);
-        let rest = (next < before).then(|| StreamRest {
+        let is_end = |at| at == partition.log.end() && self.is_closed(partition.id);
+        let rest = (range.end < before).then(|| StreamRest {
             until: Offset(before),
             is_up_to_date: before >= visible,
             is_closed: is_end(before),
         });
-        if messages.is_empty() && read.waits && !is_closed {
-            return Ok(Look::Waits);
-        }
-        let (first, next) = (Offset(at), Offset(next));
-        // Of one in which nothing is visible yet, that it is there at all may be committed later.
-        let begins = settings.fork.as_ref().map_or(0, |fork| fork.at.0);
-        let may_be_new = visible <= begins;
-        let answer = StreamAnswer::Chunk(StreamChunk {
-            topic: id.topic,
-            first,
-            next,
-            is_up_to_date,
-            is_closed,
+        StreamChunk {
+            topic: partition.id.topic,
+            first: Offset(range.start),
+            next: Offset(range.end),
+            is_up_to_date: range.end >= visible,
+            is_closed: is_end(range.end),
             rest,
             messages,
             settings,
-        });
-        let tells_end = is_closed || rest.is_some_and(|rest| rest.is_closed);
-        let durability = partition.config.durability;
-        let awaits_nothing = matches!(durability, Durability::Ephemeral | Durability::Memory);
-        Ok(Look::Answer(answer, !(tells_end || may_be_new) || awaits_nothing))
+        }
     }
 
     /// Refuses the reads that wait, if `is_meant` holds for where they begin.
@@ -167,6 +189,27 @@ impl Engine {
         });
         self.streams.put_back_reads(id, reads);
     }
+}
+
+/// The refusal of a read that would begin with a gap.
+fn refusal_of_gap((range, reason): (OffsetRange, GapReason)) -> StreamRefusal {
+    let next = range.end;
+    match reason {
+        GapReason::RolledBack => StreamRefusal::RolledBack { next },
+        GapReason::Retention => StreamRefusal::NotKept { start: next },
+        _ => StreamRefusal::Damaged { next },
+    }
+}
+
+/// Whether a chunk may be sent before everything is committed that is appended so far.
+fn may_be_early(partition: &Partition, chunk: &StreamChunk) -> bool {
+    let tells_end = chunk.is_closed || chunk.rest.is_some_and(|rest| rest.is_closed);
+    // A stream in which nothing is visible yet may be committed later itself.
+    let begins = chunk.settings.fork.as_ref().map_or(0, |fork| fork.at.0);
+    let may_be_new = partition.visible <= begins;
+    let durability = partition.config.durability;
+    let awaits_nothing = matches!(durability, Durability::Ephemeral | Durability::Memory);
+    awaits_nothing || !(tells_end || may_be_new)
 }
 
 /// Gathers the messages of `at..before` that a read wants and whose batches are at hand, and returns where they
