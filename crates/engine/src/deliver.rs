@@ -88,9 +88,7 @@ impl Engine {
             return;
         }
         for id in std::mem::take(&mut self.waits_for_room) {
-            if let Some(partition) = self.partitions.get_mut(&id) {
-                mark_ready(&mut self.ready_list, partition);
-            }
+            self.mark_ready(id);
         }
     }
 

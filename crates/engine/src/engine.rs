@@ -383,6 +383,11 @@ impl Engine {
 
     /// A batch of this partition that had to be fetched is there.
     pub fn fetched(&mut self, partition: PartitionId) {
+        self.mark_ready(partition);
+    }
+
+    /// Puts a partition into the ready list, if it is there.
+    pub(crate) fn mark_ready(&mut self, partition: PartitionId) {
         if let Some(partition) = self.partitions.get_mut(&partition) {
             mark_ready(&mut self.ready_list, partition);
         }

@@ -74,9 +74,7 @@ impl Engine {
         // One that has room has all there is, or waits for a batch.
         if !had_room && reader.room_messages() > 0 {
             held.wakeups.wake(holder);
-            if let Some(partition) = self.partitions.get_mut(&id) {
-                mark_ready(&mut self.ready_list, partition);
-            }
+            self.mark_ready(id);
         }
     }
 

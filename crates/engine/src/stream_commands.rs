@@ -12,7 +12,7 @@ use crate::{
     admission::{Refused, check_keys},
     command::Origin,
     content::Content,
-    engine::{Engine, Journal, Outbox, mark_ready},
+    engine::{Engine, Journal, Outbox},
     partition::Partition,
     record::{Record, StreamOpened},
     stream::{
@@ -81,9 +81,7 @@ impl Engine {
             self.touch_stream(id, now);
         }
         self.streams.await_something(id, origin, read);
-        if let Some(partition) = self.partitions.get_mut(&id) {
-            mark_ready(&mut self.ready_list, partition);
-        }
+        self.mark_ready(id);
         Ok(())
     }
 
@@ -441,8 +439,6 @@ impl Engine {
 
     pub(crate) fn wake_reads(&mut self, id: PartitionId) {
         self.streams.wake(id);
-        if let Some(partition) = self.partitions.get_mut(&id) {
-            mark_ready(&mut self.ready_list, partition);
-        }
+        self.mark_ready(id);
     }
 }
