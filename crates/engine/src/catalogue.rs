@@ -41,7 +41,7 @@ impl CatalogueGroup {
         &self.named.terms.config
     }
 
-    /// What its partitions must know.
+    /// The settings that its partitions use.
     #[must_use]
     pub fn setting(&self) -> GroupSetting {
         let Terms { config, start } = *self.named.terms;
@@ -79,7 +79,7 @@ impl Topic {
         self.groups.iter().find(|group| group.name() == name)
     }
 
-    /// Where the dead letters of its partitions go.
+    /// The destination of the dead letters of its partitions.
     #[must_use]
     pub fn dead_letters(&self) -> DeadLetters {
         match self.dead_letter {
@@ -89,13 +89,13 @@ impl Topic {
         }
     }
 
-    /// What each of its partitions must know of its groups.
+    /// The settings of its groups that its partitions use.
     #[must_use]
     pub fn group_settings(&self) -> Vec<GroupSetting> {
         self.groups.iter().map(CatalogueGroup::setting).collect()
     }
 
-    /// What it and its groups are called.
+    /// The names of it and of its groups.
     #[must_use]
     pub fn source_names(&self) -> SourceNames {
         let groups = self.groups.iter().map(|group| (group.id, group.name().clone()));
@@ -110,7 +110,7 @@ impl Topic {
     }
 }
 
-/// What a decided catalogue command comes to.
+/// The result of a catalogue command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Decision {
     /// To be appended and applied; empty when nothing is to be changed.
@@ -119,7 +119,7 @@ pub(crate) struct Decision {
     pub(crate) group: Option<GroupId>,
 }
 
-/// Which topics and groups there are.
+/// The topics and groups that exist.
 #[derive(Debug, Default)]
 pub struct Catalogue {
     topics: Pages<Option<Topic>>,
@@ -160,7 +160,7 @@ impl Catalogue {
         place.map(|place| self.at(place))
     }
 
-    /// How many topics there are.
+    /// The number of topics.
     #[must_use]
     pub fn topic_count(&self) -> usize {
         self.topics.len()
@@ -202,7 +202,7 @@ impl Catalogue {
         topics.remove(place)
     }
 
-    /// Which numbers the next topic and group get.
+    /// The numbers of the next topic and group.
     pub(crate) fn next_ids(&self) -> (u32, u32) {
         (self.next_topic, self.next_group)
     }

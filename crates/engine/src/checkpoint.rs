@@ -26,12 +26,12 @@ pub struct Checkpoint {
     scratch: Vec<u8>,
 }
 
-/// What is to be written next.
+/// The item to be written next.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// The record that says that a checkpoint begins.
     Beginning,
-    /// Which topics may be lost.
+    /// The topics that may be lost.
     LostTopics,
     /// The topics after this one.
     Topics(Option<TopicId>),
@@ -55,7 +55,7 @@ pub(crate) struct Inside {
 }
 
 impl Checkpoint {
-    /// How many bytes of the state are written so far.
+    /// The bytes of the state that are written so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes

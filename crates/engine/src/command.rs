@@ -53,7 +53,7 @@ pub enum Command {
     Reader {
         /// Whose.
         session: SessionId,
-        /// Which subscription, as the session counts them.
+        /// The subscription, by its number in the session.
         subscription: u32,
         /// The partition that it reads.
         partition: PartitionId,
@@ -64,7 +64,7 @@ pub enum Command {
     SetCredit {
         /// Whose.
         session: SessionId,
-        /// Which subscription, as the session counts them.
+        /// The subscription, by its number in the session.
         subscription: u32,
         /// The partition it was made on.
         partition: PartitionId,
@@ -77,7 +77,7 @@ pub enum Command {
     Unsubscribe {
         /// Whose.
         session: SessionId,
-        /// Which subscription, as the session counts them.
+        /// The subscription, by its number in the session.
         subscription: u32,
         /// The partition it was made on.
         partition: PartitionId,
@@ -109,7 +109,7 @@ pub enum Command {
 pub struct Publish {
     /// Who asks; a refusal carries the request, a confirm carries the sequence.
     pub origin: Origin,
-    /// Where to.
+    /// The partition.
     pub partition: PartitionId,
     /// Who publishes, and the sequence of the first message. With producer id 0 the sequence is
     /// only repeated in the confirm.
@@ -123,7 +123,7 @@ pub struct Publish {
 pub struct DeliveryRun {
     /// The first offset.
     pub first: Offset,
-    /// How many.
+    /// The number of messages.
     pub count: u32,
     /// Their attempt, from 1.
     pub attempt: u32,
@@ -131,7 +131,7 @@ pub struct DeliveryRun {
     pub generation: Generation,
 }
 
-/// What a consumer says of its deliveries.
+/// The verdict of a consumer on its deliveries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Done.
@@ -154,13 +154,13 @@ pub enum Verdict {
 /// Settle or extend deliveries.
 #[derive(Clone, Debug)]
 pub struct Settle {
-    /// Who asks.
+    /// The request that it belongs to.
     pub origin: Origin,
     /// The partition they are of.
     pub partition: PartitionId,
     /// The group they were delivered to.
     pub group: GroupId,
-    /// What is said of them.
+    /// The verdict.
     pub verdict: Verdict,
     /// Which.
     pub runs: Vec<DeliveryRun>,
@@ -171,7 +171,7 @@ pub struct Settle {
 /// Take part in a group of one partition.
 #[derive(Clone, Copy, Debug)]
 pub struct Subscribe {
-    /// Who asks.
+    /// The request that it belongs to.
     pub origin: Origin,
     /// The subscription's number, as the session counts them.
     pub subscription: u32,
@@ -186,7 +186,7 @@ pub struct Subscribe {
 /// A reader's claim to a named cursor: one reader of a partition has it at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CursorClaim {
-    /// Which cursor.
+    /// The cursor.
     pub name: CursorName,
     /// Whether a reader that has it ends; without, the claim is refused.
     pub take_over: bool,
@@ -202,7 +202,7 @@ impl CursorClaim {
     }
 }
 
-/// Who sets a named cursor.
+/// The session that sets a named cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CursorSetter {
     /// The session that speaks.
@@ -217,11 +217,11 @@ pub struct CursorSetter {
 /// Read one partition by offset. Nothing is leased or kept for a reader.
 #[derive(Clone, Debug)]
 pub struct Read {
-    /// Who asks.
+    /// The request that it belongs to.
     pub origin: Origin,
     /// The subscription's number, as the session counts them.
     pub subscription: u32,
-    /// Which partition.
+    /// The partition.
     pub partition: PartitionId,
     /// The first offset that it wants; beyond the end it begins at the end.
     pub at: Offset,
@@ -229,20 +229,20 @@ pub struct Read {
     pub credit: Credit,
     /// The cursor under whose name it reads.
     pub cursor: Option<CursorClaim>,
-    /// What becomes of it if it falls behind.
+    /// Its choice for when it is too far behind.
     pub when_slow: WhenSlow,
-    /// Which messages it wants; all without one.
+    /// Selects its messages; it gets all without one.
     pub filter: Option<Filter>,
 }
 
-/// What happens to a reader of one partition.
+/// A change of a reader of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReaderChange {
     /// Its window is replaced.
     Credit(Credit),
     /// It has taken messages: its window has room for as many more.
     Taken {
-        /// How many.
+        /// The number of messages.
         messages: u32,
         /// Their bytes, encoded.
         bytes: u64,
@@ -348,7 +348,7 @@ pub struct GroupSetting {
     pub start: StartAt,
 }
 
-/// Where the dead letters of a partition go.
+/// The destination of a partition's dead letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DeadLetters {
     /// To a topic that does not exist yet; it is created when there is one.
@@ -369,7 +369,7 @@ pub enum PartitionCommand {
         config: TopicConfig,
         /// Its groups.
         groups: Vec<GroupSetting>,
-        /// Where its dead letters go.
+        /// The topic of its dead letters.
         dead_letters: DeadLetters,
     },
     /// Be gone, with all messages.

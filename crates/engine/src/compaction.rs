@@ -14,7 +14,7 @@ use crate::{
     wheel::Wheel,
 };
 
-/// What a pass over a partition is about.
+/// The scope of a pass over a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactionScope {
     /// Nothing is kept below this.
@@ -27,7 +27,7 @@ pub struct CompactionScope {
     pub tombstones_below: Offset,
 }
 
-/// What a pass has come to, when all it found is recorded.
+/// The result of a pass, when all its changes are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactionPass {
     /// Below this no two messages have the same key, unless not all was read.

@@ -35,13 +35,13 @@ impl Content {
         (self.first, self.further)
     }
 
-    /// How many messages it has.
+    /// The number of messages in it.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.batches().map(Batch::count).sum()
     }
 
-    /// How many bytes they take, encoded.
+    /// The bytes of the encoded messages.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.batches().map(|batch| batch.bytes().len()).sum()

@@ -206,7 +206,7 @@ impl Settlement {
         Self { valid, stale }
     }
 
-    /// How many messages it applies to.
+    /// The number of messages that it applies to.
     fn applied(&self) -> u64 {
         self.valid.iter().map(|(start, end, _)| end - start).sum()
     }
@@ -322,11 +322,11 @@ impl Standing {
     }
 }
 
-/// Who settles.
+/// The session that settles.
 #[derive(Clone, Copy)]
 struct Settler<'a> {
     session: SessionId,
-    /// What it settles of.
+    /// The group in the partition that it settles for.
     part: Part,
     sessions: &'a Sessions,
 }

@@ -47,7 +47,7 @@ pub enum Effect {
     CursorTaken {
         /// Whose.
         session: SessionId,
-        /// Which subscription.
+        /// The subscription.
         subscription: u32,
         /// Of which partition.
         partition: PartitionId,
@@ -56,7 +56,7 @@ pub enum Effect {
     ReaderTooSlow {
         /// Whose.
         session: SessionId,
-        /// Which subscription.
+        /// The subscription.
         subscription: u32,
         /// Of which partition.
         partition: PartitionId,
@@ -65,11 +65,11 @@ pub enum Effect {
     Gap {
         /// Whose.
         session: SessionId,
-        /// Which subscription.
+        /// The subscription.
         subscription: u32,
         /// Of which partition.
         partition: PartitionId,
-        /// Which messages.
+        /// The messages.
         range: OffsetRange,
         /// Why.
         reason: GapReason,
@@ -91,7 +91,7 @@ pub enum Effect {
         origin: Origin,
         /// The offset of its first message.
         first: Offset,
-        /// How many messages it holds.
+        /// The number of messages in it.
         count: u32,
     },
     /// Tell the asker how a partition is.
@@ -121,7 +121,7 @@ pub enum Effect {
     Unparked {
         /// The request that it answers.
         origin: Origin,
-        /// How many.
+        /// The number of messages.
         count: u64,
     },
     /// Tell the asker which cursors a partition has.
@@ -185,22 +185,22 @@ pub enum GapReason {
 /// A batch is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirmed {
-    /// Who published.
+    /// The producer.
     pub origin: Origin,
-    /// Where to.
+    /// The partition.
     pub partition: PartitionId,
     /// Under which producer id.
     pub producer: ProducerId,
     /// The sequence of the batch's first message.
     pub first_sequence: u64,
-    /// How many messages.
+    /// The number of messages.
     pub count: u32,
     /// The first message's offset; the others follow. `None` for a duplicate so old that its
     /// offset is forgotten.
     pub first_offset: Option<Offset>,
     /// Whether the batch had been appended before.
     pub duplicate: bool,
-    /// What it has reached.
+    /// The durability that it has reached.
     pub durability: Durability,
 }
 
@@ -211,7 +211,7 @@ pub struct Settled {
     pub origin: Origin,
     /// Of which partition.
     pub partition: PartitionId,
-    /// How many messages it applied to.
+    /// The number of messages that it applied to.
     pub applied: u64,
     /// The runs it did not apply to: settled already, or delivered again since.
     pub stale: Vec<DeliveryRun>,
@@ -228,21 +228,21 @@ pub struct Delivery {
     pub partition: PartitionId,
     /// The first message's offset; the others follow.
     pub first: Offset,
-    /// How many.
+    /// The number of messages.
     pub count: u32,
     /// Which attempt this is for each of them; 0 for a reader.
     pub attempt: u32,
     /// The generation of the shard that delivers.
     pub generation: Generation,
-    /// When they were appended.
+    /// The time of their append.
     pub appended_at: Timestamp,
-    /// What they have reached.
+    /// The durability that they have reached.
     pub durability: Durability,
     /// The messages, in the layout of [`sennit_model::Batch`].
     pub messages: Bytes,
 }
 
-/// How a partition is.
+/// The state of a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartitionDescription {
     /// The oldest offset kept.
@@ -260,7 +260,7 @@ pub struct PartitionDescription {
     pub damaged: u64,
     /// Offsets whose messages the journal has lost, if they had any.
     pub lost: u64,
-    /// When the oldest message kept was appended.
+    /// The append time of the oldest message kept.
     pub oldest_appended_at: Option<Timestamp>,
     /// Its groups.
     pub groups: Vec<GroupDescription>,
@@ -276,7 +276,7 @@ pub struct PartitionDescription {
 pub struct Holding {
     /// Those whose oldest unsettled message is the oldest of all groups.
     pub groups: Vec<GroupId>,
-    /// When that message was appended.
+    /// The append time of that message.
     pub since: Timestamp,
 }
 
@@ -285,20 +285,20 @@ pub struct Holding {
 pub struct ParkedRun {
     /// In which group.
     pub group: GroupId,
-    /// Which messages.
+    /// The messages.
     pub range: OffsetRange,
-    /// How many attempts were made at each.
+    /// The number of attempts at each.
     pub attempts: u32,
-    /// When the last attempt failed.
+    /// The time at which the last attempt failed.
     pub failed_at: Timestamp,
     /// Why.
     pub reason: Arc<str>,
 }
 
-/// How a group is doing in one partition. All counts are of messages.
+/// The state of a group in one partition. All counts are of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupDescription {
-    /// Which group.
+    /// The group.
     pub group: GroupId,
     /// Waiting for a consumer.
     pub ready: u64,
@@ -314,6 +314,6 @@ pub struct GroupDescription {
     pub damaged: u64,
     /// All offsets before this one are settled.
     pub settled_before: Offset,
-    /// How many subscriptions take part.
+    /// The number of subscriptions that take part.
     pub consumers: u32,
 }

@@ -40,7 +40,7 @@ use crate::{
     wheel::Wheel,
 };
 
-/// Where records go. The journal's writer is one; a test's list is another.
+/// The receiver of records: the journal's writer, or a test's list.
 pub trait Journal {
     /// Appends a record, and says the position of its batch (of its end, without one).
     fn append(&mut self, record: &Record) -> u64;
@@ -58,7 +58,7 @@ pub trait Journal {
     fn keep(&mut self, batch: &Batch) -> u64;
 }
 
-/// Where batches come from: memory, or a disk that takes its time.
+/// The source of batches: memory, or a disk that takes its time.
 pub trait Payloads {
     /// The batch at `place`, in the layout of [`sennit_model::Batch`]; `None` if it has to be
     /// fetched first. Whoever answers `None` calls [`Engine::fetched`] for that partition once the
@@ -66,7 +66,7 @@ pub trait Payloads {
     fn batch(&mut self, partition: PartitionId, place: Place) -> Option<Bytes>;
 }
 
-/// What a turn of the engine comes to.
+/// The effects of a turn of the engine.
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// To be done at once.

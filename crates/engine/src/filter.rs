@@ -4,6 +4,8 @@
 //! A message that does not match costs nothing of the window. The reader receives a gap for it only where no
 //! delivery follows that implies it: at the end, and every [`FILTERED_SPAN`] messages.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use sennit_model::Messages;
 
@@ -90,8 +92,8 @@ impl Pass<'_> {
                 run.get_or_insert((reader.at, byte));
                 reader.held_messages += 1;
                 reader.held_bytes += length as u64;
-            } else if let Some(start) = run.take() {
-                self.deliver_run(reader, filter, (entry, batch), (start, byte), out);
+            } else if let Some((first, start)) = run.take() {
+                self.deliver_run(reader, filter, (entry, batch), first, start..byte, out);
             }
             reader.at += 1;
             byte += length;
@@ -99,22 +101,23 @@ impl Pass<'_> {
                 break;
             }
         }
-        if let Some(start) = run {
-            self.deliver_run(reader, filter, (entry, batch), (start, byte), out);
+        if let Some((first, start)) = run {
+            self.deliver_run(reader, filter, (entry, batch), first, start..byte, out);
         }
         reader.place_hint = (reader.at < entry.end()).then_some((reader.at, byte));
     }
 
-    /// Delivers the messages from `start` to the reader's position, which is at byte `end`.
+    /// Delivers the messages from `first` to the reader's position, which are `bytes` of the batch.
     fn deliver_run(
         &self,
         reader: &Reader,
         filter: &mut ReaderFilter,
         (entry, batch): (&Entry, &Bytes),
-        ((first, start), end): ((u64, usize), usize),
+        first: u64,
+        bytes: Range<usize>,
         out: &mut Outbox,
     ) {
         filter.reported_to = reader.at;
-        self.deliver(reader, entry, first, batch.slice(start..end), out);
+        self.deliver(reader, entry, first, batch.slice(bytes), out);
     }
 }

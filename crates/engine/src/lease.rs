@@ -4,7 +4,7 @@ use sennit_model::Timestamp;
 
 use crate::{command::SessionId, tries::Tries, wheel::TimerKey};
 
-/// Who holds a lease: a subscription of a session.
+/// The holder of a lease: a subscription of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Holder {
     pub(crate) session: SessionId,
@@ -15,7 +15,7 @@ pub(crate) struct Holder {
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     pub(crate) end: u64,
-    /// What came of earlier deliveries.
+    /// The result of earlier deliveries.
     pub(crate) tries: Tries,
     pub(crate) deadline: Timestamp,
     pub(crate) holder: Holder,
@@ -30,7 +30,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Which delivery of its messages this is, as frames name it.
+    /// The attempt number of this delivery, as frames name it.
     pub(crate) fn attempt(&self) -> u32 {
         self.tries.next_attempt()
     }

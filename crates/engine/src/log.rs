@@ -21,11 +21,11 @@ pub struct KeptBatch {
     pub partition: PartitionId,
     /// Its first message's offset.
     pub first: Offset,
-    /// How many messages it holds.
+    /// The number of messages in it.
     pub count: u32,
-    /// When it was appended.
+    /// The time of its append.
     pub appended_at: Timestamp,
-    /// Where it lies.
+    /// Its place in the journal.
     pub place: Place,
 }
 

@@ -39,7 +39,7 @@ impl Lost {
         self.of(partition).find(|range| range.contains(&offset))
     }
 
-    /// Where the next lost range begins behind an offset.
+    /// The start of the next lost range behind an offset.
     pub(crate) fn behind(&self, partition: PartitionId, offset: u64) -> Option<u64> {
         self.of(partition).map(|range| range.start).find(|start| *start > offset)
     }

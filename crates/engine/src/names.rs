@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use sennit_model::{GroupId, GroupName, TopicId, TopicName};
 
-/// What a topic and its groups are called.
+/// The names of a topic and of its groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceNames {
     /// The topic.

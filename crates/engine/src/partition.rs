@@ -50,14 +50,14 @@ impl MessageTimes {
     }
 }
 
-/// What those who fold partitions know of one.
+/// The state of a partition for the walk that folds partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// It may have changed since they were here.
+    /// It may have changed since the last visit.
     Touched,
-    /// Nobody has changed it since they were here.
+    /// It was not changed since the last visit.
     LeftAlone,
-    /// It was not to be folded, and nobody has changed it since.
+    /// It could not be folded at the last visit, and was not changed since.
     None,
 }
 
@@ -442,7 +442,7 @@ impl Partition {
         wanted.iter().map(|(start, end, ())| self.log.bytes_within(start, end)).sum()
     }
 
-    /// How many messages some group has found to be unreadable.
+    /// The number of messages that some group has found to be unreadable.
     fn damaged(&self) -> u64 {
         let mut damaged = Runs::default();
         for (start, end, _) in self.groups.iter().flat_map(|group| group.activity().damaged.iter())

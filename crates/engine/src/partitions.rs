@@ -1,5 +1,5 @@
 //! The partitions of a shard: found by number in one step, walked in order a few at a time, and those
-//! at rest folded into the bytes that say all of them. Who asks for one gets it unfolded.
+//! at rest folded into the bytes that say all of them. Access to a folded one unfolds it.
 
 use std::{
     cell::{Cell, OnceCell},
@@ -22,9 +22,9 @@ use crate::{
 #[derive(Debug, Default)]
 struct Held {
     id: PartitionId,
-    /// As it was when it was last at rest: nothing has changed it since.
+    /// Its state when it was last at rest, if nothing has changed it since.
     folded: Option<Folded>,
-    /// As it is used. Where it is folded too, it was only looked at.
+    /// The partition in use. If it is folded too, it was only read.
     open: OnceCell<Box<Partition>>,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct Partitions {
     /// between which they change.
     in_order: Ordered<u32>,
     forms: Interner<Form>,
-    /// Where it is looked next for one that may be folded.
+    /// The place at which the walk that folds partitions goes on.
     hand: u32,
 }
 
@@ -135,7 +135,7 @@ impl Partitions {
         Some(self.held[self.place(id)?].peek())
     }
 
-    /// The same, where one that is folded is unfolded only if it says that there may be something.
+    /// The same, where a folded one is unfolded only if `may_be_there` says that it is worth it.
     pub(crate) fn peek_if(
         &self,
         id: &PartitionId,
@@ -216,8 +216,8 @@ impl Partitions {
         self.held.iter().filter(|held| !held.is_free()).map(Held::peek)
     }
 
-    /// Looks at one of so many parts of all partitions, from this place on, and says where the next part
-    /// begins: 0 after the last. One that is folded is unfolded only if it says that it may tell something.
+    /// Reads one of so many `parts` of all partitions, from this place on, and returns where the next part begins:
+    /// 0 after the last. A folded one is unfolded only if `may_tell` says that it is worth it.
     pub(crate) fn peek_part(
         &self,
         from: u32,
@@ -245,8 +245,8 @@ impl Partitions {
         }
     }
 
-    /// Goes on through all places, round and round, by one of so many parts of them, and folds each
-    /// partition that nobody has changed since it was last come by.
+    /// Visits the next of so many `parts` of all places, round and round, and folds each partition that was not
+    /// changed since the last visit.
     pub(crate) fn fold_untouched(&mut self, parts: u32) {
         for _ in 0..self.held.places().div_ceil(parts) {
             self.hand = if self.hand + 1 < self.held.places() { self.hand + 1 } else { 0 };

@@ -47,7 +47,7 @@ pub(crate) struct Reader {
     pub(crate) held_bytes: u64,
     /// The cursor that is its own while it reads.
     pub(crate) cursor: Option<CursorClaim>,
-    /// What becomes of it if it falls behind.
+    /// Its choice for when it is too far behind.
     pub(crate) when_slow: WhenSlow,
     /// Whether it has come to the newest message.
     pub(crate) was_live: bool,
@@ -172,12 +172,12 @@ impl Readers {
         reader.and_then(|reader| reader.cursor.as_ref()).is_some_and(|claim| claim.name == *name)
     }
 
-    /// Who has a cursor of a partition.
+    /// The reader that holds a cursor of a partition.
     pub(crate) fn cursor_holder(&self, id: PartitionId, name: &CursorName) -> Option<Holder> {
         self.cursor_held(id, name).map(|(holder, _)| holder)
     }
 
-    /// Who has a cursor of a partition, and by which claim.
+    /// The reader that holds a cursor of a partition, and its claim.
     pub(crate) fn cursor_held(
         &self,
         id: PartitionId,
@@ -190,7 +190,7 @@ impl Readers {
         })
     }
 
-    /// Who reads a partition.
+    /// The readers of a partition.
     pub(crate) fn holders(&self, partition: PartitionId) -> impl Iterator<Item = Holder> {
         let held = self.by_partition.get(&partition);
         held.into_iter().flat_map(|held| held.readers.keys().copied())

@@ -38,11 +38,11 @@ pub enum Record {
     },
     /// A topic has a new group.
     GroupCreated {
-        /// Which topic.
+        /// The topic.
         topic: TopicId,
         /// The group's name.
         name: GroupName,
-        /// What its partitions must know.
+        /// The settings that its partitions use.
         setting: GroupSetting,
     },
     /// A group has other settings.
@@ -65,7 +65,7 @@ pub enum Record {
         partition: PartitionId,
         /// The topic's settings.
         config: TopicConfig,
-        /// Where its dead letters go.
+        /// The topic of its dead letters.
         dead_letters: DeadLetters,
         /// Its groups.
         groups: Vec<GroupSetting>,
@@ -87,18 +87,18 @@ pub enum Record {
         producer: ProducerStamp,
         /// The messages.
         batch: Batch,
-        /// What the append to a stream said beside them.
+        /// The note of the append to a stream.
         note: Option<Box<StreamNote>>,
     },
     /// A group is through with messages.
     Settled {
         /// Of which partition.
         partition: PartitionId,
-        /// Which group.
+        /// The group.
         group: GroupId,
         /// Why.
         outcome: Outcome,
-        /// Which messages.
+        /// The messages.
         ranges: Vec<OffsetRange>,
     },
     /// Attempts at messages have failed.
@@ -124,7 +124,7 @@ pub enum Record {
         partition: PartitionId,
         /// In which group.
         group: GroupId,
-        /// Which messages.
+        /// The messages.
         ranges: Vec<OffsetRange>,
     },
     /// A message was moved to the dead-letter topic: settled here and appended there.
@@ -133,7 +133,7 @@ pub enum Record {
         source: PartitionId,
         /// For which group.
         group: GroupId,
-        /// Which message.
+        /// The message.
         offset: Offset,
         /// To where.
         target: PartitionId,
@@ -202,7 +202,7 @@ pub enum Record {
     },
     /// A stream has a fork more, or less.
     StreamForked {
-        /// Which stream.
+        /// The stream.
         partition: PartitionId,
         /// The fork.
         fork: TopicId,
@@ -228,7 +228,7 @@ pub enum Record {
         partition: PartitionId,
         /// The first one's offset.
         first: Offset,
-        /// When they were appended.
+        /// The time of their append.
         appended_at: Timestamp,
         /// The messages.
         batch: Batch,
@@ -270,7 +270,7 @@ pub enum Record {
 pub struct CompactedBatch {
     /// Its first message's offset.
     pub first: Offset,
-    /// How many messages it held.
+    /// The number of messages that it held.
     pub count: u32,
     /// What is kept, by offset; each is a batch of its own from now on.
     pub parts: Vec<KeptPart>,
@@ -281,9 +281,9 @@ pub struct CompactedBatch {
 pub struct KeptPart {
     /// The first one's offset.
     pub first: Offset,
-    /// How many.
+    /// The number of messages.
     pub count: u32,
-    /// Where they lie.
+    /// Their place in the journal.
     pub place: Place,
 }
 
@@ -344,7 +344,7 @@ pub struct StreamOpened {
     pub closes: bool,
     /// The stream's settings.
     pub settings: StreamSettings,
-    /// What it begins with.
+    /// Its first messages.
     pub batch: Option<Batch>,
 }
 

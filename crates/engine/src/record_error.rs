@@ -32,7 +32,7 @@ pub enum RecordError {
     Name {
         /// The kind.
         kind: u8,
-        /// What is wrong with it.
+        /// The problem.
         error: NameError,
     },
     /// Text is not UTF-8.
@@ -46,7 +46,7 @@ pub enum RecordError {
     Config {
         /// The kind.
         kind: u8,
-        /// What is wrong with them.
+        /// The problem.
         error: ConfigError,
     },
     /// The batch is not one.
@@ -54,7 +54,7 @@ pub enum RecordError {
     Batch {
         /// The kind.
         kind: u8,
-        /// What is wrong with it.
+        /// The problem.
         error: BatchError,
     },
 }

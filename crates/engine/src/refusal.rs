@@ -65,7 +65,7 @@ pub enum Refusal {
         expected: u64,
         /// The first sequence of the batch.
         received: u64,
-        /// How many messages the batch holds.
+        /// The number of messages in the batch.
         count: u32,
     },
     /// The batch was to be appended at another offset than the next.

@@ -11,7 +11,7 @@ use sennit_model::{
     limits::{BATCH_MESSAGES_MAX, RESERVED_OFFSETS},
 };
 
-/// What is reserved of one partition.
+/// The reservation of one partition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reservation {
     /// Offsets below this are reserved, by records that are appended.
@@ -23,7 +23,7 @@ pub(crate) struct Reservation {
     committed: u64,
     /// The position of a record on whose commit a confirm waits: later confirms wait behind it.
     awaited: Option<u64>,
-    /// How many of its records are not committed.
+    /// The number of its records that are not committed.
     uncommitted: u32,
 }
 
@@ -39,7 +39,7 @@ impl Reservation {
     }
 }
 
-/// What the messages of a partition have reached.
+/// The durability that the messages of a partition have reached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reach {
     durability: Durability,
@@ -47,7 +47,7 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// What a batch has reached that ends at `end`.
+    /// The durability that a batch which ends at `end` has reached.
     pub(crate) fn of(self, end: u64) -> Durability {
         match self.durability {
             Durability::Memory => Durability::Memory,
@@ -146,7 +146,7 @@ impl Reserved {
         self.get(id).is_some_and(|held| held.awaited.is_some())
     }
 
-    /// What the batches of a partition have reached.
+    /// The durability that the batches of a partition have reached.
     pub(crate) fn reach(&self, id: PartitionId, durability: Durability) -> Reach {
         let held = match durability {
             Durability::Durable => None,

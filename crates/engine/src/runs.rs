@@ -35,7 +35,7 @@ impl<V> Runs<V> {
         Self { kept: Kept::None }
     }
 
-    /// How many offsets are inside.
+    /// The number of offsets inside.
     pub(crate) fn count(&self) -> u64 {
         match &self.kept {
             Kept::None => 0,
@@ -263,7 +263,7 @@ impl SettledSet {
         self.floor
     }
 
-    /// How many offsets are inside.
+    /// The number of offsets inside.
     pub(crate) fn count(&self) -> u64 {
         self.floor + self.above.count()
     }

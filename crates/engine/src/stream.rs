@@ -43,7 +43,7 @@ pub struct StreamSettings {
     pub expires_at: Option<(Timestamp, Box<str>)>,
     /// Whether messages are checked again before they are sent to readers.
     pub is_verified: bool,
-    /// What it goes on from, if it is a fork.
+    /// Its origin, if it is a fork.
     pub fork: Option<ForkOf>,
     /// Its stream group: those it may be appended to together with. All of one group are placed on
     /// one shard, and are durable.
@@ -73,7 +73,7 @@ impl StreamSettings {
     }
 }
 
-/// What a fork goes on from.
+/// The origin of a fork.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForkOf {
     /// The stream it was made of.
@@ -123,7 +123,7 @@ pub struct OpenStream {
     pub config: TopicConfig,
     /// The stream's.
     pub settings: StreamSettings,
-    /// What it begins with.
+    /// Its first messages.
     pub content: Option<Content>,
     /// Whether that is all that it will ever hold.
     pub closes: bool,
@@ -137,7 +137,7 @@ pub struct StreamAppend {
     /// The type of what is appended; it has to be the stream's. Nothing to say where it is of no
     /// account.
     pub content_type: Option<Box<str>>,
-    /// What goes with them.
+    /// The note beside them.
     pub note: StreamNote,
 }
 
@@ -145,7 +145,7 @@ pub struct StreamAppend {
 /// are several: all is there, or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamNote {
-    /// Who appends, if twice is to count once.
+    /// The producer, if a repeated append is to count once.
     pub producer: Option<StreamProducer>,
     /// A text that has to be greater, byte by byte, than that of the append before.
     pub sequence: Option<Box<str>>,
@@ -153,7 +153,7 @@ pub struct StreamNote {
     pub closes: bool,
 }
 
-/// Who appends to a stream.
+/// A producer that appends to a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamProducer {
     /// Its name.
@@ -181,7 +181,7 @@ pub struct StreamRead {
     pub for_fork: bool,
 }
 
-/// How a stream is.
+/// The status of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamStatus {
     /// Its settings.
@@ -198,14 +198,14 @@ pub struct StreamStatus {
     pub is_opened: bool,
 }
 
-/// What a stream answers.
+/// The answer of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamAnswer {
     /// It is there.
     Opened {
         /// Whether it was not before.
         created: bool,
-        /// How it is.
+        /// The status of the stream.
         status: StreamStatus,
     },
     /// It was appended, or had been before.
@@ -219,7 +219,7 @@ pub enum StreamAnswer {
         /// Why.
         refusal: StreamRefusal,
     },
-    /// What lies there.
+    /// The messages at the offset.
     Chunk(StreamChunk),
     /// What lies there is to be read elsewhere: it belongs to what this stream was forked from.
     Inherited {
@@ -229,23 +229,23 @@ pub enum StreamAnswer {
         home: TopicId,
         /// Up to which offset.
         before: Offset,
-        /// How the fork is.
+        /// The status of the fork.
         status: StreamStatus,
     },
-    /// How it is.
+    /// The status of the stream.
     Status(StreamStatus),
     /// It is deleted.
     Deleted {
         /// Whether nothing of it is needed any more: the topic is to be deleted.
         is_unused: bool,
-        /// What it was forked from.
+        /// The stream from which it was forked.
         fork_of: Option<ForkOf>,
     },
     /// It was not done.
     Refused(StreamRefusal),
 }
 
-/// What became of an append.
+/// The result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamAppended {
     /// The offset behind it; of a duplicate, the stream's end.
@@ -258,12 +258,12 @@ pub struct StreamAppended {
     pub sequence: Option<u64>,
 }
 
-/// What lies in a stream at an offset.
+/// The messages of a stream at an offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamChunk {
     /// The stream's topic, which no other stream of that name will ever be.
     pub topic: TopicId,
-    /// Where it begins.
+    /// Its first offset.
     pub first: Offset,
     /// The offset behind it.
     pub next: Offset,
@@ -298,7 +298,7 @@ pub enum StreamRefusal {
     /// a backup that was taken before.
     #[error("the stream ends at offset {next}, before the one that was asked for")]
     BeyondEnd {
-        /// Where it ends.
+        /// Its end.
         next: Offset,
     },
     /// The topic was made natively, and not as a stream: it can be read as one, and not changed.
@@ -324,7 +324,7 @@ pub enum StreamRefusal {
     /// It is there with other settings.
     #[error("the stream is there with another {field}")]
     SettingsDiffer {
-        /// Which setting differs.
+        /// The setting that differs.
         field: &'static str,
     },
     /// It is closed.
@@ -333,7 +333,7 @@ pub enum StreamRefusal {
         /// Its end.
         next: Offset,
     },
-    /// What it holds is of another type.
+    /// Its content has another type.
     #[error("the stream holds {content_type}")]
     ContentType {
         /// The stream's type.

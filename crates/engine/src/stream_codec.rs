@@ -21,7 +21,7 @@ const DELETED: u8 = 1;
 /// Of the same byte: it was made natively, and never opened as a stream.
 const NATIVE: u8 = 1 << 1;
 
-/// What is kept of a stream beside its log.
+/// The state of a stream in a checkpoint, beside its log.
 #[derive(Debug)]
 pub(crate) struct KeptStream {
     pub(crate) id: PartitionId,

@@ -227,7 +227,7 @@ pub(crate) struct Reads {
 pub(crate) struct Streams {
     by_partition: HashMap<PartitionId, Stream, foldhash::fast::FixedState>,
     reads: HashMap<PartitionId, Reads, foldhash::fast::FixedState>,
-    /// How many reads wait in all of them.
+    /// The number of reads that wait in all of them.
     waiting: usize,
     /// Streams whose time is over, and whose end is not reported yet.
     pub(crate) ended: Vec<PartitionId>,
@@ -267,7 +267,7 @@ impl Streams {
         reads.wakeups.wake(origin);
     }
 
-    /// How many reads wait, of any stream.
+    /// The number of reads that wait, of any stream.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
     }

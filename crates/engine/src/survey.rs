@@ -5,7 +5,7 @@ use sennit_model::{GroupId, Timestamp, TopicId, limits::HOLDING_GROUPS_MAX};
 
 use crate::{effect::Holding, folded::Folded, partition::Partition};
 
-/// What a survey of all partitions found.
+/// The result of a survey of all partitions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// Parked messages of all groups.
@@ -20,9 +20,9 @@ pub struct Findings {
 pub struct HoldingGroup {
     /// Its topic.
     pub topic: TopicId,
-    /// Which group.
+    /// The group.
     pub group: GroupId,
-    /// When the oldest of these messages was appended.
+    /// The append time of the oldest of these messages.
     pub since: Timestamp,
 }
 

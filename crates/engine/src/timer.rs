@@ -1,10 +1,10 @@
-//! What a timer on the wheel stands for.
+//! The kinds of timers on the wheel.
 
 use sennit_model::{GroupId, Offset, OffsetRange, PartitionId};
 
 use crate::command::SessionId;
 
-/// What waits for a time.
+/// A reason to wait for a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
     /// A lease may have ended; it is found by its last offset.

@@ -1,6 +1,6 @@
 //! How often a message of a group was delivered, and how often that counts. It knows no lease.
 
-/// What a message's deliveries have come to in a group, without the one that is under way.
+/// The result of a message's deliveries in a group, without the one that is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tries {
     /// Deliveries that count as failed attempts: these are compared with the group's `attempts_max`,

@@ -40,7 +40,7 @@ pub(crate) struct Wheel<T> {
     heads: Vec<u32>,
     occupied: [[u64; SLOTS / 64]; LEVELS],
     count: usize,
-    /// How many were set so far.
+    /// The number of timers that were set so far.
     set: u64,
     /// The place that is looked at next.
     looked_at: usize,
@@ -60,7 +60,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// How many timers are set.
+    /// The number of timers that are set.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.count
@@ -111,7 +111,7 @@ impl<T> Wheel<T> {
         time.0 <= self.now
     }
 
-    /// How many timers were set so far.
+    /// The number of timers that were set so far.
     pub(crate) fn set_count(&self) -> u64 {
         self.set
     }
