@@ -217,9 +217,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 let answer = http.ask("POST", ATOMIC, &[], appends(&file)?).await?;
                 say_all(&answer, json)
             }
-            Verb::Read { stream, from } => read((&connect, http), &stream, from, false, json).await,
+            Verb::Read { stream, from } => read(&connect, http, &stream, from, false, json).await,
             Verb::Tail { stream, from } => tokio::select! {
-                ended = read((&connect, http), &stream, from, true, json) => ended,
+                ended = read(&connect, http, &stream, from, true, json) => ended,
                 () = stdout_closed() => Ok(()),
             },
             Verb::Show { stream } => {
@@ -295,7 +295,8 @@ fn say_all(answer: &Answer, as_json: bool) -> Result<(), Failure> {
 /// Prints the content of a stream from `from`; if it `stays`, also new appends. A lost broker is
 /// tried again, and the read continues at its position.
 async fn read(
-    (connect, http): (&ConnectOptions, &mut Http),
+    connect: &ConnectOptions,
+    http: &mut Http,
     stream: &str,
     mut from: String,
     stays: bool,

@@ -2,7 +2,7 @@
 
 use std::{str::FromStr, time::Duration};
 
-use sennit_client::{Client, TopicDescription};
+use sennit_client::{Client, GroupDescription, PartitionDescription, TopicDescription};
 use sennit_model::{
     Durability, Offset, PartitionIndex, Retention, TopicConfig, TopicKind, TopicName,
     limits::TOMBSTONE_AGE_DEFAULT,
@@ -320,25 +320,29 @@ async fn list(client: &Client, as_json: bool) -> Result<(), Failure> {
     print_table(&["TOPIC", "KIND", "PARTITIONS", "RETAINS"], &rows)
 }
 
+fn description_json(topic: &TopicDescription) -> Value {
+    let mut value = topic_json(topic.name.as_str(), topic.id.0, &topic.config);
+    let partition = |partition: &PartitionDescription| {
+        json!({
+            "partition": partition.index.0,
+            "start": partition.start.0,
+            "end": partition.end.0,
+            "bytes": partition.bytes,
+            "live_bytes": partition.bytes - partition.dead_bytes.min(partition.bytes),
+            "dead_bytes": partition.dead_bytes,
+            "damaged": partition.damaged,
+            "lost": partition.lost,
+            "oldest_ms": partition.oldest_at.map(|at| at.0),
+        })
+    };
+    value["partition"] = topic.partitions.iter().map(partition).collect();
+    value["group"] = topic.groups.iter().map(group::description_json).collect();
+    value
+}
+
 fn describe(topic: &TopicDescription, as_json: bool) -> Result<(), Failure> {
     if as_json {
-        let mut value = topic_json(topic.name.as_str(), topic.id.0, &topic.config);
-        let partition = |partition: &sennit_client::PartitionDescription| {
-            json!({
-                "partition": partition.index.0,
-                "start": partition.start.0,
-                "end": partition.end.0,
-                "bytes": partition.bytes,
-                "live_bytes": partition.bytes - partition.dead_bytes.min(partition.bytes),
-                "dead_bytes": partition.dead_bytes,
-                "damaged": partition.damaged,
-                "lost": partition.lost,
-                "oldest_ms": partition.oldest_at.map(|at| at.0),
-            })
-        };
-        value["partition"] = topic.partitions.iter().map(partition).collect();
-        value["group"] = topic.groups.iter().map(group::description_json).collect();
-        return print_json(&value);
+        return print_json(&description_json(topic));
     }
     let mut rows = vec![
         vec!["topic".into(), topic.name.to_string()],
@@ -353,30 +357,10 @@ fn describe(topic: &TopicDescription, as_json: bool) -> Result<(), Failure> {
         rows.push(vec!["tombstone age".into(), show_duration(age)]);
     }
     for partition in &topic.partitions {
-        let mut held = format!(
-            "offsets {}..{}, {} bytes live, {} dead",
-            partition.start,
-            partition.end,
-            partition.bytes - partition.dead_bytes.min(partition.bytes),
-            partition.dead_bytes
-        );
-        if partition.damaged > 0 {
-            held += &format!(", {} messages damaged", partition.damaged);
-        }
-        if partition.lost > 0 {
-            held += &format!(", {} offsets lost", partition.lost);
-        }
-        rows.push(vec![format!("partition {}", partition.index.0), held]);
+        rows.push(vec![format!("partition {}", partition.index.0), partition_text(partition)]);
     }
     for group in &topic.groups {
-        let mut state = format!(
-            "{} ready, {} leased, {} delayed, {} consumers",
-            group.ready, group.leased, group.delayed, group.consumers
-        );
-        if group.parked > 0 {
-            state += &format!(", {} parked", group.parked);
-        }
-        rows.push(vec![format!("group {}", group.name), state]);
+        rows.push(vec![format!("group {}", group.name), group_text(group)]);
     }
     for group in &topic.groups {
         let Some(age) = group::holds(group) else { continue };
@@ -385,6 +369,34 @@ fn describe(topic: &TopicDescription, as_json: bool) -> Result<(), Failure> {
         rows.push(vec![format!("held by {}", group.name), behind + unused]);
     }
     print_table(&["", ""], &rows)
+}
+
+fn partition_text(partition: &PartitionDescription) -> String {
+    let mut text = format!(
+        "offsets {}..{}, {} bytes live, {} dead",
+        partition.start,
+        partition.end,
+        partition.bytes - partition.dead_bytes.min(partition.bytes),
+        partition.dead_bytes
+    );
+    if partition.damaged > 0 {
+        text += &format!(", {} messages damaged", partition.damaged);
+    }
+    if partition.lost > 0 {
+        text += &format!(", {} offsets lost", partition.lost);
+    }
+    text
+}
+
+fn group_text(group: &GroupDescription) -> String {
+    let mut text = format!(
+        "{} ready, {} leased, {} delayed, {} consumers",
+        group.ready, group.leased, group.delayed, group.consumers
+    );
+    if group.parked > 0 {
+        text += &format!(", {} parked", group.parked);
+    }
+    text
 }
 
 /// Prints the result for `name`: a note for people, data for programs.

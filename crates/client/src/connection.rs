@@ -40,8 +40,7 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 /// A session of this length resets the reconnect delays.
 const GOOD_SESSION: Duration = Duration::from_secs(1);
 
-/// Size of the buffer for short frames: its minimum, and its maximum while reads fill it. It
-/// shrinks again if reads bring little.
+/// Size of the buffer for short frames: its minimum, and its maximum while reads fill it.
 const READ_BYTES: usize = 64 << 10;
 const READ_BYTES_MAX: usize = 512 << 10;
 
@@ -55,6 +54,19 @@ struct Closing {
     /// The ping behind the last frame.
     ping: Option<u64>,
     goodbye_sent: bool,
+}
+
+/// How long the server has been silent, and whether it was pinged since.
+struct Silence {
+    since: Instant,
+    pinged: bool,
+}
+
+impl Silence {
+    /// When the next step is due: the ping, then the end.
+    fn deadline(&self) -> Instant {
+        self.since + if self.pinged { DEAD_AFTER } else { PING_AFTER }
+    }
 }
 
 /// The end of a session.
@@ -99,7 +111,7 @@ impl Connection {
         let cause = loop {
             let began = Instant::now();
             let Session { frame_bytes_max, features, round_trip, .. } = session;
-            self.conversation.connected(frame_bytes_max, (features, round_trip), began);
+            self.conversation.connected(frame_bytes_max, features, round_trip, began);
             self.greeting.replaces = session.token;
             let error = match self.serve(session).await {
                 SessionEnd::Goodbye => break Error::Closed,
@@ -125,45 +137,29 @@ impl Connection {
         let Session { mut stream, mut frames, mut input, .. } = session;
         let (mut reader, mut writer) = stream.split();
         let outbox = Arc::clone(&self.outbox);
-        let mut last_received = Instant::now();
-        let (mut has_read, mut pinged) = (false, false);
-        let mut timer = std::pin::pin!(sleep_until(last_received + PING_AFTER));
+        let mut silence = Silence { since: Instant::now(), pinged: false };
+        let mut has_read = false;
+        let mut timer = std::pin::pin!(sleep_until(silence.deadline()));
         let mut room = READ_BYTES;
         frames.disable_reserve();
         loop {
             let now = Instant::now();
             if std::mem::take(&mut has_read) {
-                last_received = now;
-                if std::mem::take(&mut pinged) {
-                    timer.as_mut().reset(last_received + PING_AFTER);
+                silence.since = now;
+                if std::mem::take(&mut silence.pinged) {
+                    timer.as_mut().reset(silence.deadline());
                 }
             }
             if let Err(error) = self.take_frames(&mut frames, &mut input, now) {
                 return SessionEnd::Lost(error);
             }
             if now >= timer.deadline() {
-                if let Err(error) = self.conversation.wake(now) {
-                    return SessionEnd::Lost(error);
+                if let Err(end) = self.timed_out(&mut silence, now) {
+                    return end;
                 }
-                let silence = now - last_received;
-                if pinged && silence >= DEAD_AFTER {
-                    return self.unreachable(io::ErrorKind::TimedOut.into());
-                }
-                if !pinged && silence >= PING_AFTER {
-                    pinged = true;
-                    self.conversation.ping();
-                }
-                timer.as_mut().reset(last_received + if pinged { DEAD_AFTER } else { PING_AFTER });
+                timer.as_mut().reset(silence.deadline());
             }
-            let ready = outbox.readiness();
-            if ready.has_commands {
-                self.take_commands(now);
-            }
-            if self.conversation.write_buffer.is_empty()
-                && (ready.has_frames || self.conversation.has_unencoded())
-            {
-                self.conversation.fill(now);
-            }
+            self.take_work(now);
             if self.has_closed(now) {
                 let _ = writer.shutdown().await;
                 return SessionEnd::Goodbye;
@@ -190,11 +186,7 @@ impl Connection {
                 read = read(&mut reader, &mut input, room, missing) => match read {
                     Ok((0, _)) => return self.unreachable(io::ErrorKind::UnexpectedEof.into()),
                     Ok((count, is_full)) => {
-                        room = match is_full {
-                            true => (2 * room).min(READ_BYTES_MAX),
-                            false if count < room / 4 => (room / 2).max(READ_BYTES),
-                            false => room,
-                        };
+                        room = next_room(room, count, is_full);
                         has_read = true;
                     }
                     Err(error) => return self.unreachable(error),
@@ -206,6 +198,33 @@ impl Connection {
                 _ = writer.writable(), if !idle => {}
                 () = &mut timer => {}
             }
+        }
+    }
+
+    /// Does what is due: the conversation's deadlines, and the next step of a server's silence.
+    fn timed_out(&mut self, silence: &mut Silence, now: Instant) -> Result<(), SessionEnd> {
+        self.conversation.wake(now).map_err(SessionEnd::Lost)?;
+        if now < silence.deadline() {
+            return Ok(());
+        }
+        if silence.pinged {
+            return Err(self.unreachable(io::ErrorKind::TimedOut.into()));
+        }
+        silence.pinged = true;
+        self.conversation.ping();
+        Ok(())
+    }
+
+    /// Takes waiting commands, and encodes waiting messages once all earlier bytes are written.
+    fn take_work(&mut self, now: Instant) {
+        let ready = self.outbox.readiness();
+        if ready.has_commands {
+            self.take_commands(now);
+        }
+        if self.conversation.write_buffer.is_empty()
+            && (ready.has_frames || self.conversation.has_unencoded())
+        {
+            self.conversation.fill(now);
         }
     }
 
@@ -329,6 +348,15 @@ impl Connection {
     }
 }
 
+/// The size of the next read's buffer: it grows while reads fill it, and shrinks when they bring little.
+fn next_room(room: usize, count: usize, is_full: bool) -> usize {
+    match is_full {
+        true => (2 * room).min(READ_BYTES_MAX),
+        false if count < room / 4 => (room / 2).max(READ_BYTES),
+        false => room,
+    }
+}
+
 /// Reads into `input` once the socket is readable. Returns the number of bytes, and whether they
 /// filled the buffer. If `missing` bytes of a long frame have not come, it reads only these and the
 /// next header: the frame behind gets a buffer of its own, and no bytes are moved. May be cancelled
@@ -357,9 +385,9 @@ async fn read(
         roomier.extend_from_slice(input);
         *input = roomier;
     }
-    let given = if is_long { room } else { input.capacity() - input.len() };
-    let count = reader.read_buf(&mut input.limit(given)).await?;
-    Ok((count, count == given && !is_long))
+    let limit = if is_long { room } else { input.capacity() - input.len() };
+    let count = reader.read_buf(&mut input.limit(limit)).await?;
+    Ok((count, count == limit && !is_long))
 }
 
 #[cfg(test)]

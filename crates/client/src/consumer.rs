@@ -196,7 +196,7 @@ impl Consumer {
     /// The next item. Resumes the subscription if that makes enough room.
     async fn take(&self) -> Option<Result<Received<DeliveryRun>, Error>> {
         let taken = self.queue.next().await;
-        if self.queue.resumes() {
+        if self.queue.take_resume() {
             self.connection.send(Command::Resume { subscription: self.subscription });
         }
         taken

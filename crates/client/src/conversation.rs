@@ -15,7 +15,7 @@ use sennit_protocol::{ErrorCode, Features, Request, SetCredit, control};
 use tokio::time::Instant;
 
 use crate::{
-    connection_handle::{Command, respond},
+    connection_handle::{Command, ReplySender, respond},
     error::Error,
     outbox::Outbox,
     pending_request::{PendingRequest, PublisherEntry},
@@ -80,7 +80,8 @@ impl Conversation {
     pub(crate) fn connected(
         &mut self,
         frame_bytes_max: usize,
-        (features, round_trip): (Features, Duration),
+        features: Features,
+        round_trip: Duration,
         now: Instant,
     ) {
         self.connected = true;
@@ -188,23 +189,7 @@ impl Conversation {
                 self.pending_requests
                     .insert(number, PendingRequest::Call { request, resend, answer });
             }
-            Command::OpenPublisher { publisher, answer } => {
-                let number = publisher.number;
-                match publisher.producer {
-                    ProducerId(0) => {
-                        publisher.set_sequence_range(self.sequence_ranges.allocate(number))
-                    }
-                    producer => drop(self.by_producer.insert(producer, number)),
-                }
-                let entry = PublisherEntry {
-                    core: publisher,
-                    answer: Some(answer),
-                    dropped: false,
-                    open_at: None,
-                };
-                self.publishers.insert(number, entry);
-                self.open(number);
-            }
+            Command::OpenPublisher { publisher, answer } => self.add_publisher(publisher, answer),
             Command::DropPublisher { number } => {
                 if let Some(entry) = self.publishers.get_mut(&number) {
                     entry.dropped = true;
@@ -243,21 +228,33 @@ impl Conversation {
                 let credits = self.readers.pool_credits(subscription);
                 credits.into_iter().for_each(|credit| self.encode_credit(Some(credit)));
             }
-            Command::Unsubscribe { subscription, answer } => {
-                let removed =
-                    self.subscriptions.remove(subscription) || self.readers.remove(subscription);
-                if !removed || !self.connected {
-                    return respond(answer, Ok(()));
-                }
-                // The settlements of its deliveries go first.
-                self.encode_settlements();
-                let number = self.number();
-                let body = control::Unsubscribe { subscription };
-                self.write_buffer.request(&Request::Unsubscribe(body), number);
-                self.pending_requests.insert(number, PendingRequest::Unsubscribe(answer));
-            }
+            Command::Unsubscribe { subscription, answer } => self.unsubscribe(subscription, answer),
             Command::Close { .. } => {}
         }
+    }
+
+    fn add_publisher(&mut self, core: SharedPublisher, answer: ReplySender<()>) {
+        let number = core.number;
+        match core.producer {
+            ProducerId(0) => core.set_sequence_range(self.sequence_ranges.allocate(number)),
+            producer => drop(self.by_producer.insert(producer, number)),
+        }
+        let entry = PublisherEntry { core, answer: Some(answer), dropped: false, open_at: None };
+        self.publishers.insert(number, entry);
+        self.open(number);
+    }
+
+    fn unsubscribe(&mut self, subscription: u32, answer: Option<ReplySender<()>>) {
+        let removed = self.subscriptions.remove(subscription) || self.readers.remove(subscription);
+        if !removed || !self.connected {
+            return respond(answer, Ok(()));
+        }
+        // The settlements of its deliveries go first.
+        self.encode_settlements();
+        let number = self.number();
+        let body = control::Unsubscribe { subscription };
+        self.write_buffer.request(&Request::Unsubscribe(body), number);
+        self.pending_requests.insert(number, PendingRequest::Unsubscribe(answer));
     }
 
     fn open(&mut self, publisher: u64) {
@@ -427,7 +424,7 @@ mod tests {
     #[tokio::test]
     async fn a_change_that_was_never_sent_fails_with_why_there_is_no_connection() {
         let mut conversation = Conversation::new(Arc::default());
-        conversation.connected(16_384, <_>::default(), Instant::now());
+        conversation.connected(16_384, <_>::default(), <_>::default(), Instant::now());
         let ask = |conversation: &mut Conversation| {
             let (answer, answered) = oneshot::channel();
             let request = Request::DeleteTopic(control::DeleteTopic::default());

@@ -63,8 +63,8 @@ impl DeliveryQueue {
     }
 
     /// Returns whether the client had paused the subscription and has to resume it.
-    pub(crate) fn resumes(&self) -> bool {
-        self.state().window.resumes()
+    pub(crate) fn take_resume(&self) -> bool {
+        self.state().window.take_resume()
     }
 
     /// Adds a run. Returns whether the client has to pause the subscription. The queue holds up to

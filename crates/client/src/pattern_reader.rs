@@ -130,7 +130,7 @@ impl PatternReaderBuilder {
         let pool = Arc::new(Pool::new(self.held_bytes));
         let builder = self.builder.sharing(Arc::clone(&ready), Arc::clone(&pool));
         let (mut pattern_watch, new_readers) =
-            PatternWatch::start(self.connection, &self.pattern, (builder, pool)).await?;
+            PatternWatch::start(self.connection, &self.pattern, builder, pool).await?;
         let mut reader = PatternReader {
             pattern: self.pattern,
             ready,

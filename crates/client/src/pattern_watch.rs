@@ -49,7 +49,8 @@ impl PatternWatch {
     pub(crate) async fn start(
         connection: Arc<ConnectionHandle>,
         pattern: &TopicPattern,
-        (builder, pool): (ReaderBuilder, Arc<Pool>),
+        builder: ReaderBuilder,
+        pool: Arc<Pool>,
     ) -> Result<(Self, mpsc::Receiver<NewReader>), Error> {
         let watch = connection.next_number() as u32;
         let (watched_sender, watched) = watch::channel(Ok(None));

@@ -62,7 +62,7 @@ impl Pool {
 
     /// Returns whether the readers were paused and have to resume now, because half of the pool is
     /// free.
-    pub(crate) fn resumes(&self) -> bool {
+    pub(crate) fn take_resume(&self) -> bool {
         let mut state = self.state();
         state.bytes <= self.limit / 2 && std::mem::take(&mut state.is_paused)
     }
@@ -77,11 +77,11 @@ mod tests {
         let pool = Pool::new(1000);
         assert!(!pool.received(1000) && !pool.is_paused());
         assert!(pool.received(1) && pool.is_paused());
-        assert!(!pool.received(500) && !pool.resumes());
+        assert!(!pool.received(500) && !pool.take_resume());
         pool.consumed(1000);
-        assert!(!pool.resumes());
+        assert!(!pool.take_resume());
         pool.consumed(1);
-        assert!(pool.resumes() && !pool.resumes() && !pool.is_paused());
+        assert!(pool.take_resume() && !pool.take_resume() && !pool.is_paused());
     }
 
     #[test]

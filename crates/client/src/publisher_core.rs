@@ -178,7 +178,7 @@ impl PublisherCore {
         let (outcome, index) = state.partitions[at]
             .push(message, length, batch_bytes_max, Instant::now)
             .map_err(|error| Rejected::Failed(error.into()))?;
-        Ok(state.taken(at, (1, length), Pending::new(outcome, index)))
+        Ok(state.taken(at, 1, length, Pending::new(outcome, index)))
     }
 
     /// Returns an error if no frame can hold the batch.
@@ -197,7 +197,7 @@ impl PublisherCore {
         let key = batch.messages().next().map(|first| first.key()).unwrap_or_default();
         let at = state.partition_for(key, &self.settings);
         let outcome = state.partitions[at].push_batch(batch.clone(), Instant::now());
-        Ok(state.taken(at, (count as usize, length), PendingBatch::new(outcome, count)))
+        Ok(state.taken(at, count as usize, length, PendingBatch::new(outcome, count)))
     }
 
     /// Notes that the topic is open on the current connection.
@@ -467,12 +467,7 @@ impl State {
     }
 
     /// Counts an accepted message of partition `at`.
-    fn taken<T>(
-        &mut self,
-        at: usize,
-        (messages, bytes): (usize, usize),
-        pending: T,
-    ) -> Accepted<T> {
+    fn taken<T>(&mut self, at: usize, messages: usize, bytes: usize, pending: T) -> Accepted<T> {
         self.unconfirmed_messages += messages;
         self.unconfirmed_bytes += bytes;
         self.messages_since_yield += messages;

@@ -18,7 +18,7 @@ use crate::{
     pool::Pool,
     read_range::ReadRange,
     read_run::{ReadMessage, ReadRun},
-    reader_queue::ReaderQueue,
+    reader_queue::{ReaderQueue, Share},
     ready_list::ReadyList,
 };
 
@@ -177,7 +177,7 @@ impl ReaderBuilder {
             subscription,
             queue,
             ranges: Vec::new(),
-            share: (1, 1),
+            share: Share::default(),
             current: None,
             epoch: 0,
             taken: Vec::new(),
@@ -193,7 +193,7 @@ impl ReaderBuilder {
         let command = |answer| Command::Read { read, queue, answer };
         reader.ranges = reader.connection.call(command).await?;
         reader.share = reader.queue.share();
-        reader.taken = vec![(0, 0); reader.ranges.len()];
+        reader.taken = vec![Share::default(); reader.ranges.len()];
         reader.at = reader.ranges.iter().map(|range| range.first.0).collect();
         Ok(reader)
     }
@@ -225,10 +225,10 @@ pub struct Reader {
     current: Option<ReadRun>,
     /// The connection on which `taken` is reported.
     epoch: u64,
-    /// Each partition's share of the window on that connection: messages and bytes.
-    share: (u64, u64),
-    /// Messages and bytes that were taken and not reported, by partition.
-    taken: Vec<(u64, u64)>,
+    /// Each partition's share of the window on that connection.
+    share: Share,
+    /// The part of it that was taken and not reported, by partition.
+    taken: Vec<Share>,
     /// The next offset of each partition.
     at: Vec<u64>,
     /// Whether the reader stops at the end of its ranges.
@@ -423,21 +423,22 @@ impl Reader {
 
     /// Makes room in the window, and reports it once it is worth a frame.
     fn consume(&mut self, epoch: u64, run: &ReadRun) {
-        if self.queue.resumes() {
+        if self.queue.take_resume() {
             self.connection.send(Command::Resume { subscription: self.subscription });
         }
         self.resume_pool();
         if std::mem::replace(&mut self.epoch, epoch) != epoch {
-            self.taken.fill((0, 0));
+            self.taken.fill(Share::default());
             self.share = self.queue.share();
         }
         let Some(taken) = self.taken.get_mut(run.partition().0 as usize) else { return };
-        taken.0 += u64::from(run.count());
-        taken.1 += run.byte_count() as u64;
-        if taken.0 * REPORT_FRACTION < self.share.0 && taken.1 * REPORT_FRACTION < self.share.1 {
+        taken.messages += u64::from(run.count());
+        taken.bytes += run.byte_count() as u64;
+        let is_due = |taken, share| taken * REPORT_FRACTION >= share;
+        if !is_due(taken.messages, self.share.messages) && !is_due(taken.bytes, self.share.bytes) {
             return;
         }
-        let (messages, bytes) = std::mem::take(taken);
+        let Share { messages, bytes } = std::mem::take(taken);
         let taken = Taken {
             subscription: self.subscription,
             partition: run.partition(),

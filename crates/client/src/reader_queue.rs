@@ -18,6 +18,13 @@ use crate::{
 /// The epoch of the connection, and the item that came on it.
 pub(crate) type Item = (u64, Received<ReadRun>);
 
+/// A partition's share of the window, or a part of it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Share {
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+}
+
 #[derive(Default)]
 struct State {
     items: VecDeque<Item>,
@@ -28,8 +35,8 @@ struct State {
     gaps: HashMap<PartitionIndex, u64>,
     fault: Option<Error>,
     ended: bool,
-    /// Each partition's share of the window on the newest connection: messages and bytes.
-    share: (u64, u64),
+    /// Each partition's share on the newest connection.
+    share: Share,
     window: ReceiveWindow,
     /// The task that waits for an item.
     waiting: Option<Waker>,
@@ -145,7 +152,7 @@ impl ReaderQueue {
 
     /// Returns whether all readers of its pool were paused and have to resume.
     pub(crate) fn pool_resumes(&self) -> bool {
-        self.pool.as_ref().is_some_and(|pool| pool.resumes())
+        self.pool.as_ref().is_some_and(|pool| pool.take_resume())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -180,20 +187,20 @@ impl ReaderQueue {
     }
 
     /// Returns whether the reader was paused and has to resume.
-    pub(crate) fn resumes(&self) -> bool {
-        self.state().window.resumes()
+    pub(crate) fn take_resume(&self) -> bool {
+        self.state().window.take_resume()
     }
 
     /// Sets the window of this connection, for this number of partitions.
     pub(crate) fn set_window(&self, messages: u64, bytes: u64, partitions: usize) {
         let partitions = (partitions as u64).max(1);
         let mut state = self.state();
-        state.share = ((messages / partitions).max(1), (bytes / partitions).max(1));
+        state.share =
+            Share { messages: (messages / partitions).max(1), bytes: (bytes / partitions).max(1) };
         state.window.restart(bytes);
     }
 
-    /// Each partition's share of the window: messages and bytes.
-    pub(crate) fn share(&self) -> (u64, u64) {
+    pub(crate) fn share(&self) -> Share {
         self.state().share
     }
 

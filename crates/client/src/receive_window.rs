@@ -46,7 +46,7 @@ impl ReceiveWindow {
 
     /// Returns whether the subscription was paused and has to resume now, because half of the
     /// window is free.
-    pub(crate) fn resumes(&mut self) -> bool {
+    pub(crate) fn take_resume(&mut self) -> bool {
         self.bytes <= self.window_bytes / 2 && std::mem::take(&mut self.is_paused)
     }
 }
@@ -59,12 +59,12 @@ mod tests {
     fn what_is_beyond_the_window_pauses_once_and_goes_on_once_half_of_it_is_free() {
         let mut window = ReceiveWindow::default();
         window.restart(1000);
-        assert!(!window.received(1000 + BEYOND_WINDOW_BYTES_MAX) && !window.resumes());
+        assert!(!window.received(1000 + BEYOND_WINDOW_BYTES_MAX) && !window.take_resume());
         assert!(window.received(1) && !window.received(1));
         window.consumed(BEYOND_WINDOW_BYTES_MAX + 501);
-        assert!(!window.resumes());
+        assert!(!window.take_resume());
         window.consumed(1);
-        assert!(window.resumes() && !window.resumes());
+        assert!(window.take_resume() && !window.take_resume());
     }
 
     #[test]

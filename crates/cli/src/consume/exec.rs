@@ -146,7 +146,7 @@ pub async fn run(
                 break;
             }
             let is_over = is_idle && !args.follow;
-            if is_over && group_consumer.ready().await?.is_some_and(|(ready, _)| ready == 0) {
+            if is_over && group_consumer.has_nothing_ready().await? {
                 break;
             }
             continue;

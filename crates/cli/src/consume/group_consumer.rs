@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use sennit_client::{Client, Consumer, DeliveryRun, Received};
+use sennit_client::{Client, Consumer, DeliveryRun, GroupDescription, Received};
 use sennit_model::{GroupName, TopicName};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 
@@ -104,18 +104,33 @@ impl<'a> GroupConsumer<'a> {
         self.in_progress.iter().chain(waiting).for_each(|run| run.extend(self.lease));
     }
 
-    /// The number of ready messages of the group, and the number of partitions; `None` if the
-    /// broker does not answer now.
+    /// The group's state; `None` if the broker does not answer now.
     ///
     /// # Errors
     /// The broker's final refusal.
-    pub async fn ready(&self) -> Result<Option<(u64, u64)>, Failure> {
+    async fn description(&self) -> Result<Option<GroupDescription>, Failure> {
         match self.client.describe_group(self.topic, self.group).await {
-            Ok(group) => Ok(Some((group.ready, group.settled_before.len() as u64))),
+            Ok(group) => Ok(Some(group)),
             // It stops, or starts: whether that lasts, the consumer learns.
             Err(sennit_client::Error::Refused { retryable: true, .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Returns whether the broker says that the group has no ready messages.
+    ///
+    /// # Errors
+    /// The broker's final refusal.
+    pub async fn has_nothing_ready(&self) -> Result<bool, Failure> {
+        Ok(self.description().await?.is_some_and(|group| group.ready == 0))
+    }
+
+    /// The number of partitions; `None` if the broker does not answer now.
+    ///
+    /// # Errors
+    /// The broker's final refusal.
+    pub async fn partition_count(&self) -> Result<Option<u32>, Failure> {
+        Ok(self.description().await?.map(|group| group.settled_before.len() as u32))
     }
 
     /// Limits the number of unsettled messages.

@@ -1,6 +1,9 @@
 //! Prints messages, and settles each once the reader of standard output has taken it.
 
-use std::pin::pin;
+use std::{
+    io,
+    pin::{Pin, pin},
+};
 
 use sennit_client::{DeliveryRun, Received};
 use sennit_model::limits::CREDIT_MESSAGES_MAX;
@@ -77,38 +80,22 @@ pub async fn run(
             // Nothing makes room, and the window is shared out among the partitions: one may have all
             // that is ready.
             if holds && !is_wide {
-                if let Some((_, partitions)) = group_consumer.ready().await? {
-                    let wide = credit_at_first(args, verdicts).saturating_mul(partitions as u32);
+                if let Some(partitions) = group_consumer.partition_count().await? {
+                    let wide = credit_at_first(args, verdicts).saturating_mul(partitions);
                     group_consumer.set_credit(wide);
                     is_wide = true;
                 }
                 continue;
             }
-            if args.follow {
-                continue;
-            }
-            // What is printed and kept stays leased: what else is ready has come.
-            if holds || group_consumer.ready().await?.is_some_and(|(ready, _)| ready == 0) {
+            // Printed messages that are held stay leased: all other ready messages have come.
+            if !args.follow && (holds || group_consumer.has_nothing_ready().await?) {
                 break;
             }
             continue;
         }
         let pushed = push(args, &message_format, group_consumer, &mut printer, left);
-        let mut is_stopped = false;
-        let delivered = {
-            let mut delivering = pin!(printer.deliver());
-            loop {
-                tokio::select! {
-                    delivered = &mut delivering => break delivered,
-                    () = group_consumer.poll() => {}
-                    () = &mut interrupted => {
-                        is_stopped = true;
-                        // What is not taken by then is handed back.
-                        break timeout(GRACE, &mut delivering).await.unwrap_or(Ok(()));
-                    }
-                }
-            }
-        };
+        let (delivered, is_stopped) =
+            deliver(&mut printer, group_consumer, interrupted.as_mut()).await;
         let taken = taken(pushed, printer.settle(), group_consumer);
         left = left.saturating_sub(taken.iter().map(|run| u64::from(run.count())).sum());
         if holds {
@@ -130,6 +117,25 @@ pub async fn run(
         settlements.settle(&verdicts.printed, run)?;
     }
     ended
+}
+
+/// Writes what is in the window, while new messages are received. After an interrupt it waits no longer than
+/// [`GRACE`]: unwritten messages return to the group. Returns also whether it was interrupted.
+async fn deliver(
+    printer: &mut Printer,
+    group_consumer: &mut GroupConsumer<'_>,
+    mut interrupted: Pin<&mut impl Future<Output = ()>>,
+) -> (io::Result<()>, bool) {
+    let mut delivering = pin!(printer.deliver());
+    loop {
+        tokio::select! {
+            delivered = &mut delivering => return (delivered, false),
+            () = group_consumer.poll() => {}
+            () = &mut interrupted => {
+                return (timeout(GRACE, &mut delivering).await.unwrap_or(Ok(())), true);
+            }
+        }
+    }
 }
 
 /// Prints waiting messages into the window; returns them in order, with `None` for each gap.

@@ -274,7 +274,7 @@ mod tests {
 
     fn connected() -> Conversation {
         let mut conversation = Conversation::new(Arc::default());
-        conversation.connected(FRAME_BYTES_MAX, <_>::default(), Instant::now());
+        conversation.connected(FRAME_BYTES_MAX, <_>::default(), <_>::default(), Instant::now());
         conversation
     }
 
