@@ -99,10 +99,10 @@ impl<D: Disk> PackWriter<D> {
         Ok(writer)
     }
 
-    /// Its number.
+    /// Its class.
     #[must_use]
-    pub fn number(&self) -> u32 {
-        self.number
+    pub fn class(&self) -> u64 {
+        self.header.class
     }
 
     /// The length of the pack in bytes if it were finished now.

@@ -119,10 +119,7 @@ impl<D: Disk> Work<D> {
         let mut suspect: BTreeMap<Container, Vec<KeptBatch>> = BTreeMap::new();
         for kept in self.parts.shard.engine().batches() {
             let position = Position(kept.place.position);
-            let container = match position.pack() {
-                Some((pack, _)) => Container::Pack(pack),
-                None => Container::Segment(position.segment(segment_bytes)),
-            };
+            let container = Container::of(position, segment_bytes);
             if containers.contains_key(&container) {
                 suspect.entry(container).or_default().push(kept);
             }
