@@ -102,7 +102,7 @@ impl FrameBuilder {
     ///
     /// # Panics
     /// If a frame was sealed or gathers.
-    pub(crate) fn end_at(&mut self, end: Position) {
+    pub(crate) fn set_end(&mut self, end: Position) {
         assert!(self.is_empty() && self.chain == 0, "the first segment is begun");
         (self.durable, self.last_end, self.start) = (end, end, end);
     }
@@ -136,13 +136,13 @@ impl FrameBuilder {
     }
 
     /// Sets the durable mark for the next frames: all positions before `position` are durable.
-    pub fn durable(&mut self, position: Position) {
+    pub fn set_durable(&mut self, position: Position) {
         self.durable = position;
     }
 
     /// Sets the start of a replay for the headers of the next segments. A frame begins at
     /// `position`.
-    pub fn replay_from(&mut self, position: Position) {
+    pub fn set_replay_from(&mut self, position: Position) {
         self.replay_from = position;
     }
 

@@ -139,10 +139,10 @@ impl<D: Disk> PackWriter<D> {
         let Some(body_len) = body_len else {
             return Err(PackPushError::TooLarge { length, limit });
         };
-        let turns =
+        let begins_frame =
             self.buffer.record_count() > 0 && self.buffer.frame_len() + needed > FRAME_TARGET_BYTES;
         let used = self.buffer.used();
-        let used_with = if turns {
+        let used_with = if begins_frame {
             used.next_multiple_of(BLOCK_BYTES) + FRAME_HEADER_BYTES + needed
         } else {
             used + needed
@@ -150,7 +150,7 @@ impl<D: Disk> PackWriter<D> {
         if self.length_with(used_with) > PACK_BYTES_MAX {
             return Err(PackPushError::Full);
         }
-        if turns {
+        if begins_frame {
             self.write_frame(Position::of_pack(self.number, 0))?;
             self.begin();
         }

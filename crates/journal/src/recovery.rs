@@ -58,7 +58,7 @@ impl<D: Disk> RecoveredLane<D> {
     /// slots may be used again once that first segment is durable.
     pub fn ends_with(&mut self, segment: u64) -> Vec<u64> {
         let Some(&end) = self.ends.get(&segment) else { return Vec::new() };
-        self.builder.end_at(end);
+        self.builder.set_end(end);
         self.end = end;
         self.lane.segments().filter(|&later| later > segment).collect()
     }

@@ -13,7 +13,7 @@ use crate::{
     fault::Fault,
     format::{BLOCK_BYTES, FORMAT_VERSION, SegmentHeader},
     headless::{
-        HeadlessSegment, UnreadableSlot, inspect_headless, inspect_unreadable, last_segment_in,
+        HeadlessSegment, UnreadableSlot, inspect_headless, inspect_unreadable, last_use_of,
     },
     lane_config::LaneConfig,
     position::Position,
@@ -278,21 +278,21 @@ impl<'a, D: Disk> SlotSurvey<'a, D> {
                         .find(|next| next.is_whole)
                         .is_none_or(|next| !next.follows(segment, config.segment_bytes))
             };
-            let last =
-                last_segment_in(file, path, config, is_missing)?.filter(|(segment, generation)| {
-                    segments.get(segment).is_none_or(|torn| torn.header.generation < *generation)
-                });
-            let Some((segment, generation)) = last else {
+            let last = last_use_of(file, path, config, is_missing)?.filter(|last| {
+                let other = segments.get(&last.segment);
+                other.is_none_or(|torn| torn.header.generation < last.generation)
+            });
+            let Some(last) = last else {
                 self.without_header.push(slot);
                 continue;
             };
             file.sync().map_err(Fault::io("sync", path))?;
-            let found = HeadlessSegment::read(file, path, config, (segment, generation))?;
+            let found = HeadlessSegment::read(file, path, config, last)?;
             let (header, HeadlessSlot { path, file, .. }) = (found.header, slot);
-            taken.insert(segment, found);
+            taken.insert(last.segment, found);
             let found = FoundSegment { header, is_whole: false, is_truncated: false, path, file };
             // What was torn when the segment was first begun is spare.
-            self.without_header.extend(segments.insert(segment, found).map(|torn| {
+            self.without_header.extend(segments.insert(last.segment, found).map(|torn| {
                 let FoundSegment { path, file, .. } = torn;
                 HeadlessSlot { path, file, last: None, is_torn: true }
             }));

@@ -1,7 +1,10 @@
 //! Batches that were read back from the journal. Reads are made in chunks, because a lagging consumer needs the
 //! following batches next.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    ops::Range,
+};
 
 use bytes::Bytes;
 use sennit_engine::Place;
@@ -80,8 +83,8 @@ pub(crate) struct FetchOutcome {
 struct Chunk {
     start: u64,
     bytes: Bytes,
-    /// The checksums of the batches in `start..end` have been verified.
-    checked: (u64, u64),
+    /// The positions of the batches whose checksums have been verified.
+    verified: Range<u64>,
 }
 
 impl Chunk {
@@ -92,16 +95,15 @@ impl Chunk {
     /// The batch of `start..end`, or `None` if its checksums are wrong.
     fn batch(&mut self, start: u64, end: u64) -> Option<Bytes> {
         let held = self.bytes.slice((start - self.start) as usize..(end - self.start) as usize);
-        let (from, to) = &mut self.checked;
-        if *from <= start && end <= *to {
+        if self.verified.start <= start && end <= self.verified.end {
             return Some(held);
         }
         let batch = Batch::check_kept(held).ok()?;
         // Whoever is first reads them in order as a rule, and others come behind.
-        if from == to {
-            (*from, *to) = (start, end);
-        } else if *to == start {
-            *to = end;
+        if self.verified.is_empty() {
+            self.verified = start..end;
+        } else if self.verified.end == start {
+            self.verified.end = end;
         }
         Some(batch.bytes().clone())
     }
@@ -238,7 +240,7 @@ impl ReadCache {
             (Some(bytes), held) => {
                 self.bytes += bytes.len();
                 let start = fetch.position.0;
-                self.chunks.push_back(Chunk { start, bytes, checked: (start, start) });
+                self.chunks.push_back(Chunk { start, bytes, verified: start..start });
                 let waiters = held.into_iter().flat_map(|held| held.waiters);
                 done.partitions.extend(waiters.map(|(partition, _)| partition));
             }

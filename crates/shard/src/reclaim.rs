@@ -108,7 +108,7 @@ impl Shard {
         let enough = if self.is_low() { 1 } else { self.worth_reclaiming() };
         if self.is_short() && self.writer.dead_count() >= enough {
             self.start_segment();
-            self.writer.checkpoint_ended();
+            self.writer.set_checkpoint_end();
         }
     }
 }

@@ -97,7 +97,7 @@ pub fn recover<D: Disk>(
     let empty_segments = end_log_at_needed(&mut recovered, &reading, segment_bytes);
     let mut lane = recovered.lane;
     let mut segments = Segments::new(segment_bytes, recovered.fallback_from.unwrap_or(replay_from));
-    lane.segments().for_each(|segment| segments.opened(segment));
+    lane.segments().for_each(|segment| segments.add(segment));
     let (mut packs, next_pack) = list_packs(disk, &config, &engine)?;
     let mover_reader = recovered.reader.duplicate();
     let mut mover = Mover::new(disk.clone(), config, mover_reader, settings.packs, next_pack);
@@ -136,7 +136,7 @@ pub fn recover<D: Disk>(
     };
     if let Some(begin) = reading.newest_checkpoint {
         // The last life may have ended before a segment's header said so: this life's first does.
-        writer.replay_from(begin);
+        writer.set_replay_from(begin);
     }
     let cache = TailCache::new(settings.cache_bytes);
     let moves = MoveState::new(packs, settings.journal_segments);
@@ -175,7 +175,7 @@ fn list_packs<D: Disk>(
     let mut next_pack = highest_place.pack().map_or(0, |(pack, _)| pack + 1);
     for pack in sennit_journal::packs(disk, config)? {
         next_pack = next_pack.max(pack.number + 1);
-        packs.added(pack);
+        packs.add(pack);
     }
     Ok((packs, next_pack))
 }
@@ -201,8 +201,8 @@ fn count_live_batches<D: Disk>(
         let container = Container::of(position, segments.segment_bytes());
         let is_held = is_held(container, lane, packs);
         match container {
-            Container::Pack(pack) if is_held => packs.written(pack, place.bytes),
-            Container::Segment(_) if is_held => segments.written(position, place.bytes),
+            Container::Pack(pack) if is_held => packs.add_live(pack, place.bytes),
+            Container::Segment(_) if is_held => segments.add_live(position, place.bytes),
             Container::Pack(pack) => _ = missing.packs.insert(pack),
             Container::Segment(segment) => _ = missing.segments.insert(segment),
         }
@@ -245,7 +245,7 @@ fn release_unneeded<D: Disk>(
     replay_from: Position,
 ) {
     packs.release_empty();
-    segments.replay_begins(replay_from);
+    segments.set_replay_from(replay_from);
     let mut released = Vec::new();
     segments.take_released(&mut released);
     released.into_iter().for_each(|segment| lane.release(segment));

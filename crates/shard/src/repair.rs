@@ -139,7 +139,7 @@ impl<D: Disk> Work<D> {
             }
             if !saved.is_empty() {
                 let moved = mover.copy_each(&saved)?;
-                shard.moved(moved, self.now);
+                shard.handle_move(moved, self.now);
             }
             self.commit()?;
         }
@@ -177,7 +177,7 @@ impl<D: Disk> Work<D> {
                 lane.add_spare(slots.make()?);
             }
             let end = lane.append(&frames)?;
-            shard.committed(end, self.now);
+            shard.handle_commit(end, self.now);
         }
     }
 

@@ -252,8 +252,8 @@ impl Shard {
         {
             self.freed.pop_front();
             match pack_of(place.position) {
-                Some(pack) => self.moves.packs.freed(pack, place.bytes),
-                None => self.writer.segments.freed(Position(place.position), place.bytes),
+                Some(pack) => self.moves.packs.remove_live(pack, place.bytes),
+                None => self.writer.segments.remove_live(Position(place.position), place.bytes),
             }
         }
     }
@@ -266,14 +266,14 @@ impl Shard {
     /// Returns whether the lane has frames to write.
     #[must_use]
     pub fn has_frames(&self) -> bool {
-        let writes_checkpoint = self.checkpoints.is_under_way() || self.checkpoints.is_asked_for();
+        let writes_checkpoint = self.checkpoints.is_under_way() || self.checkpoints.is_requested();
         !self.fenced && (self.writer.has_gathered() || writes_checkpoint)
     }
 
     /// Requests a checkpoint with the next frames, however little was journaled since the last, so
     /// that the start after a stop is short.
     pub fn checkpoint_soon(&mut self) {
-        self.checkpoints.ask();
+        self.checkpoints.request();
     }
 
     /// Gives up a batch that cannot be read; returns the number of its messages.
@@ -330,7 +330,7 @@ impl Shard {
 
     /// Handles a commit: the lane has synced everything before `end`. The effects that waited for
     /// it go out.
-    pub fn committed(&mut self, end: Position, now: Timestamp) {
+    pub fn handle_commit(&mut self, end: Position, now: Timestamp) {
         if self.fenced {
             return;
         }
@@ -338,12 +338,12 @@ impl Shard {
         self.committed = end;
         self.committed_at = now;
         self.counters.commits += 1;
-        self.writer.committed(end);
+        self.writer.handle_commit(end);
         if self.is_short() {
             self.writer.segments.forget_fallback();
         }
-        if let Some(begin) = self.checkpoints.committed(end) {
-            self.writer.replay_from(begin);
+        if let Some(begin) = self.checkpoints.take_committed(end) {
+            self.writer.set_replay_from(begin);
             self.free_dead_segments();
         } else {
             self.reclaim();
@@ -365,7 +365,7 @@ impl Shard {
 
     /// Handles a failed lane: nothing more is written. All open and later requests learn that the
     /// outcome is unknown.
-    pub fn fenced(&mut self) {
+    pub fn fence(&mut self) {
         self.fenced = true;
         self.waits.clear();
         for effect in self.waiting.drain(..) {
@@ -397,14 +397,14 @@ impl Shard {
         self.waits.back().is_some_and(|(position, _)| *position > self.taken)
     }
 
-    /// Appends the reads to `out`; the caller answers each with [`Shard::fetched`].
+    /// Appends the reads to `out`; the caller answers each with [`Shard::handle_fetch`].
     pub fn take_fetches(&mut self, out: &mut Vec<Fetch>) {
         self.reads.take_wanted(out);
     }
 
     /// Handles a read; `None` if it failed. A failed read is repeated once; then its batches count
     /// as damaged.
-    pub fn fetched(&mut self, fetch: Fetch, bytes: Option<Bytes>, now: Timestamp) {
+    pub fn handle_fetch(&mut self, fetch: Fetch, bytes: Option<Bytes>, now: Timestamp) {
         let done = self.reads.fetched(fetch, bytes);
         for (partition, place) in done.unreadable {
             // What was moved meanwhile is not damaged: it is asked for where it lies now.
