@@ -236,6 +236,7 @@ impl Replay {
         }
         let range = OffsetRange { start: end, end: Offset(first) };
         self.engine.apply(&Record::Lost { partition: id, range }, 0);
+        assert_eq!(self.engine.end_of(id), Some(Offset(first)), "the next message goes there");
         Ok(())
     }
 
@@ -253,6 +254,8 @@ impl Replay {
         if !is_whole || self.begins_damaged && !is_oldest {
             return None;
         }
+        // The end of a checkpoint is only taken once nothing of it is missing.
+        assert!(self.loading.is_empty() && self.piece.is_empty(), "a checkpoint is not whole");
         let most = self.holes.messages_max();
         let engine = &mut self.engine;
         let unsure: Vec<_> = match self.holes.is_none() {

@@ -78,6 +78,7 @@ impl<D: Disk> Lane<D> {
             let (segment, path, file) =
                 self.current.as_ref().expect("the first frame of a life begins a segment");
             assert_eq!(*segment, frame.position.segment(self.config.segment_bytes));
+            assert!(self.end.max(end) <= frame.position, "a frame is written over another");
             let at = frame.position.in_segment(self.config.segment_bytes);
             file.write_at(&frame.bytes, at).map_err(Fault::io("write", path))?;
             end = frame.end;

@@ -167,6 +167,7 @@ impl<D: Disk> PackWriter<D> {
         if self.is_broken {
             return Err(Fault::BrokenPack { path: self.path });
         }
+        let length = self.bytes();
         if self.buffer.record_count() > 0 {
             self.write_frame(Position::of_pack(self.number, 0))?;
             self.file.sync().map_err(Fault::io("sync", &self.path))?;
@@ -176,6 +177,8 @@ impl<D: Disk> PackWriter<D> {
         self.file.sync().map_err(Fault::io("sync", &self.path))?;
         let directory = &self.config.directory;
         self.disk.sync_directory(directory).map_err(Fault::io("sync", directory))?;
+        // Recovery looks for the last frame in the last block.
+        assert_eq!(self.at, length, "the pack is not as long as its writer said");
         let Self { number, at: bytes, header, .. } = self;
         Ok(Pack { number, bytes, class: header.class, is_whole: true })
     }

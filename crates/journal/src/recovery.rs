@@ -217,7 +217,9 @@ impl<'a, D: Disk, E: From<Fault>, F: FnMut(WalkItem) -> Result<(), E>> LogReader
             };
             emit(item, path, &mut self.each)?;
         }
-        self.end = scan.position();
+        let end = scan.position();
+        assert!(begin <= end && end <= start.plus(config.segment_bytes), "not in the segment");
+        self.end = end;
         self.ends.insert(number, self.end);
         Ok(())
     }
@@ -256,6 +258,7 @@ impl<'a, D: Disk, E: From<Fault>, F: FnMut(WalkItem) -> Result<(), E>> LogReader
         end: Position,
         problem: &'static str,
     ) -> Result<(), E> {
+        assert!(self.end <= end, "damage makes the log shorter");
         let (position, bytes) = (self.end, end.0 - self.end.0);
         (self.each)(WalkItem::Damage(Damage { path, position, bytes, problem }))?;
         self.end = end;

@@ -135,6 +135,8 @@ impl Checkpoints {
         if is_whole {
             self.last_bytes = under_way.checkpoint.bytes();
             self.last_span = under_way.span;
+            // A replay that begins there reads the checkpoint to its end.
+            assert!(under_way.begin < writer.end(), "the checkpoint ends before it begins");
             self.pending = Some(under_way.begin..writer.end());
             self.under_way = None;
             writer.set_checkpoint_end();

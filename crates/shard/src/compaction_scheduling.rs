@@ -109,6 +109,7 @@ impl Shard {
         // All at once: a pack must not look empty while its batches are recorded one by one.
         for part in done.batches.iter().flat_map(|batch| &batch.parts) {
             if let Some(pack) = pack_of(part.place.position) {
+                assert!(self.moves.packs.contains(part.place), "a kept part lies in no pack");
                 self.moves.packs.add_live(pack, part.place.bytes);
             }
         }

@@ -42,6 +42,8 @@ impl MemoryBatches {
 
     /// Adds a batch that was appended and is needed before it is committed.
     pub(crate) fn add(&mut self, position: u64, batch: &Batch) {
+        let last = self.uncommitted.back().map(|(last, _)| *last);
+        assert!(last < Some(position), "a lookup needs ascending positions");
         self.uncommitted.push_back((position, batch.bytes().clone()));
     }
 

@@ -86,6 +86,7 @@ impl Shard {
         }
         // All at once: a pack must not look empty while its batches are recorded one by one.
         for batch in &moved.batches {
+            assert!(self.moves.packs.contains(batch.place), "a moved batch lies in no pack");
             if let Some(pack) = pack_of(batch.place.position) {
                 self.moves.packs.add_live(pack, batch.place.bytes);
             }

@@ -390,6 +390,7 @@ impl<D: Disk> Mover<D> {
         };
         batches.sort_by_cached_key(|copied| (class(copied), copied.partition, copied.first));
         let mut moved = Moved::default();
+        let count = batches.len();
         let mut under_way: Option<PackWriter<D>> = None;
         let mut unpaced = 0;
         for copied in batches {
@@ -410,6 +411,10 @@ impl<D: Disk> Mover<D> {
         if let Some(writer) = under_way {
             moved.packs.push(writer.finish()?);
         }
+        assert_eq!(moved.batches.len(), count, "every batch has a new place");
+        let in_packs: u64 = moved.packs.iter().map(|pack| pack.bytes).sum();
+        let bytes: u64 = moved.batches.iter().map(|batch| u64::from(batch.place.bytes)).sum();
+        assert!(bytes <= in_packs, "the packs are shorter than what was written to them");
         Ok(moved)
     }
 
@@ -451,8 +456,10 @@ impl<D: Disk> Mover<D> {
     }
 }
 
-/// The class of packs that hold only this partition.
+/// The class of packs that hold only this partition: bit 63, the topic from bit 24 on, and below it
+/// the number of the partition.
 fn own_class(partition: PartitionId) -> u64 {
+    assert!(partition.index.0 < 1 << 24, "the number of a partition has 24 bits");
     OWN_PACK | u64::from(partition.topic.0) << 24 | u64::from(partition.index.0)
 }
 

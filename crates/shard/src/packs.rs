@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use sennit_engine::Place;
 use sennit_journal::{BLOCK_BYTES, Pack, Position};
 
 /// A pack is thin, and is emptied into another, if that would need less than this fraction (1/2) of
@@ -68,6 +69,13 @@ impl Packs {
         self.packs.get(&pack).map_or(0, |held| held.bytes)
     }
 
+    /// Returns whether the place lies in a pack that exists, before its end.
+    pub(crate) fn contains(&self, place: Place) -> bool {
+        Position(place.position).pack().is_some_and(|(pack, byte)| {
+            u64::from(byte) + u64::from(place.bytes) <= self.bytes_of(pack)
+        })
+    }
+
     /// Notes a batch in a pack.
     pub(crate) fn add_live(&mut self, pack: u32, bytes: u32) {
         if let Some(held) = self.packs.get_mut(&pack) {
@@ -79,7 +87,7 @@ impl Packs {
     /// Notes that a batch is no longer wanted.
     pub(crate) fn remove_live(&mut self, pack: u32, bytes: u32) {
         if let Some(held) = self.packs.get_mut(&pack) {
-            held.live -= u64::from(bytes);
+            held.live = held.live.checked_sub(bytes.into()).expect("freed bytes were live");
             self.total.live -= u64::from(bytes);
             if held.live == 0 {
                 self.release(pack);

@@ -238,6 +238,7 @@ impl ReadCache {
         let held = held.map(|index| self.under_way.swap_remove(index));
         match (bytes, held) {
             (Some(bytes), held) => {
+                assert_eq!(bytes.len(), fetch.length, "a read returns what was requested");
                 self.bytes += bytes.len();
                 let start = fetch.position.0;
                 self.chunks.push_back(Chunk { start, bytes, verified: start..start });

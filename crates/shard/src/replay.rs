@@ -71,6 +71,8 @@ pub(crate) struct Reading {
     begun_checkpoint: Option<Position>,
     /// The position of the first record; a checkpoint begins there, if there is one.
     first: Option<Position>,
+    /// The position of the last record.
+    last: Position,
     /// Bytes of the journal from the begin to the end of the last complete checkpoint.
     pub(crate) checkpoint_span: u64,
     /// The position of the last record that a later replay needs, which excludes the pieces of an
@@ -91,6 +93,7 @@ impl Reading {
             newest_checkpoint,
             begun_checkpoint,
             first: None,
+            last: Position(0),
             checkpoint_span,
             needed: Position(0),
             records,
@@ -113,6 +116,8 @@ impl Reading {
     }
 
     fn record(&mut self, kind: u8, position: Position, body: Bytes) -> Result<(), RecoverError> {
+        assert!(self.last < position, "the journal passes records out of order");
+        self.last = position;
         self.records += 1;
         self.first.get_or_insert(position);
         self.bytes += body.len() as u64;

@@ -52,7 +52,7 @@ impl Segments {
     pub(crate) fn remove_live(&mut self, position: Position, bytes: u32) {
         let segment = self.of(position);
         if let Some(live) = self.live_bytes.get_mut(&segment) {
-            *live -= u64::from(bytes);
+            *live = live.checked_sub(bytes.into()).expect("freed bytes were live");
             if *live == 0 {
                 self.release(segment);
             }

@@ -241,7 +241,10 @@ impl Shard {
         self.waiting.extend(self.outbox.after_commit.drain(..));
         match self.waits.back_mut() {
             Some((position, waiting)) if *position == end => *waiting += count,
-            _ => self.waits.push_back((end, count)),
+            last => {
+                assert!(last.is_none_or(|(position, _)| *position < end), "effects out of order");
+                self.waits.push_back((end, count));
+            }
         }
     }
 
@@ -334,6 +337,7 @@ impl Shard {
         if self.fenced {
             return;
         }
+        assert!(self.committed <= end && end <= self.taken, "the lane commits what it has not got");
         self.generation_is_durable = true;
         self.committed = end;
         self.committed_at = now;

@@ -176,6 +176,7 @@ impl Writer {
 
     /// Sets the start of a replay; the next segment's header announces it.
     pub(crate) fn set_replay_from(&mut self, position: Position) {
+        assert!(self.replay_from <= position && position <= self.end(), "no replay begins there");
         self.replay_from = position;
         self.checkpoint_end = self.checkpoint_end.max(position);
         self.builder.set_replay_from(position);
