@@ -133,7 +133,7 @@ impl<D: Disk> Lane<D> {
         self.spare.retain(|Slot { path, .. }| {
             let file = disk.open_to_read(path).map_err(Fault::io("open", path));
             let held = file.and_then(|file| segments_of(&file, path, config));
-            // What cannot be read may hold them.
+            // A slot that cannot be read may hold them.
             held.is_ok_and(|held| held.is_disjoint(segments))
         });
     }

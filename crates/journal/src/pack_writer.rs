@@ -109,7 +109,7 @@ impl<D: Disk> PackWriter<D> {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         if self.buffer.record_count() == 0 {
-            // What gathers is the last frame itself.
+            // The gathering frame is the last frame itself.
             return self.at + self.buffer.used().next_multiple_of(BLOCK_BYTES) as u64;
         }
         self.length_with(self.buffer.used())

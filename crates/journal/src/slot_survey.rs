@@ -150,9 +150,9 @@ impl<'a, D: Disk> SlotSurvey<'a, D> {
     /// Syncs the newest segment, which ends the log unless frames without a header prove more.
     pub(crate) fn sync_newest(&mut self) -> Result<(), Fault> {
         let Some(newest) = self.segments.values().next_back() else { return Ok(()) };
-        // What a killed process wrote and never synced can be read, and is taken for the log's
-        // end: from here on others build on it, so it has to be durable. Older segments were
-        // synced before this one was begun.
+        // The frames that a killed process wrote and never synced can be read, and count as the
+        // log's end. What is written from here on builds on them, so they have to be durable.
+        // Older segments were synced before this one was begun.
         newest.file.sync().map_err(Fault::io("sync", &newest.path))?;
         let header = newest.header;
         (self.newest, self.highest) = (Some(header), Some(header.segment));
@@ -238,7 +238,7 @@ impl<'a, D: Disk> SlotSurvey<'a, D> {
         let first = replay_from.segment(self.config.segment_bytes);
         if let Some(highest) = self.highest.filter(|&highest| !self.is_unbroken(first..=highest)) {
             if !self.unreadable.is_empty() {
-                // What is missing may lie there.
+                // The missing segment may lie there.
                 return Err(self.unreadable.remove(0).1);
             }
             // Behind the newest header all are missing, where the replay begins later too.
@@ -291,7 +291,7 @@ impl<'a, D: Disk> SlotSurvey<'a, D> {
             let (header, HeadlessSlot { path, file, .. }) = (found.header, slot);
             taken.insert(last.segment, found);
             let found = FoundSegment { header, is_whole: false, is_truncated: false, path, file };
-            // What was torn when the segment was first begun is spare.
+            // The slot in which the segment was torn when it was first begun is spare.
             self.without_header.extend(segments.insert(last.segment, found).map(|torn| {
                 let FoundSegment { path, file, .. } = torn;
                 HeadlessSlot { path, file, last: None, is_torn: true }
@@ -358,7 +358,7 @@ pub(crate) fn open_for_frames<D: Disk>(
     path: &Path,
     is_truncated: bool,
 ) -> Result<D::File, Fault> {
-    // Of one that is cut the end may lie within a block.
+    // The end of a truncated slot may lie within a block.
     let uncached = if is_truncated { None } else { disk.open_uncached(path).unwrap_or_default() };
     // Some file systems open it so, and refuse to read.
     let uncached =

@@ -180,7 +180,7 @@ impl<D: Disk> Mover<D> {
             return Ok(done);
         }
         let Moved { packs, batches: copied } = self.write_all(copies)?;
-        // They were written by offset, as they were told.
+        // They were written in the order of their offsets.
         let mut copied = copied.into_iter();
         for part in done.batches.iter_mut().flat_map(|batch| &mut batch.parts) {
             let written = copied.next().filter(|written| written.first == part.first);
@@ -289,7 +289,7 @@ impl Run<'_> {
             partition: step.partition,
             first: self.first,
             appended_at: kept.appended_at,
-            // Of its own: the batch holds on to a read of some size.
+            // A copy, because the batch keeps a longer read in memory.
             batch: Bytes::copy_from_slice(self.bytes),
         }
     }

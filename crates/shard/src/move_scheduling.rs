@@ -78,7 +78,7 @@ impl Shard {
             return;
         }
         if moved.batches.is_empty() {
-            // What it holds goes with a commit, or is not to be found in it: to ask again is in vain.
+            // Its batches are freed with a commit, or are not in it: another attempt is in vain.
             self.moves.skipped_until.extend(container.map(|container| (container, UNTIL_RESTART)));
         }
         for pack in moved.packs {

@@ -296,7 +296,7 @@ impl<D: Disk> Mover<D> {
         let mut batches = Vec::with_capacity(wanted.len());
         self.walk(container, |copied, place| {
             if let Some(&retention_class) = retention_classes.get(&place.position) {
-                // Of its own: the body holds on to a read of some MiB.
+                // A copy, because the body keeps some MiB of a read in memory.
                 let batch = Bytes::copy_from_slice(&copied.batch);
                 batches.push(Copied { retention_class, batch, ..copied });
             }
@@ -362,7 +362,7 @@ impl<D: Disk> Mover<D> {
         mut each: impl FnMut(Copied, Place),
     ) -> Result<(), MoveError> {
         self.reader.walk(container, &mut self.pace.0, |walked| {
-            // What cannot be read stays where it is.
+            // A batch that cannot be read stays where it is.
             let WalkItem::Record { kind, position, body } = walked else { return Ok(()) };
             let copied = match container {
                 Container::Segment(_) => journaled(kind, position, body)?,

@@ -99,7 +99,7 @@ impl Chunk {
             return Some(held);
         }
         let batch = Batch::check_kept(held).ok()?;
-        // Whoever is first reads them in order as a rule, and others come behind.
+        // The first reader reads them in order as a rule, and others follow.
         if self.verified.is_empty() {
             self.verified = start..end;
         } else if self.verified.end == start {
@@ -194,7 +194,7 @@ impl ReadCache {
                 at = to;
                 continue;
             }
-            // What was committed just now is no chunk yet.
+            // A short rest is read once more of it is committed.
             let is_worth_it = limit.0 - at > REMAINDER_BYTES as u64;
             if !is_worth_it || self.under_way.len() >= AHEAD_FETCHES_MAX {
                 return;
@@ -210,7 +210,7 @@ impl ReadCache {
         limit: Position,
         waiters: Waiters,
     ) {
-        // Of a pack that has lost its end there is less than what is wanted.
+        // A pack that has lost its end is shorter than the batch.
         let room = limit.0.saturating_sub(position.0) as usize;
         let most = if room <= CHUNK_BYTES + REMAINDER_BYTES { room } else { CHUNK_BYTES };
         let fetch = Fetch { position, length: most.max(length) };

@@ -81,7 +81,7 @@ impl Shard {
         if was_short == self.is_short() {
             return;
         }
-        // What waits for room has a better chance now.
+        // Moves that wait for room have a better chance now.
         self.moves.try_again();
         if self.is_short() {
             self.writer.segments.forget_fallback();

@@ -272,7 +272,7 @@ pub(crate) fn find_moved<D: Disk>(
         if missing.is_empty() {
             break;
         }
-        // One that is not whole either keeps what it has.
+        // A pack that is not whole keeps the batches that it has.
         for held in mover.list(Container::Pack(pack)).unwrap_or_default() {
             if let Some(kept) = missing.remove(&name(held.partition, held.first, held.place)) {
                 found.push((kept, held.place));

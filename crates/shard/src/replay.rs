@@ -107,7 +107,7 @@ impl Reading {
             WalkItem::Record { kind, position, body } => self.record(kind, position, body),
             WalkItem::Damage(damage) => {
                 self.replay.damage(damage.bytes);
-                // One of which something may be missing is none to begin with.
+                // No replay begins with a checkpoint of which something may be missing.
                 self.begun_checkpoint = None;
                 self.damage.push(damage);
                 Ok(())

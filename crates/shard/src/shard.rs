@@ -411,7 +411,7 @@ impl Shard {
     pub fn handle_fetch(&mut self, fetch: Fetch, bytes: Option<Bytes>, now: Timestamp) {
         let done = self.reads.fetched(fetch, bytes);
         for (partition, place) in done.unreadable {
-            // What was moved meanwhile is not damaged: it is asked for where it lies now.
+            // A batch that was moved meanwhile is not damaged: it is read at its new place.
             let is_kept = self.engine.damaged(partition, place, &mut self.outbox);
             self.counters.damaged_batches += u64::from(is_kept);
         }

@@ -139,7 +139,7 @@ impl SlotBudget {
     /// all that are not held are given back.
     pub fn surplus_over(&mut self, spare: usize, is_short: bool) -> Option<usize> {
         if is_short {
-            // Nor are others requested for.
+            // No others are requested.
             self.ready = READY_SLOTS;
         }
         let keep = if is_short { self.held + usize::from(self.is_full) } else { self.wanted() };
@@ -147,7 +147,7 @@ impl SlotBudget {
         if spare <= keep + left_alone {
             return None;
         }
-        // What was wanted in a hurry once is not wanted for ever.
+        // A slot that was wanted in a hurry once is not wanted for ever.
         self.ready = (self.ready - 1).max(READY_SLOTS);
         Some(keep)
     }
@@ -204,7 +204,7 @@ mod tests {
         SpareSlots { count, written: count }
     }
 
-    /// What a lane holds whose checkpoints fit the segment that they begin in.
+    /// Slots that a lane holds if its checkpoints fit the segment in which they begin.
     const HELD: usize = 7;
 
     #[test]
