@@ -338,8 +338,9 @@ impl<'a, D: Disk> SlotSurvey<'a, D> {
             .map(|(number, found)| (number, slot(found.path, found.is_truncated)))
             .collect();
         in_use.extend(headless.iter().map(|(&number, path)| (number, slot(path.clone(), false))));
-        // A torn segment is written over by the next one of its number, which is the next that is begun: two
-        // slots would hold frames of one segment else, and rot of the right one make the other look right.
+        // A torn segment is written over by the next one of its number, which is the next that is
+        // begun. Otherwise two slots would hold frames of one segment, and rot of the right one
+        // would make the other look right.
         self.without_header
             .sort_by(|one, other| (other.is_torn, &one.path).cmp(&(one.is_torn, &other.path)));
         let spare = self.without_header.into_iter().map(|held| slot(held.path, false));

@@ -34,8 +34,8 @@ impl Shard {
     }
 
     /// The next step of a pass, if one is due. Steps run one at a time: the caller answers each
-    /// with [`Shard::handle_compaction`] or [`Shard::handle_failed_compaction`] before it asks for another step or
-    /// a move.
+    /// with [`Shard::handle_compaction`] or [`Shard::handle_failed_compaction`] before it takes
+    /// another step or a move.
     pub fn next_compaction(&mut self, now: Timestamp) -> Option<CompactionStep> {
         self.moves.was_move = false;
         if self.fenced || !self.is_resting() {

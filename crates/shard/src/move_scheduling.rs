@@ -19,8 +19,8 @@ const THIN_SEGMENT: u64 = 2;
 impl Shard {
     /// The container to empty next, if any: the oldest segment if the journal is long, or the
     /// segment with the least live bytes if the disk is short; otherwise a thin pack. Compactions
-    /// alternate with moves. Moves run one at a time: the caller answers each with [`Shard::handle_move`]
-    /// or [`Shard::handle_failed_move`] before it asks for another.
+    /// alternate with moves. Moves run one at a time: the caller answers each with
+    /// [`Shard::handle_move`] or [`Shard::handle_failed_move`] before it takes another.
     pub fn next_move(&mut self, now: Timestamp) -> Option<Container> {
         self.moves.skipped_until.retain(|_, until| now < *until);
         let others_wait = self.moves.was_move && self.needs_compaction() && !self.is_journal_long();

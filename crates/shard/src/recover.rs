@@ -230,8 +230,8 @@ fn exclude_lost_slots<D: Disk>(
     if let Some(fault) = faults.into_iter().next() {
         return Err(fault);
     }
-    // A slot whose header is gone may be theirs: it is not written over. The others are used, or each
-    // start would make new ones.
+    // A slot whose header is gone may be theirs: it is not written over. The others are used, or
+    // each start would make new ones.
     lane.exclude_spares(lost);
     Ok(())
 }
