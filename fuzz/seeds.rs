@@ -303,7 +303,7 @@ fn lanes() {
     keep("three-segments", 3);
     keep_without_headers("two-headers-lost", 3, &[1, 2]);
     life.builder.start_segment();
-    life.builder.replay_from(Position(config.segment_bytes));
+    life.builder.set_replay_from(Position(config.segment_bytes));
     life.lane.release(0);
     append(&mut life, 4, 100, false);
     keep("slot-used-again", 3);
@@ -343,7 +343,7 @@ fn append(life: &mut RecoveredLane<MemoryDisk>, kind: u8, length: usize, makes_s
             life.lane.add_spare(slot);
         }
         let end = life.lane.append(&[frame]).expect("memory takes it");
-        life.builder.durable(end);
+        life.builder.set_durable(end);
     }
 }
 

@@ -4,6 +4,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use sennit_journal::Position;
+use sennit_shard::PackSummary;
 
 use crate::{
     mover_steps::live_packs, oracle::Violation, reader_actions, run::Run, stream_actions,
@@ -182,7 +183,8 @@ impl Run {
     fn moves_rest(&mut self) -> Result<(), Violation> {
         self.calmly(MOVE_STEPS)?;
         if self.world.is_busy() {
-            let (packs, bytes, live) = self.world.parts.shard.pack_usage();
+            let PackSummary { count: packs, bytes, live_bytes: live } =
+                self.world.parts.shard.pack_summary();
             let moved = self.world.moving.moved();
             let detail = format!(
                 "{moved} batches were moved in this life, {packs} packs have {bytes} bytes, {live} live"
@@ -198,7 +200,7 @@ impl Run {
         let files = self.world.disk.files();
         let is_pack = |path: &&PathBuf| path.extension().is_some_and(|ending| ending == "pack");
         let count = files.iter().map(|(path, _)| path).filter(is_pack).count();
-        let known = self.world.parts.shard.pack_usage().0;
+        let known = self.world.parts.shard.pack_summary().count;
         let is_so = known == live.len() && (count == live.len() || self.world.moving.has_failed());
         if is_so {
             return Ok(());

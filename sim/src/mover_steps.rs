@@ -164,7 +164,7 @@ impl MoverSteps {
                     moved.packs
                 ));
                 self.moved += moved.batches.len() as u64;
-                parts.shard.moved(moved, now);
+                parts.shard.handle_move(moved, now);
                 return Ok(MoveStep::Told);
             }
             Move::Compacting(step) => {
@@ -179,14 +179,14 @@ impl MoverSteps {
                     Err(error) => {
                         trace.step(format_args!("  the compaction failed: {error}"));
                         self.has_failed = true;
-                        parts.shard.compaction_failed(now);
+                        parts.shard.handle_failed_compaction(now);
                     }
                 }
             }
             Move::Compacted(done) => {
                 trace.step(format_args!("  compacted: {done:?}"));
                 self.moved += done.batches.len() as u64;
-                parts.shard.compacted(done, now);
+                parts.shard.handle_compaction(done, now);
                 return Ok(MoveStep::Told);
             }
         }
@@ -252,7 +252,7 @@ impl MoverSteps {
     ) {
         trace.step(format_args!("  {container:?} is left: {error}"));
         self.has_failed = true;
-        parts.shard.move_failed(container, error, now);
+        parts.shard.handle_failed_move(container, error, now);
     }
 
     fn not_removed(&mut self, trace: &Trace, pack: u32, error: &dyn std::error::Error) {

@@ -334,7 +334,7 @@ impl World {
                 self.trace.step(format_args!("  fenced: {fault}"));
                 self.is_fenced = true;
                 self.oracle.fenced();
-                self.parts.shard.fenced();
+                self.parts.shard.fence();
                 Ok(self.after(&[])?)
             }
         }
@@ -344,7 +344,7 @@ impl World {
         self.trace.step(format_args!("  committed to {end}"));
         self.committed = end;
         self.parts.shard.set_spare_slots(self.parts.lane.spare_count(), end);
-        self.parts.shard.committed(end, self.now);
+        self.parts.shard.handle_commit(end, self.now);
         Ok(self.after(&[])?)
     }
 
@@ -362,7 +362,7 @@ impl World {
             return Err(Stop::PowerOff);
         }
         self.trace.step(format_args!("  fetched {fetch:?} {}", bytes.is_ok()));
-        self.parts.shard.fetched(fetch, bytes.ok(), self.now);
+        self.parts.shard.handle_fetch(fetch, bytes.ok(), self.now);
         Ok(self.after(&[])?)
     }
 

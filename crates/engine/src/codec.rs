@@ -55,10 +55,27 @@ impl Writer<'_> {
         self.u32(u32::try_from(count).expect("lists are limited far below 2^32"))
     }
 
-    pub(crate) fn text(&mut self, text: &str) -> &mut Self {
-        self.count(text.len());
-        self.0.put_slice(text.as_bytes());
+    /// A list: its length, and its elements.
+    pub(crate) fn list<T>(
+        &mut self,
+        list: &[T],
+        element: impl for<'w> Fn(&'w mut Self, &T) -> &'w mut Self,
+    ) -> &mut Self {
+        self.count(list.len());
+        for one in list {
+            element(self, one);
+        }
         self
+    }
+
+    /// Bytes whose number the reader knows.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.0.put_slice(bytes);
+        self
+    }
+
+    pub(crate) fn text(&mut self, text: &str) -> &mut Self {
+        self.count(text.len()).bytes(text.as_bytes())
     }
 
     pub(crate) fn partition(&mut self, id: PartitionId) -> &mut Self {
@@ -103,11 +120,10 @@ impl Writer<'_> {
     }
 
     pub(crate) fn compacted(&mut self, batch: &CompactedBatch) -> &mut Self {
-        self.u64(batch.first.0).u32(batch.count).count(batch.parts.len());
-        for KeptPart { first, count, place } in &batch.parts {
-            self.u64(first.0).u32(*count).u64(place.position).u32(place.bytes);
-        }
-        self
+        self.u64(batch.first.0).u32(batch.count).list(&batch.parts, |w, part| {
+            let KeptPart { first, count, place } = part;
+            w.u64(first.0).u32(*count).u64(place.position).u32(place.bytes)
+        })
     }
 
     pub(crate) fn group_setting(&mut self, setting: &GroupSetting) -> &mut Self {
@@ -329,12 +345,9 @@ impl Reader {
         }
     }
 
-    /// The batch that is the rest of the body, and the length of what came before it.
-    pub(crate) fn batch(&mut self, body_len: usize) -> Result<(Batch, usize), RecordError> {
-        let head = body_len - self.rest.len();
+    /// The batch that is the rest of the body.
+    pub(crate) fn batch(&mut self) -> Result<Batch, RecordError> {
         let bytes = std::mem::take(&mut self.rest);
-        let batch = Batch::from_journal(bytes)
-            .map_err(|error| RecordError::Batch { kind: self.kind, error })?;
-        Ok((batch, head))
+        Batch::from_journal(bytes).map_err(|error| RecordError::Batch { kind: self.kind, error })
     }
 }

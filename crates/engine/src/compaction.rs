@@ -107,7 +107,7 @@ impl Engine {
             let record = Record::Kept { partition, first, appended_at, batch: messages.clone() };
             part.place.position = journal.append(&record);
             // Who wants it does not wait for the commit.
-            journal.is_wanted_soon(part.place.position, messages);
+            journal.keep_until_committed(part.place.position, messages);
         }
         true
     }

@@ -47,7 +47,7 @@ pub trait Journal {
 
     /// The batch of the record at `position` is delivered before it is committed: until then it is to
     /// be at hand.
-    fn is_wanted_soon(&mut self, _position: u64, _batch: &Batch) {}
+    fn keep_until_committed(&mut self, _position: u64, _batch: &Batch) {}
 
     /// What is appended next, these records, is to survive a crash whole or not at all. A journal
     /// without frames has nothing to do for that.

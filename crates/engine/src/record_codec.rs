@@ -105,136 +105,108 @@ impl Record {
             Self::TopicCreated(t) => {
                 w.u32(t.topic.0).text(t.name.as_str()).u64(t.incarnation.0);
                 w.topic_config(t.config()).u32(t.home.0);
-                // Records of topics that are no streams have no such byte, as before there were streams.
-                if t.is_stream() {
-                    w.u8(1);
-                }
+                // A topic that is no stream has no such byte, as before there were streams.
+                if t.is_stream() { w.u8(1) } else { &mut w }
             }
-            Self::TopicAltered { topic, config } => {
-                w.u32(topic.0).topic_config(config);
-            }
-            Self::TopicDeleted { topic } => {
-                w.u32(topic.0);
-            }
+            Self::TopicAltered { topic, config } => w.u32(topic.0).topic_config(config),
+            Self::TopicDeleted { topic } => w.u32(topic.0),
             Self::GroupCreated { topic, name, setting } => {
-                w.u32(topic.0).text(name.as_str()).group_setting(setting);
+                w.u32(topic.0).text(name.as_str()).group_setting(setting)
             }
-            Self::GroupAltered { topic, setting } => {
-                w.u32(topic.0).group_setting(setting);
-            }
-            Self::GroupDeleted { topic, group } => {
-                w.u32(topic.0).u32(group.0);
-            }
+            Self::GroupAltered { topic, setting } => w.u32(topic.0).group_setting(setting),
+            Self::GroupDeleted { topic, group } => w.u32(topic.0).u32(group.0),
             Self::PartitionOpened { partition, config, dead_letters, groups } => {
                 w.partition(*partition).topic_config(config).dead_letters(*dead_letters);
-                w.count(groups.len());
-                for setting in groups {
-                    w.group_setting(setting);
-                }
+                w.list(groups, Writer::group_setting)
             }
-            Self::PartitionDropped { partition } => {
-                w.partition(*partition);
-            }
+            Self::PartitionDropped { partition } => w.partition(*partition),
             Self::Appended { partition, first, appended_at, producer, note: None, batch: _ } => {
                 w.partition(*partition).u64(first.0).u64(appended_at.0).u64(producer.id.0);
-                w.u64(producer.first_sequence).u32(producer.epoch).u32(0);
+                w.u64(producer.first_sequence).u32(producer.epoch).u32(0)
             }
-            // Who appends to a stream says so in the note.
+            // The note of an append to a stream names the producer.
             Self::Appended { partition, first, appended_at, note: Some(note), .. } => {
-                w.partition(*partition).u64(first.0).u64(appended_at.0).stream_note(note);
+                w.partition(*partition).u64(first.0).u64(appended_at.0).stream_note(note)
             }
             Self::Settled { partition, group, outcome, ranges } => {
                 w.partition(*partition).u32(group.0).u8(match outcome {
                     Outcome::Acked => 1,
                     Outcome::Expired => 2,
                 });
-                w.count(ranges.len());
-                for range in ranges {
-                    w.range(*range);
-                }
+                w.list(ranges, |w, range| w.range(*range))
             }
             Self::Failed { partition, group, failed_at, due, dead, reason, runs } => {
                 w.partition(*partition).u32(group.0).u64(failed_at.0).u64(due.0);
-                w.u8(u8::from(*dead)).text(reason).count(runs.len());
-                for (range, attempts) in runs {
-                    w.range(*range).u32(*attempts);
-                }
+                w.u8(u8::from(*dead)).text(reason);
+                w.list(runs, |w, (range, attempts)| w.range(*range).u32(*attempts))
             }
             Self::Unparked { partition, group, ranges } => {
-                w.partition(*partition).u32(group.0).count(ranges.len());
-                for range in ranges {
-                    w.range(*range);
-                }
+                w.partition(*partition).u32(group.0).list(ranges, |w, range| w.range(*range))
             }
             Self::Buried { source, group, offset, target, first, appended_at, batch: _ } => {
-                w.partition(*source).u32(group.0).u64(offset.0).partition(*target);
-                w.u64(first.0).u64(appended_at.0);
+                w.partition(*source).u32(group.0).u64(offset.0);
+                w.partition(*target).u64(first.0).u64(appended_at.0)
             }
-            Self::Trimmed { partition, start } => {
-                w.partition(*partition).u64(start.0);
-            }
-            Self::Moved { partition, moves } => {
-                w.partition(*partition).count(moves.len());
-                for (first, place) in moves {
-                    w.u64(first.0).u64(place.position).u32(place.bytes);
-                }
-            }
-            Self::Lost { partition, range } => {
-                w.partition(*partition).range(*range);
-            }
+            Self::Trimmed { partition, start } => w.partition(*partition).u64(start.0),
+            Self::Moved { partition, moves } => w.partition(*partition).list(moves, |w, moved| {
+                let (first, place) = moved;
+                w.u64(first.0).u64(place.position).u32(place.bytes)
+            }),
+            Self::Lost { partition, range } => w.partition(*partition).range(*range),
             Self::CursorSet { partition, name, offset } => {
-                w.partition(*partition).text(name.as_str()).u64(offset.0);
+                w.partition(*partition).text(name.as_str()).u64(offset.0)
             }
-            Self::CursorDeleted { partition, name } => {
-                w.partition(*partition).text(name.as_str());
-            }
-            Self::Reserved { partition, end } => {
-                w.partition(*partition).u64(end.0);
-            }
-            Self::StreamOpened(opened) => {
-                w.stream_opened(opened);
-            }
+            Self::CursorDeleted { partition, name } => w.partition(*partition).text(name.as_str()),
+            Self::Reserved { partition, end } => w.partition(*partition).u64(end.0),
+            Self::StreamOpened(opened) => w.stream_opened(opened),
             Self::StreamNoted { partition, noted_at, note } => {
-                w.partition(*partition).u64(noted_at.0).stream_note(note);
+                w.partition(*partition).u64(noted_at.0).stream_note(note)
             }
             Self::StreamForked { partition, fork, is_there } => {
-                w.partition(*partition).u32(fork.0).u8(u8::from(*is_there));
+                w.partition(*partition).u32(fork.0).u8(u8::from(*is_there))
             }
-            Self::StreamDeleted { partition } => {
-                w.partition(*partition);
-            }
+            Self::StreamDeleted { partition } => w.partition(*partition),
             Self::Compacted { partition, batches } => {
-                w.partition(*partition).count(batches.len());
-                for batch in batches {
-                    w.compacted(batch);
-                }
+                w.partition(*partition).list(batches, Writer::compacted)
             }
             Self::Kept { partition, first, appended_at, batch: _ } => {
-                w.partition(*partition).u64(first.0).u64(appended_at.0);
+                w.partition(*partition).u64(first.0).u64(appended_at.0)
             }
             Self::Cleaned { partition, end, tombstones, all_read } => {
-                w.partition(*partition).u64(end.0).tombstones(*tombstones).u8(u8::from(*all_read));
+                w.partition(*partition).u64(end.0).tombstones(*tombstones).u8(u8::from(*all_read))
             }
-            Self::CheckpointBegan { next_topic, next_group } => {
-                w.u32(*next_topic).u32(*next_group);
-            }
-            Self::CheckpointPart { ends, bytes } => {
-                w.u8(u8::from(*ends)).0.extend_from_slice(bytes);
-            }
-            Self::CheckpointEnded { bytes } => {
-                w.u64(*bytes);
-            }
-        }
+            Self::CheckpointBegan { next_topic, next_group } => w.u32(*next_topic).u32(*next_group),
+            Self::CheckpointPart { ends, bytes } => w.u8(u8::from(*ends)).bytes(bytes),
+            Self::CheckpointEnded { bytes } => w.u64(*bytes),
+        };
     }
 
-    /// Decodes a body, and says how long its head was: the batch lies behind it.
+    /// Decodes a body. Returns the record and the length of its head; the batch follows the head.
     ///
     /// # Errors
-    /// A [`RecordError`] that says what cannot be.
+    /// A [`RecordError`] that names the invalid field.
     pub fn decode(kind: u8, body: Bytes) -> Result<(Self, usize), RecordError> {
         let length = body.len();
         let mut r = Reader { kind, rest: body };
         let record = match kind {
+            TOPIC_CREATED..=GROUP_ALTERED => Self::decode_of_catalogue(&mut r)?,
+            APPENDED | STREAM_APPENDED | STREAM_OPENED | BURIED | KEPT => {
+                Self::decode_with_batch(&mut r)?
+            }
+            SETTLED | FAILED | UNPARKED => Self::decode_of_group(&mut r)?,
+            STREAM_NOTED..=STREAM_DELETED => Self::decode_of_stream(&mut r)?,
+            CHECKPOINT_BEGAN..=CHECKPOINT_ENDED => Self::decode_of_checkpoint(&mut r)?,
+            _ => Self::decode_of_partition(&mut r)?,
+        };
+        if r.rest.has_remaining() {
+            return Err(RecordError::Length { kind });
+        }
+        let head = length - record.batch().map_or(0, |batch| batch.bytes().len());
+        Ok((record, head))
+    }
+
+    fn decode_of_catalogue(r: &mut Reader) -> Result<Self, RecordError> {
+        Ok(match r.kind {
             TOPIC_CREATED => {
                 let (topic, name) = (TopicId(r.u32()?), r.topic_name()?);
                 let (incarnation, config) = (Incarnation(r.u64()?), r.topic_config()?);
@@ -261,49 +233,47 @@ impl Record {
             GROUP_DELETED => {
                 Self::GroupDeleted { topic: TopicId(r.u32()?), group: GroupId(r.u32()?) }
             }
-            PARTITION_OPENED => Self::PartitionOpened {
-                partition: r.partition()?,
-                config: r.topic_config()?,
-                dead_letters: r.dead_letters()?,
-                groups: r.list(Reader::group_setting)?,
-            },
-            PARTITION_DROPPED => Self::PartitionDropped { partition: r.partition()? },
+            kind => return Err(RecordError::Kind { kind }),
+        })
+    }
+
+    fn decode_with_batch(r: &mut Reader) -> Result<Self, RecordError> {
+        Ok(match r.kind {
             APPENDED => {
                 let partition = r.partition()?;
                 let (first, appended_at) = (Offset(r.u64()?), Timestamp(r.u64()?));
-                let producer = r.producer()?;
-                let (batch, head) = r.batch(length)?;
-                let note = None;
-                return Ok((
-                    Self::Appended { partition, first, appended_at, producer, batch, note },
-                    head,
-                ));
+                let (producer, batch, note) = (r.producer()?, r.batch()?, None);
+                Self::Appended { partition, first, appended_at, producer, batch, note }
             }
             STREAM_APPENDED => {
                 let partition = r.partition()?;
                 let (first, appended_at) = (Offset(r.u64()?), Timestamp(r.u64()?));
                 let (note, producer) = (Some(Box::new(r.stream_note()?)), ProducerStamp::default());
-                let (batch, head) = r.batch(length)?;
-                return Ok((
-                    Self::Appended { partition, first, appended_at, producer, batch, note },
-                    head,
-                ));
+                let batch = r.batch()?;
+                Self::Appended { partition, first, appended_at, producer, batch, note }
             }
-            STREAM_OPENED => {
-                let (opened, head) = r.stream_opened(length)?;
-                return Ok((Self::StreamOpened(Box::new(opened)), head));
-            }
-            STREAM_NOTED => Self::StreamNoted {
-                partition: r.partition()?,
-                noted_at: Timestamp(r.u64()?),
-                note: Box::new(r.stream_note()?),
+            STREAM_OPENED => Self::StreamOpened(Box::new(r.stream_opened()?)),
+            BURIED => Self::Buried {
+                source: r.partition()?,
+                group: GroupId(r.u32()?),
+                offset: Offset(r.u64()?),
+                target: r.partition()?,
+                first: Offset(r.u64()?),
+                appended_at: Timestamp(r.u64()?),
+                batch: r.batch()?,
             },
-            STREAM_FORKED => Self::StreamForked {
+            KEPT => Self::Kept {
                 partition: r.partition()?,
-                fork: TopicId(r.u32()?),
-                is_there: r.flag("is there")?,
+                first: Offset(r.u64()?),
+                appended_at: Timestamp(r.u64()?),
+                batch: r.batch()?,
             },
-            STREAM_DELETED => Self::StreamDeleted { partition: r.partition()? },
+            kind => return Err(RecordError::Kind { kind }),
+        })
+    }
+
+    fn decode_of_group(r: &mut Reader) -> Result<Self, RecordError> {
+        Ok(match r.kind {
             SETTLED => Self::Settled {
                 partition: r.partition()?,
                 group: GroupId(r.u32()?),
@@ -328,22 +298,19 @@ impl Record {
                 group: GroupId(r.u32()?),
                 ranges: r.list(Reader::range)?,
             },
-            BURIED => {
-                let (source, group) = (r.partition()?, GroupId(r.u32()?));
-                let (offset, target) = (Offset(r.u64()?), r.partition()?);
-                let (first, appended_at) = (Offset(r.u64()?), Timestamp(r.u64()?));
-                let (batch, head) = r.batch(length)?;
-                return Ok((
-                    Self::Buried { source, group, offset, target, first, appended_at, batch },
-                    head,
-                ));
-            }
-            KEPT => {
-                let (partition, first) = (r.partition()?, Offset(r.u64()?));
-                let appended_at = Timestamp(r.u64()?);
-                let (batch, head) = r.batch(length)?;
-                return Ok((Self::Kept { partition, first, appended_at, batch }, head));
-            }
+            kind => return Err(RecordError::Kind { kind }),
+        })
+    }
+
+    fn decode_of_partition(r: &mut Reader) -> Result<Self, RecordError> {
+        Ok(match r.kind {
+            PARTITION_OPENED => Self::PartitionOpened {
+                partition: r.partition()?,
+                config: r.topic_config()?,
+                dead_letters: r.dead_letters()?,
+                groups: r.list(Reader::group_setting)?,
+            },
+            PARTITION_DROPPED => Self::PartitionDropped { partition: r.partition()? },
             TRIMMED => Self::Trimmed { partition: r.partition()?, start: Offset(r.u64()?) },
             MOVED => Self::Moved {
                 partition: r.partition()?,
@@ -371,6 +338,29 @@ impl Record {
                 tombstones: r.tombstones()?,
                 all_read: r.flag("all read")?,
             },
+            kind => return Err(RecordError::Kind { kind }),
+        })
+    }
+
+    fn decode_of_stream(r: &mut Reader) -> Result<Self, RecordError> {
+        Ok(match r.kind {
+            STREAM_NOTED => Self::StreamNoted {
+                partition: r.partition()?,
+                noted_at: Timestamp(r.u64()?),
+                note: Box::new(r.stream_note()?),
+            },
+            STREAM_FORKED => Self::StreamForked {
+                partition: r.partition()?,
+                fork: TopicId(r.u32()?),
+                is_there: r.flag("is there")?,
+            },
+            STREAM_DELETED => Self::StreamDeleted { partition: r.partition()? },
+            kind => return Err(RecordError::Kind { kind }),
+        })
+    }
+
+    fn decode_of_checkpoint(r: &mut Reader) -> Result<Self, RecordError> {
+        Ok(match r.kind {
             CHECKPOINT_BEGAN => {
                 Self::CheckpointBegan { next_topic: r.u32()?, next_group: r.u32()? }
             }
@@ -380,11 +370,7 @@ impl Record {
             }
             CHECKPOINT_ENDED => Self::CheckpointEnded { bytes: r.u64()? },
             kind => return Err(RecordError::Kind { kind }),
-        };
-        if r.rest.has_remaining() {
-            return Err(RecordError::Length { kind });
-        }
-        Ok((record, length))
+        })
     }
 }
 

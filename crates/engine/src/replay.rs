@@ -139,18 +139,12 @@ impl Replay {
         let loads = self.stage == Stage::Loading;
         match record {
             Record::CheckpointBegan { .. } => return Ok(Replayed::LaterCheckpointBegan),
-            Record::CheckpointPart { ends, bytes } if loads => {
-                self.piece_bytes += bytes.len() as u64;
-                self.piece.extend_from_slice(&bytes);
-                if ends {
-                    let piece = Bytes::from(std::mem::take(&mut self.piece));
-                    let put = self.put_back(&mut Reader { kind: CHECKPOINT_PART, rest: piece });
-                    self.unless_broken(put)?;
+            Record::CheckpointPart { ends, bytes } => {
+                if loads {
+                    self.load_part(ends, &bytes)?;
                 }
-                self.engine.take_freed();
                 return Ok(Replayed::PartOfCheckpoint);
             }
-            Record::CheckpointPart { .. } => return Ok(Replayed::PartOfCheckpoint),
             Record::CheckpointEnded { bytes } => {
                 if loads {
                     let whole = self.all_is_there(kind, bytes);
@@ -174,6 +168,19 @@ impl Replay {
         // What a replay frees is not counted: the live batches are, at the end.
         self.engine.take_freed();
         Ok(Replayed::Applied)
+    }
+
+    /// Adds a part of a piece, and puts the piece back if it `ends`.
+    fn load_part(&mut self, ends: bool, bytes: &[u8]) -> Result<(), RecordError> {
+        self.piece_bytes += bytes.len() as u64;
+        self.piece.extend_from_slice(bytes);
+        if ends {
+            let piece = Bytes::from(std::mem::take(&mut self.piece));
+            let put = self.put_back(&mut Reader { kind: CHECKPOINT_PART, rest: piece });
+            self.unless_broken(put)?;
+        }
+        self.engine.take_freed();
+        Ok(())
     }
 
     /// Pieces of a checkpoint that do not fit together are what a hole has left of it; without a
@@ -229,6 +236,7 @@ impl Replay {
         }
         let range = OffsetRange { start: end, end: Offset(first) };
         self.engine.apply(&Record::Lost { partition: id, range }, 0);
+        assert_eq!(self.engine.end_of(id), Some(Offset(first)), "the next message goes there");
         Ok(())
     }
 
@@ -246,6 +254,8 @@ impl Replay {
         if !is_whole || self.begins_damaged && !is_oldest {
             return None;
         }
+        // The end of a checkpoint is only taken once nothing of it is missing.
+        assert!(self.loading.is_empty() && self.piece.is_empty(), "a checkpoint is not whole");
         let most = self.holes.messages_max();
         let engine = &mut self.engine;
         let unsure: Vec<_> = match self.holes.is_none() {

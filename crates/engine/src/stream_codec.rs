@@ -1,7 +1,7 @@
 //! What the journal holds of HTTP streams, as bytes: what a stream is told when it is opened, what an
 //! append says beside its messages, and what a checkpoint keeps of it. It decides nothing.
 
-use sennit_model::{Batch, Offset, PartitionId, Timestamp, TopicId};
+use sennit_model::{Offset, PartitionId, Timestamp, TopicId};
 
 use crate::{
     codec::{Reader, Writer},
@@ -154,20 +154,13 @@ impl Reader {
         Ok(StreamSettings { content_type, time_to_live, expires_at, is_verified, fork, group })
     }
 
-    /// Of a record of that length: the stream, and the length of what comes before its batch.
-    pub(crate) fn stream_opened(
-        &mut self,
-        length: usize,
-    ) -> Result<(StreamOpened, usize), RecordError> {
+    /// The stream, with the batch that is the rest of the body.
+    pub(crate) fn stream_opened(&mut self) -> Result<StreamOpened, RecordError> {
         let (partition, opened_at) = (self.partition()?, Timestamp(self.u64()?));
         let (config, first) = (self.topic_config()?, Offset(self.u64()?));
         let (closes, settings) = (self.flag("closes")?, self.stream_settings()?);
-        let (batch, head): (Option<Batch>, _) = match self.rest.is_empty() {
-            true => (None, length),
-            false => self.batch(length).map(|(batch, head)| (Some(batch), head))?,
-        };
-        let opened = StreamOpened { partition, opened_at, config, first, closes, settings, batch };
-        Ok((opened, head))
+        let batch = if self.rest.is_empty() { None } else { Some(self.batch()?) };
+        Ok(StreamOpened { partition, opened_at, config, first, closes, settings, batch })
     }
 
     pub(crate) fn kept_stream(&mut self) -> Result<KeptStream, RecordError> {
@@ -195,7 +188,7 @@ impl Reader {
 pub(crate) mod tests {
     use bytes::Bytes;
     use sennit_model::{
-        BatchBuilder, Message, PartitionIndex, ProducerStamp, TopicConfig, TopicKind,
+        Batch, BatchBuilder, Message, PartitionIndex, ProducerStamp, TopicConfig, TopicKind,
     };
 
     use super::*;

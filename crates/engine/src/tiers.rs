@@ -25,7 +25,7 @@ impl Engine {
         if let Record::Appended { partition, batch, .. } = record
             && self.reserved.get(*partition).is_some()
         {
-            journal.is_wanted_soon(position, batch);
+            journal.keep_until_committed(position, batch);
         }
         position
     }

@@ -145,7 +145,7 @@ impl CutFile {
             take(piece)?;
             at += length;
         }
-        // It is read once; what others read stays in the system's cache the better.
+        // A copy reads it once. The system's cache is for the files that are read again.
         file.forget_cached().map_err(named)
     }
 }
@@ -187,7 +187,7 @@ impl Cut {
                 }
             };
             let end = self.end_of(disk, segment);
-            // Of a slot that was cut off there is no more than there is.
+            // A truncated slot is shorter than its segment.
             let bytes = end.unwrap_or(self.config.segment_bytes).min(length);
             let name = path.file_name().and_then(|name| name.to_str());
             if let Some(name) = name.and_then(FileName::parse)

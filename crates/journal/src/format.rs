@@ -175,6 +175,8 @@ impl FrameHeader {
     /// Writes the header into the first [`FRAME_HEADER_BYTES`] of `frame`, and returns the chain
     /// value for the next frame.
     pub(crate) fn encode(&self, frame: &mut [u8]) -> u64 {
+        // A header that says otherwise is not decoded.
+        assert!(self.durable <= self.position, "a frame is durable before it is written");
         let header = &mut frame[..FRAME_HEADER_BYTES];
         header.fill(0);
         header[..4].copy_from_slice(&FRAME_MAGIC.to_le_bytes());

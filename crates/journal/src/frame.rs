@@ -83,12 +83,14 @@ impl FrameBuilder {
         end: Position,
         replay_from: Position,
     ) -> Self {
+        let next = Position(segment * config.segment_bytes);
+        assert!(end <= next, "the log ends behind the segment that is begun");
         Self {
             generation,
             durable: end,
             replay_from,
             chain: 0,
-            next: Position(segment * config.segment_bytes),
+            next,
             last_end: end,
             buffer: FrameBuffer::new(),
             start: end,
@@ -101,9 +103,10 @@ impl FrameBuilder {
     /// first segment will say so.
     ///
     /// # Panics
-    /// If a frame was sealed or gathers.
-    pub(crate) fn end_at(&mut self, end: Position) {
+    /// If a frame was sealed or gathers, or if the log grows.
+    pub(crate) fn set_end(&mut self, end: Position) {
         assert!(self.is_empty() && self.chain == 0, "the first segment is begun");
+        assert!(end <= self.last_end, "the log grows");
         (self.durable, self.last_end, self.start) = (end, end, end);
     }
 
@@ -136,13 +139,17 @@ impl FrameBuilder {
     }
 
     /// Sets the durable mark for the next frames: all positions before `position` are durable.
-    pub fn durable(&mut self, position: Position) {
+    ///
+    /// # Panics
+    /// If the mark goes back, or beyond the last sealed frame.
+    pub fn set_durable(&mut self, position: Position) {
+        assert!(self.durable <= position && position <= self.last_end, "nothing ends there");
         self.durable = position;
     }
 
     /// Sets the start of a replay for the headers of the next segments. A frame begins at
     /// `position`.
-    pub fn replay_from(&mut self, position: Position) {
+    pub fn set_replay_from(&mut self, position: Position) {
         self.replay_from = position;
     }
 
@@ -233,6 +240,8 @@ impl FrameBuilder {
                 previous_end: self.last_end,
                 replay_from: self.replay_from,
             };
+            // A recovery takes a header that says otherwise for damage.
+            assert!(header.previous_end <= self.next && header.replay_from <= self.next);
             header.encode(self.buffer.begin(BLOCK_BYTES));
             self.chain = header.chain();
             self.start = self.next.plus(BLOCK_BYTES as u64);
@@ -259,6 +268,8 @@ impl FrameBuilder {
         let bytes = self.buffer.take();
         let position = Position(self.start.0 - front as u64);
         self.next = position.plus(bytes.len() as u64);
+        let segment = |position: Position| position.segment(self.config.segment_bytes);
+        assert_eq!(segment(Position(self.next.0 - 1)), segment(position), "a frame is cut in two");
         self.last_end = self.next;
         Some(Frame { position, bytes, end: self.next, first_of_segment: front != 0 })
     }

@@ -18,6 +18,21 @@ use crate::{
     slot_file::read_padded,
 };
 
+/// A use of a slot: the segment that was written to it, in the generation that wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SlotUse {
+    pub(crate) segment: u64,
+    pub(crate) generation: u32,
+}
+
+impl SlotUse {
+    /// The use in which a frame was written.
+    fn of(header: &FrameHeader, config: &LaneConfig) -> Self {
+        let segment = header.position.segment(config.segment_bytes);
+        Self { segment, generation: header.generation }
+    }
+}
+
 /// A segment whose header is not whole, as its frames describe it.
 #[derive(Clone, Debug)]
 pub(crate) struct HeadlessSegment {
@@ -38,21 +53,22 @@ impl HeadlessSegment {
         file: &impl DiskFile,
         path: &Path,
         config: &LaneConfig,
-        (segment, generation): (u64, u32),
+        slot_use: SlotUse,
     ) -> Result<Self, Fault> {
-        let mut found = Self::new(path, config, (segment, generation));
+        let mut found = Self::new(path, config, slot_use);
         each_frame(file, path, config, BLOCK_BYTES as u64, |header| found.add(header, config))?;
         Ok(found)
     }
 
-    fn new(path: &Path, config: &LaneConfig, key: (u64, u32)) -> Self {
-        let header = Self::header(config, key);
+    fn new(path: &Path, config: &LaneConfig, slot_use: SlotUse) -> Self {
+        let header = Self::header(config, slot_use);
         let (path, durable_before) = (path.to_owned(), Position(0));
         Self { path, header, durable_before, frames: Vec::new() }
     }
 
     /// The header that frames of this segment and generation imply.
-    pub(crate) fn header(config: &LaneConfig, (segment, generation): (u64, u32)) -> SegmentHeader {
+    pub(crate) fn header(config: &LaneConfig, slot_use: SlotUse) -> SegmentHeader {
+        let SlotUse { segment, generation } = slot_use;
         let start = Position(segment * config.segment_bytes);
         SegmentHeader {
             version: FORMAT_VERSION,
@@ -66,13 +82,13 @@ impl HeadlessSegment {
         }
     }
 
-    fn key(&self) -> (u64, u32) {
-        (self.header.segment, self.header.generation)
+    fn slot_use(&self) -> SlotUse {
+        SlotUse { segment: self.header.segment, generation: self.header.generation }
     }
 
     /// Adds a frame, if it belongs to this segment and generation.
     fn add(&mut self, header: &FrameHeader, config: &LaneConfig) {
-        if key_of(header, config) != self.key() {
+        if SlotUse::of(header, config) != self.slot_use() {
             return;
         }
         if header.durable <= self.header.previous_end {
@@ -102,11 +118,6 @@ impl HeadlessSegment {
         }
         clear(own_until..end);
     }
-}
-
-/// The segment and the generation of a frame.
-fn key_of(header: &FrameHeader, config: &LaneConfig) -> (u64, u32) {
-    (header.position.segment(config.segment_bytes), header.generation)
 }
 
 /// The information from the frames of a slot without a header.
@@ -143,10 +154,10 @@ pub(crate) fn inspect_headless(
     let mut headless = HeadlessFrames { generation: 0, last: None, proven: None };
     each_frame(file, path, config, BLOCK_BYTES as u64, |header| {
         if header.position < start {
-            let key = key_of(header, config);
-            if !is_in_other_slot(key.0) {
-                let last = headless.last.take().filter(|last| last.key() >= key);
-                let last = last.unwrap_or_else(|| HeadlessSegment::new(path, config, key));
+            let slot_use = SlotUse::of(header, config);
+            if !is_in_other_slot(slot_use.segment) {
+                let last = headless.last.take().filter(|last| last.slot_use() >= slot_use);
+                let last = last.unwrap_or_else(|| HeadlessSegment::new(path, config, slot_use));
                 headless.last.insert(last).add(header, config);
             }
             return;
@@ -194,18 +205,18 @@ pub(crate) fn inspect_unreadable(
     if is_newer { UnreadableSlot::MayBeNewer } else { UnreadableSlot::IsOlder { is_read } }
 }
 
-/// The last wanted segment that has frames in the slot, and their generation.
-pub(crate) fn last_segment_in(
+/// The last wanted use of the slot of which it still has frames.
+pub(crate) fn last_use_of(
     file: &impl DiskFile,
     path: &Path,
     config: &LaneConfig,
     is_wanted: impl Fn(u64) -> bool,
-) -> Result<Option<(u64, u32)>, Fault> {
+) -> Result<Option<SlotUse>, Fault> {
     let mut last = None;
     each_frame(file, path, config, BLOCK_BYTES as u64, |header| {
-        let segment = header.position.segment(config.segment_bytes);
-        if is_wanted(segment) {
-            last = last.max(Some((segment, header.generation)));
+        let slot_use = SlotUse::of(header, config);
+        if is_wanted(slot_use.segment) {
+            last = last.max(Some(slot_use));
         }
     })?;
     Ok(last)

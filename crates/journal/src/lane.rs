@@ -78,6 +78,7 @@ impl<D: Disk> Lane<D> {
             let (segment, path, file) =
                 self.current.as_ref().expect("the first frame of a life begins a segment");
             assert_eq!(*segment, frame.position.segment(self.config.segment_bytes));
+            assert!(self.end.max(end) <= frame.position, "a frame is written over another");
             let at = frame.position.in_segment(self.config.segment_bytes);
             file.write_at(&frame.bytes, at).map_err(Fault::io("write", path))?;
             end = frame.end;
@@ -132,7 +133,7 @@ impl<D: Disk> Lane<D> {
         self.spare.retain(|Slot { path, .. }| {
             let file = disk.open_to_read(path).map_err(Fault::io("open", path));
             let held = file.and_then(|file| segments_of(&file, path, config));
-            // What cannot be read may hold them.
+            // A slot that cannot be read may hold them.
             held.is_ok_and(|held| held.is_disjoint(segments))
         });
     }

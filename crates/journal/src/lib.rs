@@ -30,6 +30,7 @@ mod scan;
 mod scrub;
 mod slot;
 mod slot_file;
+mod slot_survey;
 mod verify;
 mod walk;
 

@@ -34,7 +34,7 @@ impl<'a, F: DiskFile> PacedFile<'a, F> {
     }
 
     fn read_piece(&self, piece: &mut [u8], at: u64) -> io::Result<()> {
-        // What one way cannot read the other may, and says why if not.
+        // The cached read may succeed where the uncached one fails; if not, it returns the error.
         let is_read =
             self.uncached.is_some_and(|uncached| self.read_uncached(uncached, piece, at).is_ok());
         if is_read { Ok(()) } else { self.file.read_at(piece, at) }

@@ -99,17 +99,17 @@ impl<D: Disk> PackWriter<D> {
         Ok(writer)
     }
 
-    /// Its number.
+    /// Its class.
     #[must_use]
-    pub fn number(&self) -> u32 {
-        self.number
+    pub fn class(&self) -> u64 {
+        self.header.class
     }
 
     /// The length of the pack in bytes if it were finished now.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         if self.buffer.record_count() == 0 {
-            // What gathers is the last frame itself.
+            // The gathering frame is the last frame itself.
             return self.at + self.buffer.used().next_multiple_of(BLOCK_BYTES) as u64;
         }
         self.length_with(self.buffer.used())
@@ -139,10 +139,10 @@ impl<D: Disk> PackWriter<D> {
         let Some(body_len) = body_len else {
             return Err(PackPushError::TooLarge { length, limit });
         };
-        let turns =
+        let begins_frame =
             self.buffer.record_count() > 0 && self.buffer.frame_len() + needed > FRAME_TARGET_BYTES;
         let used = self.buffer.used();
-        let used_with = if turns {
+        let used_with = if begins_frame {
             used.next_multiple_of(BLOCK_BYTES) + FRAME_HEADER_BYTES + needed
         } else {
             used + needed
@@ -150,7 +150,7 @@ impl<D: Disk> PackWriter<D> {
         if self.length_with(used_with) > PACK_BYTES_MAX {
             return Err(PackPushError::Full);
         }
-        if turns {
+        if begins_frame {
             self.write_frame(Position::of_pack(self.number, 0))?;
             self.begin();
         }
@@ -167,6 +167,7 @@ impl<D: Disk> PackWriter<D> {
         if self.is_broken {
             return Err(Fault::BrokenPack { path: self.path });
         }
+        let length = self.bytes();
         if self.buffer.record_count() > 0 {
             self.write_frame(Position::of_pack(self.number, 0))?;
             self.file.sync().map_err(Fault::io("sync", &self.path))?;
@@ -176,6 +177,8 @@ impl<D: Disk> PackWriter<D> {
         self.file.sync().map_err(Fault::io("sync", &self.path))?;
         let directory = &self.config.directory;
         self.disk.sync_directory(directory).map_err(Fault::io("sync", directory))?;
+        // Recovery looks for the last frame in the last block.
+        assert_eq!(self.at, length, "the pack is not as long as its writer said");
         let Self { number, at: bytes, header, .. } = self;
         Ok(Pack { number, bytes, class: header.class, is_whole: true })
     }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Set in the position of a byte in a pack.
+/// Set in the position of a byte in a pack. Behind it come 31 bits for the number of the pack, and
+/// 32 bits for the byte.
 const PACK_BIT: u64 = 1 << 63;
 
 /// A byte in a lane's log, below 2^63: the segment's number times the length of a segment, plus the

@@ -291,7 +291,7 @@ impl<'a, F: DiskFile> Scan<'a, F> {
         let Some((header, next_chain)) = FrameHeader::decode(&head) else {
             return not(is_not_whole);
         };
-        // What holds on to the window has the next one read into other memory.
+        // A slice of the window would keep the next window from using its memory again.
         drop(head);
         let is_own = header.position == self.first.plus(at)
             && header.incarnation == self.config.incarnation

@@ -8,7 +8,7 @@ use crate::{
     cut::{Cut, CutFile, file_start},
     disk::{Disk, DiskFile},
     fault::Fault,
-    headless::{HeadlessSegment, last_segment_in},
+    headless::{HeadlessSegment, last_use_of},
     paced_file::PacedFile,
     position::Position,
     scan::{Scan, ScanEnd, ScanItem},
@@ -80,7 +80,7 @@ fn scan<D: Disk>(
                 let held = match found {
                     // The slot was given to another segment.
                     Some(_) => Ok(None),
-                    None => last_segment_in(&paced, path, config, |held| held == segment),
+                    None => last_use_of(&paced, path, config, |held| held == segment),
                 };
                 let held = held.unwrap_or_else(|fault| {
                     damage.push(as_damage(&fault, path, start));

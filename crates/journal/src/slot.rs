@@ -118,7 +118,7 @@ impl<D: Disk> SlotMaker<D> {
 /// # Errors
 /// [`Fault::Io`]; the rest of the file is a spare slot at the next start.
 pub fn remove_slot<D: Disk>(disk: &D, directory: &Path, slot: &Slot) -> Result<(), Fault> {
-    // Whoever still has it open holds nothing of the disk then.
+    // A reader that still has the file open then holds no room of the disk.
     let file = disk.open_to_write(&slot.path).map_err(Fault::io("open", &slot.path))?;
     file.set_length(0).map_err(Fault::io("cut", &slot.path))?;
     disk.remove(&slot.path).map_err(Fault::io("remove", &slot.path))?;

@@ -13,10 +13,10 @@ use crate::{
     lane_config::LaneConfig,
     pack::pack_number,
     position::Position,
-    recovery::check_header,
     scan::{Scan, ScanEnd, ScanItem},
     slot::slot_number,
     slot_file::segment_in,
+    slot_survey::check_header,
     walk::{Damage, as_damage, pack_scan},
 };
 
@@ -64,89 +64,131 @@ pub struct HeadlessSlot {
 pub fn verify<D: Disk>(disk: &D, config: &LaneConfig) -> Result<VerifyReport, Fault> {
     let directory = &config.directory;
     let names = disk.list(directory).map_err(Fault::io("list", directory))?;
-    let mut report = VerifyReport::default();
-    let mut headers = BTreeMap::new();
+    let (report, headers) = (VerifyReport::default(), BTreeMap::new());
+    let mut verifier = Verifier { disk, config, report, headers };
     let mut headless = Vec::new();
     for name in names.iter().filter(|name| slot_number(name).is_some()) {
-        let path = directory.join(name);
-        match slot_header(disk, config, &path) {
-            Ok(SlotHeader::Segment { header, is_truncated }) => {
-                if is_truncated {
-                    let position = Position(header.segment * config.segment_bytes);
-                    let (path, problem) = (path.clone(), "the slot is cut off");
-                    report.damage.push(Damage { path, position, bytes: 0, problem });
-                }
-                if headers.insert(header.segment, (header, path.clone())).is_some() {
-                    let position = Position(header.segment * config.segment_bytes);
-                    let problem = "another slot holds the same segment";
-                    report.damage.push(Damage { path, position, bytes: 0, problem });
-                }
-            }
-            Ok(SlotHeader::HeadlessFrames) => headless.push(path),
-            Ok(SlotHeader::Unfinished) => {}
-            Err(fault) => report.damage.push(as_damage(&fault, &path, Position(0))),
+        headless.extend(verifier.read_header(directory.join(name)));
+    }
+    for path in headless {
+        verifier.inspect_headless(path);
+    }
+    verifier.read_segments();
+    for name in &names {
+        if let Some(number) = pack_number(name) {
+            verifier.read_pack(number, &directory.join(name));
         }
     }
-    let newest = headers.last_key_value().map(|(_, (header, _))| *header);
-    for path in headless {
-        let looked = disk.open_to_read(&path).map_err(Fault::io("open", &path)).and_then(|file| {
+    Ok(verifier.report)
+}
+
+/// Reads a lane and reports what it finds.
+struct Verifier<'a, D> {
+    disk: &'a D,
+    config: &'a LaneConfig,
+    report: VerifyReport,
+    /// The segments whose header is whole, and their slots.
+    headers: BTreeMap<u64, (SegmentHeader, PathBuf)>,
+}
+
+impl<D: Disk> Verifier<'_, D> {
+    /// Reads the header of a slot. Returns the path if the slot has no whole header and may have
+    /// frames.
+    fn read_header(&mut self, path: PathBuf) -> Option<PathBuf> {
+        match slot_header(self.disk, self.config, &path) {
+            Ok(SlotHeader::Segment { header, is_truncated }) => {
+                let position = self.segment_start(header.segment);
+                if is_truncated {
+                    self.report.add(&path, position, 0, "the slot is cut off");
+                }
+                if self.headers.insert(header.segment, (header, path.clone())).is_some() {
+                    self.report.add(&path, position, 0, "another slot holds the same segment");
+                }
+            }
+            Ok(SlotHeader::HeadlessFrames) => return Some(path),
+            Ok(SlotHeader::Unfinished) => {}
+            Err(fault) => self.report.damage.push(as_damage(&fault, &path, Position(0))),
+        }
+        None
+    }
+
+    fn newest(&self) -> Option<SegmentHeader> {
+        self.headers.last_key_value().map(|(_, (header, _))| *header)
+    }
+
+    /// Reads the frames of a slot without a whole header.
+    fn inspect_headless(&mut self, path: PathBuf) {
+        let (config, newest) = (self.config, self.newest());
+        let found = self.open(&path).and_then(|file| {
             let headless = inspect_headless(&file, &path, config, newest.as_ref(), |_| true)?;
             Ok((headless.lost_segment(config), segments_of(&file, &path, config)?))
         });
-        match looked {
+        match found {
             Ok((None, segments)) if segments.is_empty() => {}
-            Ok((None, segments)) => report.headless.push(HeadlessSlot { path, segments }),
+            Ok((None, segments)) => self.report.headless.push(HeadlessSlot { path, segments }),
             Ok((Some(segment), _)) => {
-                let position = Position(segment * config.segment_bytes);
                 let problem = "the segment's header is gone, but frames behind it were durable";
-                let bytes = config.segment_bytes;
-                report.damage.push(Damage { path, position, bytes, problem });
+                let position = self.segment_start(segment);
+                self.report.add(&path, position, config.segment_bytes, problem);
             }
-            Err(fault) => report.damage.push(as_damage(&fault, &path, Position(0))),
+            Err(fault) => self.report.damage.push(as_damage(&fault, &path, Position(0))),
         }
     }
-    // Of the segments from where a replay begins none may be missing.
-    let mut expected = newest.map_or(0, |newest| newest.replay_from.segment(config.segment_bytes));
-    for (number, (header, path)) in &headers {
-        let passes_over = header.previous_end <= Position(expected * config.segment_bytes);
-        if *number > expected && !passes_over {
-            let position = Position(expected * config.segment_bytes);
-            let bytes = (number - expected) * config.segment_bytes;
-            let (path, problem) = (directory.clone(), "a segment is missing");
-            report.damage.push(Damage { path, position, bytes, problem });
+
+    /// Reads the frames of all segments. Of those from the start of a replay, none may be missing.
+    fn read_segments(&mut self) {
+        let (config, replay_from) = (self.config, self.newest().map(|newest| newest.replay_from));
+        let mut expected = replay_from.map_or(0, |from| from.segment(config.segment_bytes));
+        for (&number, (header, path)) in &self.headers {
+            let passes_over = header.previous_end <= self.segment_start(expected);
+            if number > expected && !passes_over {
+                let bytes = (number - expected) * config.segment_bytes;
+                let position = self.segment_start(expected);
+                self.report.add(&config.directory, position, bytes, "a segment is missing");
+            }
+            expected = expected.max(number + 1);
+            self.report.segments += 1;
+            self.report.held_segments.insert(number);
+            let begin = self.segment_start(number);
+            let next = self.headers.get(&(number + 1));
+            let unknown = ScanEnd::Unknown { proven: begin };
+            let ends = next.map_or(unknown, |(next, _)| ScanEnd::At(next.previous_end));
+            let read = self.open(path).and_then(|file| {
+                let mut scan = Scan::of_segment(&file, path, config, header, begin, ends);
+                self.report.count(&mut scan, path)
+            });
+            if let Err(fault) = read {
+                self.report.damage.push(as_damage(&fault, path, begin));
+            }
         }
-        expected = expected.max(number + 1);
-        report.segments += 1;
-        report.held_segments.insert(*number);
-        let next = headers.get(&(number + 1));
-        let begin = Position(number * config.segment_bytes);
-        let unknown = ScanEnd::Unknown { proven: begin };
-        let ends = next.map_or(unknown, |(next, _)| ScanEnd::At(next.previous_end));
-        let walked = disk.open_to_read(path).map_err(Fault::io("open", path)).and_then(|file| {
-            let mut scan = Scan::of_segment(&file, path, config, header, begin, ends);
-            report.count(&mut scan, path)
+    }
+
+    fn read_pack(&mut self, number: u32, path: &Path) {
+        self.report.packs += 1;
+        self.report.held_packs.insert(number);
+        let read = self.open(path).and_then(|file| {
+            let mut scan = pack_scan(&file, path, self.config, number)?;
+            self.report.count(&mut scan, path)
         });
-        if let Err(fault) = walked {
-            report.damage.push(as_damage(&fault, path, begin));
+        if let Err(fault) = read {
+            self.report.damage.push(as_damage(&fault, path, Position::of_pack(number, 0)));
         }
     }
-    for name in &names {
-        let Some(number) = pack_number(name) else { continue };
-        let path = directory.join(name);
-        report.packs += 1;
-        report.held_packs.insert(number);
-        let walked = disk.open_to_read(&path).map_err(Fault::io("open", &path)).and_then(|file| {
-            let mut scan = pack_scan(&file, &path, config, number)?;
-            report.count(&mut scan, &path)
-        });
-        if let Err(fault) = walked {
-            report.damage.push(as_damage(&fault, &path, Position::of_pack(number, 0)));
-        }
+
+    fn open(&self, path: &Path) -> Result<D::File, Fault> {
+        self.disk.open_to_read(path).map_err(Fault::io("open", path))
     }
-    Ok(report)
+
+    fn segment_start(&self, segment: u64) -> Position {
+        Position(segment * self.config.segment_bytes)
+    }
 }
 
 impl VerifyReport {
+    fn add(&mut self, path: &Path, position: Position, bytes: u64, problem: &'static str) {
+        self.damage.push(Damage { path: path.to_owned(), position, bytes, problem });
+    }
+
     fn count(&mut self, scan: &mut Scan<'_, impl DiskFile>, path: &Path) -> Result<(), Fault> {
         loop {
             match scan.step()? {
@@ -156,8 +198,7 @@ impl VerifyReport {
                     self.bytes += frame.bytes();
                 }
                 ScanItem::Hole { position, end, problem } => {
-                    let bytes = end.0 - position.0;
-                    self.damage.push(Damage { path: path.to_owned(), position, bytes, problem });
+                    self.add(path, position, end.0 - position.0, problem);
                 }
                 ScanItem::End { .. } => return Ok(()),
             }

@@ -1,6 +1,8 @@
 //! Checkpoints in the journal: decides when one is due, and writes its pieces between other records, so that a
 //! replay may begin there and older segments are needed only for their messages. The engine fills the pieces.
 
+use std::ops::Range;
+
 use sennit_engine::{Checkpoint, Engine};
 use sennit_journal::{BLOCK_BYTES, Position};
 
@@ -31,10 +33,10 @@ pub(crate) struct Checkpoints {
     /// one before the start, with the records between its pieces.
     last_span: u64,
     /// Whether a checkpoint was requested, whatever was journaled.
-    is_asked_for: bool,
+    is_requested: bool,
     under_way: Option<PendingCheckpoint>,
-    /// A checkpoint that is written and not committed: `(begin, end)`.
-    pending: Option<(Position, Position)>,
+    /// A checkpoint that is written and not committed: from its begin to its end.
+    pending: Option<Range<Position>>,
 }
 
 /// A checkpoint that is being written, and the position of the frame in which it begins.
@@ -52,7 +54,7 @@ impl Checkpoints {
             segment_bytes,
             last_bytes: 0,
             last_span: found_span,
-            is_asked_for: false,
+            is_requested: false,
             under_way: None,
             pending: None,
         }
@@ -62,7 +64,7 @@ impl Checkpoints {
     /// of the state, so that checkpoints stay a small part of all writes.
     pub(crate) fn is_due(&self, since_last: u64) -> bool {
         let is_idle = self.pending.is_none() && self.under_way.is_none();
-        is_idle && (since_last >= self.interval() || self.is_asked_for)
+        is_idle && (since_last >= self.interval() || self.is_requested)
     }
 
     /// Bytes that are journaled between two checkpoints.
@@ -72,13 +74,13 @@ impl Checkpoints {
     }
 
     /// Requests a checkpoint, whatever was journaled since the last.
-    pub(crate) fn ask(&mut self) {
-        self.is_asked_for = true;
+    pub(crate) fn request(&mut self) {
+        self.is_requested = true;
     }
 
     /// Returns whether a requested checkpoint has not begun.
-    pub(crate) fn is_asked_for(&self) -> bool {
-        self.is_asked_for && self.pending.is_none()
+    pub(crate) fn is_requested(&self) -> bool {
+        self.is_requested && self.pending.is_none()
     }
 
     /// The size of the last checkpoint in bytes; 0 if there was none since the start.
@@ -117,7 +119,7 @@ impl Checkpoints {
         let under_way = self.under_way.get_or_insert_with(|| {
             // The frame in which a replay begins holds nothing before it.
             writer.seal();
-            self.is_asked_for = false;
+            self.is_requested = false;
             let mut checkpoint = engine.begin_checkpoint(piece_bytes);
             let before = writer.end();
             engine.checkpoint_step(&mut checkpoint, writer);
@@ -133,17 +135,18 @@ impl Checkpoints {
         if is_whole {
             self.last_bytes = under_way.checkpoint.bytes();
             self.last_span = under_way.span;
-            self.pending = Some((under_way.begin, writer.end()));
+            // A replay that begins there reads the checkpoint to its end.
+            assert!(under_way.begin < writer.end(), "the checkpoint ends before it begins");
+            self.pending = Some(under_way.begin..writer.end());
             self.under_way = None;
-            writer.checkpoint_ended();
+            writer.set_checkpoint_end();
         }
         is_whole
     }
 
     /// Handles the commit up to `end`. Returns the new start of a replay, once per checkpoint.
-    pub(crate) fn committed(&mut self, end: Position) -> Option<Position> {
-        let (begin, _) = self.pending.take_if(|(_, written)| *written <= end)?;
-        Some(begin)
+    pub(crate) fn take_committed(&mut self, end: Position) -> Option<Position> {
+        self.pending.take_if(|written| written.end <= end).map(|written| written.start)
     }
 }
 

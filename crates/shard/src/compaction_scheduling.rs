@@ -34,8 +34,8 @@ impl Shard {
     }
 
     /// The next step of a pass, if one is due. Steps run one at a time: the caller answers each
-    /// with [`Shard::compacted`] or [`Shard::compaction_failed`] before it asks for another step or
-    /// a move.
+    /// with [`Shard::handle_compaction`] or [`Shard::handle_failed_compaction`] before it takes
+    /// another step or a move.
     pub fn next_compaction(&mut self, now: Timestamp) -> Option<CompactionStep> {
         self.moves.was_move = false;
         if self.fenced || !self.is_resting() {
@@ -97,19 +97,20 @@ impl Shard {
     }
 
     /// Handles the result of a step.
-    pub fn compacted(&mut self, done: CompactionDone, now: Timestamp) {
+    pub fn handle_compaction(&mut self, done: CompactionDone, now: Timestamp) {
         self.compacting.is_under_way = false;
         let Some(pass) = self.compacting.pass.as_mut().filter(|_| !self.fenced) else { return };
         pass.all_read &= done.unreadable == 0;
         pass.keeps_tombstones |= done.keeps_tombstones;
         pass.advance_to(done.to);
         for pack in done.packs {
-            self.moves.packs.added(pack);
+            self.moves.packs.add(pack);
         }
         // All at once: a pack must not look empty while its batches are recorded one by one.
         for part in done.batches.iter().flat_map(|batch| &batch.parts) {
             if let Some(pack) = pack_of(part.place.position) {
-                self.moves.packs.written(pack, part.place.bytes);
+                assert!(self.moves.packs.contains(part.place), "a kept part lies in no pack");
+                self.moves.packs.add_live(pack, part.place.bytes);
             }
         }
         self.compacting.pending.extend(done.batches);
@@ -119,7 +120,7 @@ impl Shard {
     }
 
     /// Handles a failed step, which ends the pass. The pass is repeated later.
-    pub fn compaction_failed(&mut self, now: Timestamp) {
+    pub fn handle_failed_compaction(&mut self, now: Timestamp) {
         self.compacting.is_under_way = false;
         if let Some(pass) = self.compacting.pass.take() {
             self.engine.put_off_compaction(pass.partition, now);

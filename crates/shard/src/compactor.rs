@@ -155,27 +155,24 @@ impl<D: Disk> Mover<D> {
                 if is_whole && !is_copied_along {
                     continue;
                 }
-                for run in &runs {
-                    kept_bytes += run.bytes.len();
-                    copies.push(Copied {
-                        retention_class: step.retention_class,
-                        partition: step.partition,
-                        first: run.first,
-                        appended_at: kept.appended_at,
-                        // Of its own: the batch holds on to a read of some size.
-                        batch: Bytes::copy_from_slice(run.bytes),
-                    });
-                }
-                let part = |run: &Run<'_>| {
-                    let bytes = run.bytes.len() as u32;
-                    let place = Place { position: 0, bytes };
-                    KeptPart { first: run.first, count: run.count, place }
-                };
-                let parts = runs.iter().map(part).collect();
+                kept_bytes += runs.iter().map(|run| run.bytes.len()).sum::<usize>();
+                copies.extend(runs.iter().map(|run| run.copy(step, kept)));
+                let parts = runs.iter().map(Run::part_without_place).collect();
                 let (first, count) = (kept.first, kept.count);
                 done.batches.push(CompactedBatch { first, count, parts });
             }
         }
+        self.write_copies(copies, kept_bytes, done)
+    }
+
+    /// Writes the copies of remaining messages, `kept_bytes` in all, to packs, or leaves them to
+    /// the journal if they are few.
+    fn write_copies(
+        &mut self,
+        copies: Vec<Copied>,
+        kept_bytes: usize,
+        mut done: CompactionDone,
+    ) -> Result<CompactionDone, MoveError> {
         if kept_bytes <= IN_JOURNAL_BYTES.min(self.segment_bytes() as usize / 8) {
             let batches = copies.into_iter().map(|copied| Batch::from_journal(copied.batch));
             // They were read and checked just now.
@@ -183,7 +180,7 @@ impl<D: Disk> Mover<D> {
             return Ok(done);
         }
         let Moved { packs, batches: copied } = self.write_all(copies)?;
-        // They were written by offset, as they were told.
+        // They were written in the order of their offsets.
         let mut copied = copied.into_iter();
         for part in done.batches.iter_mut().flat_map(|batch| &mut batch.parts) {
             let written = copied.next().filter(|written| written.first == part.first);
@@ -231,7 +228,9 @@ impl<D: Disk> Mover<D> {
 
     /// The number of adjacent batches at the front.
     fn together(&self, batches: &[(KeptBatch, bool)]) -> usize {
-        let container = |kept: &KeptBatch| self.container_of(Position(kept.place.position));
+        let segment_bytes = self.segment_bytes();
+        let container =
+            |kept: &KeptBatch| Container::of(Position(kept.place.position), segment_bytes);
         let first = batches[0].0;
         let follows = |pair: &[(KeptBatch, bool)]| {
             let (before, next) = (pair[0].0.place, pair[1].0.place);
@@ -273,13 +272,6 @@ impl<D: Disk> Mover<D> {
         }
         Ok(read)
     }
-
-    fn container_of(&self, position: Position) -> Container {
-        match position.pack() {
-            Some((pack, _)) => Container::Pack(pack),
-            None => Container::Segment(position.segment(self.segment_bytes())),
-        }
-    }
 }
 
 /// Adjacent messages of a batch.
@@ -287,4 +279,24 @@ struct Run<'a> {
     first: Offset,
     count: u32,
     bytes: &'a [u8],
+}
+
+impl Run<'_> {
+    /// A copy of the run, which is a part of the batch `kept`.
+    fn copy(&self, step: &CompactionStep, kept: &KeptBatch) -> Copied {
+        Copied {
+            retention_class: step.retention_class,
+            partition: step.partition,
+            first: self.first,
+            appended_at: kept.appended_at,
+            // A copy, because the batch keeps a longer read in memory.
+            batch: Bytes::copy_from_slice(self.bytes),
+        }
+    }
+
+    /// The run as a part whose place is not known yet.
+    fn part_without_place(&self) -> KeptPart {
+        let place = Place { position: 0, bytes: self.bytes.len() as u32 };
+        KeptPart { first: self.first, count: self.count, place }
+    }
 }

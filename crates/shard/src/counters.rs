@@ -32,15 +32,15 @@ impl Counters {
     /// Counts an effect that goes out.
     pub(crate) fn count_effect(&mut self, effect: &Effect) {
         match effect {
-            Effect::Deliver(delivery) => self.delivered(delivery),
+            Effect::Deliver(delivery) => self.count_delivery(delivery),
             Effect::Refused { .. } => self.refusals += 1,
-            Effect::Confirmed(confirmed) => self.confirmed(confirmed),
+            Effect::Confirmed(confirmed) => self.count_confirm(confirmed),
             Effect::PublishedAt { count, .. } => self.confirmed_messages += u64::from(*count),
             _ => {}
         }
     }
 
-    fn delivered(&mut self, delivery: &Delivery) {
+    fn count_delivery(&mut self, delivery: &Delivery) {
         let count = u64::from(delivery.count);
         self.delivered_messages += count;
         self.delivered_bytes += delivery.messages.len() as u64;
@@ -49,7 +49,7 @@ impl Counters {
         }
     }
 
-    fn confirmed(&mut self, confirmed: &Confirmed) {
+    fn count_confirm(&mut self, confirmed: &Confirmed) {
         let count = u64::from(confirmed.count);
         self.confirmed_messages += count;
         if confirmed.durability != Durability::Durable {

@@ -30,6 +30,7 @@ mod writer;
 pub use compactor::{CompactionDone, CompactionStep, CompactionWork};
 pub use counters::Counters;
 pub use mover::{MoveError, Moved, MovedBatch, Mover, PackLengths, RetentionClass, StoredBatch};
+pub use packs::PackSummary;
 pub use read_cache::Fetch;
 pub use recover::{Recovered, RecoveryReport, Settings, recover};
 pub use recover_error::RecoverError;

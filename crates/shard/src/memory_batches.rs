@@ -41,12 +41,14 @@ impl MemoryBatches {
     }
 
     /// Adds a batch that was appended and is needed before it is committed.
-    pub(crate) fn appended(&mut self, position: u64, batch: &Batch) {
+    pub(crate) fn add(&mut self, position: u64, batch: &Batch) {
+        let last = self.uncommitted.back().map(|(last, _)| *last);
+        assert!(last < Some(position), "a lookup needs ascending positions");
         self.uncommitted.push_back((position, batch.bytes().clone()));
     }
 
     /// Drops the batches before `end`, which can be read from the journal now.
-    pub(crate) fn committed(&mut self, end: Position) {
+    pub(crate) fn drop_committed(&mut self, end: Position) {
         while self.uncommitted.pop_front_if(|(position, _)| *position < end.0).is_some() {}
     }
 

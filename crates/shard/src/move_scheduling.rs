@@ -9,7 +9,7 @@ use sennit_model::Timestamp;
 use crate::{
     move_state::{MOVE_REST, MOVES_PER_TURN, MoveState, UNTIL_RESTART},
     mover::{MoveError, Moved, RetentionClass, StoredBatch},
-    packs::pack_of,
+    packs::{PackSummary, pack_of},
     shard::Shard,
 };
 
@@ -19,8 +19,8 @@ const THIN_SEGMENT: u64 = 2;
 impl Shard {
     /// The container to empty next, if any: the oldest segment if the journal is long, or the
     /// segment with the least live bytes if the disk is short; otherwise a thin pack. Compactions
-    /// alternate with moves. Moves run one at a time: the caller answers each with [`Shard::moved`]
-    /// or [`Shard::move_failed`] before it asks for another.
+    /// alternate with moves. Moves run one at a time: the caller answers each with
+    /// [`Shard::handle_move`] or [`Shard::handle_failed_move`] before it takes another.
     pub fn next_move(&mut self, now: Timestamp) -> Option<Container> {
         self.moves.skipped_until.retain(|_, until| now < *until);
         let others_wait = self.moves.was_move && self.needs_compaction() && !self.is_journal_long();
@@ -72,22 +72,23 @@ impl Shard {
     }
 
     /// Handles the result of a move: its copies are the new places of the batches.
-    pub fn moved(&mut self, moved: Moved, now: Timestamp) {
+    pub fn handle_move(&mut self, moved: Moved, now: Timestamp) {
         let container = self.moves.under_way.take();
         if self.fenced {
             return;
         }
         if moved.batches.is_empty() {
-            // What it holds goes with a commit, or is not to be found in it: to ask again is in vain.
+            // Its batches are freed with a commit, or are not in it: another attempt is in vain.
             self.moves.skipped_until.extend(container.map(|container| (container, UNTIL_RESTART)));
         }
         for pack in moved.packs {
-            self.moves.packs.added(pack);
+            self.moves.packs.add(pack);
         }
         // All at once: a pack must not look empty while its batches are recorded one by one.
         for batch in &moved.batches {
+            assert!(self.moves.packs.contains(batch.place), "a moved batch lies in no pack");
             if let Some(pack) = pack_of(batch.place.position) {
-                self.moves.packs.written(pack, batch.place.bytes);
+                self.moves.packs.add_live(pack, batch.place.bytes);
             }
         }
         self.moves.pending.extend(moved.batches);
@@ -97,7 +98,7 @@ impl Shard {
 
     /// Handles a failed move. The container is skipped for a while if only room was missing,
     /// otherwise until the next start.
-    pub fn move_failed(&mut self, container: Container, error: &MoveError, now: Timestamp) {
+    pub fn handle_failed_move(&mut self, container: Container, error: &MoveError, now: Timestamp) {
         self.moves.under_way = None;
         let until = match error {
             MoveError::Journal(Fault::StorageFull { .. }) => now.plus(MOVE_REST),
@@ -146,9 +147,9 @@ impl Shard {
         self.moves.packs.numbers().collect()
     }
 
-    /// The number of packs in use, and their bytes: of files, and of live batches.
+    /// The packs in use.
     #[must_use]
-    pub fn pack_usage(&self) -> (usize, u64, u64) {
-        self.moves.packs.count()
+    pub fn pack_summary(&self) -> PackSummary {
+        self.moves.packs.summary()
     }
 }

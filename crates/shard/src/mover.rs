@@ -296,7 +296,7 @@ impl<D: Disk> Mover<D> {
         let mut batches = Vec::with_capacity(wanted.len());
         self.walk(container, |copied, place| {
             if let Some(&retention_class) = retention_classes.get(&place.position) {
-                // Of its own: the body holds on to a read of some MiB.
+                // A copy, because the body keeps some MiB of a read in memory.
                 let batch = Bytes::copy_from_slice(&copied.batch);
                 batches.push(Copied { retention_class, batch, ..copied });
             }
@@ -362,7 +362,7 @@ impl<D: Disk> Mover<D> {
         mut each: impl FnMut(Copied, Place),
     ) -> Result<(), MoveError> {
         self.reader.walk(container, &mut self.pace.0, |walked| {
-            // What cannot be read stays where it is.
+            // A batch that cannot be read stays where it is.
             let WalkItem::Record { kind, position, body } = walked else { return Ok(()) };
             let copied = match container {
                 Container::Segment(_) => journaled(kind, position, body)?,
@@ -390,50 +390,63 @@ impl<D: Disk> Mover<D> {
         };
         batches.sort_by_cached_key(|copied| (class(copied), copied.partition, copied.first));
         let mut moved = Moved::default();
-        let mut under_way: Option<(u64, PackWriter<D>)> = None;
+        let count = batches.len();
+        let mut under_way: Option<PackWriter<D>> = None;
         let mut unpaced = 0;
         for copied in batches {
             let class = class(&copied);
-            let fits =
-                |(of, writer): &(u64, PackWriter<D>)| *of == class && writer.bytes() < finished;
-            if !under_way.as_ref().is_some_and(fits)
-                && let Some((_, writer)) = under_way.take()
-            {
+            let ends =
+                |writer: &mut PackWriter<D>| writer.class() != class || writer.bytes() >= finished;
+            if let Some(writer) = under_way.take_if(ends) {
                 moved.packs.push(writer.finish()?);
             }
-            let position = loop {
-                let (_, writer) = match &mut under_way {
-                    Some(writing) => writing,
-                    None => under_way.insert((class, self.begin(class)?)),
-                };
-                match writer.push(PACKED, &[&packed_head(&copied), &copied.batch]) {
-                    Ok(position) => break position.plus(PACKED_HEAD_BYTES as u64),
-                    Err(PackPushError::Fault(fault)) => return Err(fault.into()),
-                    Err(error @ PackPushError::TooLarge { .. }) => {
-                        unreachable!("a batch within its limits fits a pack: {error}")
-                    }
-                    Err(PackPushError::Full) => {
-                        let (_, writer) = under_way.take().expect("it is full");
-                        moved.packs.push(writer.finish()?);
-                    }
-                }
-            };
-            let bytes = u32::try_from(copied.batch.len()).expect("batches are below 4 GiB");
-            unpaced += u64::from(bytes);
-            if unpaced >= FRAME_TARGET_BYTES as u64 {
-                if !(self.pace.0)(unpaced as usize) {
-                    return Err(MoveError::Stopped);
-                }
-                unpaced = 0;
+            let place = self.write_batch(&copied, class, &mut under_way, &mut moved.packs)?;
+            unpaced += place.bytes as usize;
+            if unpaced >= FRAME_TARGET_BYTES && !self.pace(std::mem::take(&mut unpaced)) {
+                return Err(MoveError::Stopped);
             }
-            let place = Place { position: position.0, bytes };
             let Copied { partition, first, .. } = copied;
             moved.batches.push(MovedBatch { partition, first, place });
         }
-        if let Some((_, writer)) = under_way {
+        if let Some(writer) = under_way {
             moved.packs.push(writer.finish()?);
         }
+        assert_eq!(moved.batches.len(), count, "every batch has a new place");
+        let in_packs: u64 = moved.packs.iter().map(|pack| pack.bytes).sum();
+        let bytes: u64 = moved.batches.iter().map(|batch| u64::from(batch.place.bytes)).sum();
+        assert!(bytes <= in_packs, "the packs are shorter than what was written to them");
         Ok(moved)
+    }
+
+    /// Writes a batch to the pack `under_way`, or begins another if there is none or it is full.
+    fn write_batch(
+        &mut self,
+        copied: &Copied,
+        class: u64,
+        under_way: &mut Option<PackWriter<D>>,
+        finished: &mut Vec<Pack>,
+    ) -> Result<Place, MoveError> {
+        loop {
+            let writer = match under_way {
+                Some(writer) => writer,
+                None => under_way.insert(self.begin(class)?),
+            };
+            match writer.push(PACKED, &[&packed_head(copied), &copied.batch]) {
+                Ok(position) => {
+                    let position = position.plus(PACKED_HEAD_BYTES as u64).0;
+                    let bytes = u32::try_from(copied.batch.len());
+                    return Ok(Place { position, bytes: bytes.expect("batches are below 4 GiB") });
+                }
+                Err(PackPushError::Fault(fault)) => return Err(fault.into()),
+                Err(error @ PackPushError::TooLarge { .. }) => {
+                    unreachable!("a batch within its limits fits a pack: {error}")
+                }
+                Err(PackPushError::Full) => {
+                    let full = under_way.take().expect("it is full");
+                    finished.push(full.finish()?);
+                }
+            }
+        }
     }
 
     fn begin(&mut self, class: u64) -> Result<PackWriter<D>, Fault> {
@@ -443,8 +456,10 @@ impl<D: Disk> Mover<D> {
     }
 }
 
-/// The class of packs that hold only this partition.
+/// The class of packs that hold only this partition: bit 63, the topic from bit 24 on, and below it
+/// the number of the partition.
 fn own_class(partition: PartitionId) -> u64 {
+    assert!(partition.index.0 < 1 << 24, "the number of a partition has 24 bits");
     OWN_PACK | u64::from(partition.topic.0) << 24 | u64::from(partition.index.0)
 }
 

@@ -2,10 +2,23 @@
 
 use std::collections::BTreeMap;
 
+use sennit_engine::Place;
 use sennit_journal::{BLOCK_BYTES, Pack, Position};
 
-/// A pack is emptied into another if that would need less than this fraction of its room.
-const THIN: (u64, u64) = (1, 2);
+/// A pack is thin, and is emptied into another, if that would need less than this fraction (1/2) of
+/// its room.
+const THIN_PART: u64 = 2;
+
+/// The packs in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackSummary {
+    /// Number of packs.
+    pub count: usize,
+    /// Bytes of their files.
+    pub bytes: u64,
+    /// Bytes of live batches in them.
+    pub live_bytes: u64,
+}
 
 /// The usage of a pack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +49,7 @@ pub(crate) struct Packs {
 
 impl Packs {
     /// Adds a pack without live batches.
-    pub(crate) fn added(&mut self, pack: Pack) {
+    pub(crate) fn add(&mut self, pack: Pack) {
         self.total.bytes += pack.bytes;
         self.packs.insert(pack.number, PackUsage { bytes: pack.bytes, live: 0 });
     }
@@ -56,8 +69,15 @@ impl Packs {
         self.packs.get(&pack).map_or(0, |held| held.bytes)
     }
 
+    /// Returns whether the place lies in a pack that exists, before its end.
+    pub(crate) fn contains(&self, place: Place) -> bool {
+        Position(place.position).pack().is_some_and(|(pack, byte)| {
+            u64::from(byte) + u64::from(place.bytes) <= self.bytes_of(pack)
+        })
+    }
+
     /// Notes a batch in a pack.
-    pub(crate) fn written(&mut self, pack: u32, bytes: u32) {
+    pub(crate) fn add_live(&mut self, pack: u32, bytes: u32) {
         if let Some(held) = self.packs.get_mut(&pack) {
             held.live += u64::from(bytes);
             self.total.live += u64::from(bytes);
@@ -65,9 +85,9 @@ impl Packs {
     }
 
     /// Notes that a batch is no longer wanted.
-    pub(crate) fn freed(&mut self, pack: u32, bytes: u32) {
+    pub(crate) fn remove_live(&mut self, pack: u32, bytes: u32) {
         if let Some(held) = self.packs.get_mut(&pack) {
-            held.live -= u64::from(bytes);
+            held.live = held.live.checked_sub(bytes.into()).expect("freed bytes were live");
             self.total.live -= u64::from(bytes);
             if held.live == 0 {
                 self.release(pack);
@@ -97,18 +117,17 @@ impl Packs {
     /// The pack with the smallest live fraction, if that is small, among those that `may` be
     /// emptied.
     pub(crate) fn thinnest(&self, may: impl Fn(u32) -> bool) -> Option<u32> {
-        let (live, all) = THIN;
         let thin = self
             .packs
             .iter()
-            .filter(|&(&pack, held)| held.least_bytes() * all < held.bytes * live && may(pack));
+            .filter(|&(&pack, held)| held.least_bytes() * THIN_PART < held.bytes && may(pack));
         let share = |held: &PackUsage| held.live as f64 / held.bytes as f64;
         thin.min_by(|a, b| share(a.1).total_cmp(&share(b.1))).map(|(&pack, _)| pack)
     }
 
-    /// The number of packs in use, and their bytes: of files, and of live batches.
-    pub(crate) fn count(&self) -> (usize, u64, u64) {
-        (self.packs.len(), self.total.bytes, self.total.live)
+    pub(crate) fn summary(&self) -> PackSummary {
+        let PackUsage { bytes, live } = self.total;
+        PackSummary { count: self.packs.len(), bytes, live_bytes: live }
     }
 }
 
@@ -128,12 +147,12 @@ mod tests {
     #[test]
     fn a_pack_is_released_with_its_last_live_batch() {
         let mut packs = Packs::default();
-        packs.added(pack(1, 100));
-        packs.written(1, 10);
-        packs.written(1, 20);
-        packs.freed(1, 10);
+        packs.add(pack(1, 100));
+        packs.add_live(1, 10);
+        packs.add_live(1, 20);
+        packs.remove_live(1, 10);
         assert!(packs.holds(1));
-        packs.freed(1, 20);
+        packs.remove_live(1, 20);
         let mut released = Vec::new();
         packs.take_released(&mut released);
         assert_eq!((released, packs.holds(1)), (vec![1], false));
@@ -143,8 +162,8 @@ mod tests {
     fn the_thinnest_pack_is_emptied_first_and_a_full_one_never() {
         let mut packs = Packs::default();
         for (number, live) in [(1, 600_000), (2, 400_000), (3, 100_000)] {
-            packs.added(pack(number, 1_000_000));
-            packs.written(number, live);
+            packs.add(pack(number, 1_000_000));
+            packs.add_live(number, live);
         }
         assert_eq!(packs.thinnest(|_| true), Some(3));
         assert_eq!(packs.thinnest(|pack| pack != 3), Some(2));
@@ -154,8 +173,8 @@ mod tests {
     #[test]
     fn a_pack_as_short_as_packs_are_is_never_thin() {
         let mut packs = Packs::default();
-        packs.added(pack(1, 12_288));
-        packs.written(1, 100);
+        packs.add(pack(1, 12_288));
+        packs.add_live(1, 100);
         assert_eq!(packs.thinnest(|_| true), None);
     }
 }

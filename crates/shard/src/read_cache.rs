@@ -1,7 +1,10 @@
 //! Batches that were read back from the journal. Reads are made in chunks, because a lagging consumer needs the
 //! following batches next.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    ops::Range,
+};
 
 use bytes::Bytes;
 use sennit_engine::Place;
@@ -80,8 +83,8 @@ pub(crate) struct FetchOutcome {
 struct Chunk {
     start: u64,
     bytes: Bytes,
-    /// The checksums of the batches in `start..end` have been verified.
-    checked: (u64, u64),
+    /// The positions of the batches whose checksums have been verified.
+    verified: Range<u64>,
 }
 
 impl Chunk {
@@ -92,16 +95,15 @@ impl Chunk {
     /// The batch of `start..end`, or `None` if its checksums are wrong.
     fn batch(&mut self, start: u64, end: u64) -> Option<Bytes> {
         let held = self.bytes.slice((start - self.start) as usize..(end - self.start) as usize);
-        let (from, to) = &mut self.checked;
-        if *from <= start && end <= *to {
+        if self.verified.start <= start && end <= self.verified.end {
             return Some(held);
         }
         let batch = Batch::check_kept(held).ok()?;
-        // Whoever is first reads them in order as a rule, and others come behind.
-        if from == to {
-            (*from, *to) = (start, end);
-        } else if *to == start {
-            *to = end;
+        // The first reader reads them in order as a rule, and others follow.
+        if self.verified.is_empty() {
+            self.verified = start..end;
+        } else if self.verified.end == start {
+            self.verified.end = end;
         }
         Some(batch.bytes().clone())
     }
@@ -192,7 +194,7 @@ impl ReadCache {
                 at = to;
                 continue;
             }
-            // What was committed just now is no chunk yet.
+            // A short rest is read once more of it is committed.
             let is_worth_it = limit.0 - at > REMAINDER_BYTES as u64;
             if !is_worth_it || self.under_way.len() >= AHEAD_FETCHES_MAX {
                 return;
@@ -208,7 +210,7 @@ impl ReadCache {
         limit: Position,
         waiters: Waiters,
     ) {
-        // Of a pack that has lost its end there is less than what is wanted.
+        // A pack that has lost its end is shorter than the batch.
         let room = limit.0.saturating_sub(position.0) as usize;
         let most = if room <= CHUNK_BYTES + REMAINDER_BYTES { room } else { CHUNK_BYTES };
         let fetch = Fetch { position, length: most.max(length) };
@@ -236,9 +238,10 @@ impl ReadCache {
         let held = held.map(|index| self.under_way.swap_remove(index));
         match (bytes, held) {
             (Some(bytes), held) => {
+                assert_eq!(bytes.len(), fetch.length, "a read returns what was requested");
                 self.bytes += bytes.len();
                 let start = fetch.position.0;
-                self.chunks.push_back(Chunk { start, bytes, checked: (start, start) });
+                self.chunks.push_back(Chunk { start, bytes, verified: start..start });
                 let waiters = held.into_iter().flat_map(|held| held.waiters);
                 done.partitions.extend(waiters.map(|(partition, _)| partition));
             }

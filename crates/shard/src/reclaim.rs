@@ -81,7 +81,7 @@ impl Shard {
         if was_short == self.is_short() {
             return;
         }
-        // What waits for room has a better chance now.
+        // Moves that wait for room have a better chance now.
         self.moves.try_again();
         if self.is_short() {
             self.writer.segments.forget_fallback();
@@ -108,7 +108,7 @@ impl Shard {
         let enough = if self.is_low() { 1 } else { self.worth_reclaiming() };
         if self.is_short() && self.writer.dead_count() >= enough {
             self.start_segment();
-            self.writer.checkpoint_ended();
+            self.writer.set_checkpoint_end();
         }
     }
 }

@@ -6,7 +6,9 @@ use std::{
 };
 
 use sennit_engine::{Engine, Journal, KeptBatch, Place};
-use sennit_journal::{Container, Damage, Disk, Lane, LaneConfig, Position, Reader, SlotMaker};
+use sennit_journal::{
+    Container, Damage, Disk, Fault, Lane, LaneConfig, Position, Reader, RecoveredLane, SlotMaker,
+};
 use sennit_model::{Generation, Timestamp};
 
 use crate::{
@@ -89,38 +91,16 @@ pub fn recover<D: Disk>(
     now: Timestamp,
 ) -> Result<Recovered<D>, RecoverError> {
     let segment_bytes = config.segment_bytes;
-    let lane_config = config.clone();
     let ReadBack { mut recovered, reading, mut engine, lost } = replay(disk, &config, now)?;
-    let Reading { newest_checkpoint, checkpoint_span, needed, records, bytes, damage, .. } =
-        reading;
     let generation = Generation(recovered.builder.generation());
     let replay_from = recovered.replay_from;
-    // Starts that came to nothing have begun segments, and perhaps a checkpoint, of which nothing is needed.
-    // They would fill a full disk.
-    let is_whole = damage.is_empty() && recovered.unreadable.is_empty();
-    let last_needed = needed.max(replay_from).segment(segment_bytes);
-    let empty_segments = if is_whole { recovered.ends_with(last_needed) } else { Vec::new() };
+    let empty_segments = end_log_at_needed(&mut recovered, &reading, segment_bytes);
     let mut lane = recovered.lane;
     let mut segments = Segments::new(segment_bytes, recovered.fallback_from.unwrap_or(replay_from));
-    for segment in lane.segments() {
-        segments.opened(segment);
-    }
-    let mut packs = Packs::default();
-    // A record of what was done with a batch may rot: what says that it lies in a pack that is gone
-    // must not mean a later one.
-    let highest_place = Position(engine.highest_place());
-    let mut next_pack = highest_place.pack().map_or(0, |(pack, _)| pack + 1);
-    for pack in sennit_journal::packs(disk, &lane_config)? {
-        next_pack = next_pack.max(pack.number + 1);
-        packs.added(pack);
-    }
-    let mut mover = Mover::new(
-        disk.clone(),
-        lane_config,
-        recovered.reader.duplicate(),
-        settings.packs,
-        next_pack,
-    );
+    lane.segments().for_each(|segment| segments.add(segment));
+    let (mut packs, next_pack) = list_packs(disk, &config, &engine)?;
+    let mover_reader = recovered.reader.duplicate();
+    let mut mover = Mover::new(disk.clone(), config, mover_reader, settings.packs, next_pack);
     let mut writer = Writer::new(recovered.builder, segments, replay_from);
     writer.skip_segments(empty_segments);
     let committed = writer.end();
@@ -128,78 +108,147 @@ pub fn recover<D: Disk>(
         // Before anything else is: a later replay must not take the next messages for these.
         writer.append(record);
     }
-    let is_held = |place: Place| match Position(place.position).pack() {
-        Some((pack, _)) => packs.holds(pack),
-        None => lane.holds(Position(place.position).segment(segment_bytes)),
-    };
-    if !damage.is_empty() {
-        for (kept, place) in find_moved(&engine, &mut mover, packs.numbers(), is_held) {
+    if !reading.damage.is_empty() {
+        let is_held = |container| is_held(container, &lane, &packs);
+        for (kept, place) in
+            find_moved(&engine, &mut mover, packs.numbers(), segment_bytes, is_held)
+        {
             engine.move_batches(kept.partition, &[(kept.first, place)], &mut writer);
         }
     }
-    let (mut lost_packs, mut lost_segments) = (BTreeSet::new(), BTreeSet::new());
-    for place in engine.places() {
-        let position = Position(place.position);
-        // What lay in a file that is not there is found to be damaged, and confined, when it is
-        // wanted.
-        match position.pack() {
-            Some((pack, _)) if packs.holds(pack) => packs.written(pack, place.bytes),
-            Some((pack, _)) => {
-                lost_packs.insert(pack);
-            }
-            None if lane.holds(position.segment(segment_bytes)) => {
-                writer.segments.written(position, place.bytes);
-            }
-            None => {
-                lost_segments.insert(position.segment(segment_bytes));
-            }
-        }
-    }
-    let (unreadable_slots, faults): (Vec<_>, Vec<_>) = recovered.unreadable.into_iter().unzip();
-    if !lost_segments.is_empty() {
-        // They may lie there.
-        if let Some(fault) = faults.into_iter().next() {
-            return Err(fault.into());
-        }
-        // A slot whose header is gone may be theirs: it is not written over. The others are used, or each
-        // start would make new ones.
-        lane.exclude_spares(&lost_segments);
-    }
-    // What was being written, or removed, when the last life ended.
-    packs.release_empty();
-    writer.segments.replay_begins(replay_from);
-    let mut released = Vec::new();
-    writer.segments.take_released(&mut released);
-    for segment in released {
-        lane.release(segment);
-    }
+    let missing = count_live_batches(&engine, &lane, &mut packs, &mut writer.segments);
+    let (unreadable_slots, faults) = recovered.unreadable.into_iter().unzip();
+    exclude_lost_slots(&mut lane, &missing.segments, faults)?;
+    release_unneeded(&mut lane, &mut packs, &mut writer.segments, replay_from);
     let mut headless_segments = recovered.headless;
     headless_segments.retain(|segment, _| lane.holds(*segment));
-    let doubtful_partitions = if damage.is_empty() { 0 } else { lost.len() as u64 };
     let report = RecoveryReport {
-        records,
-        bytes,
+        records: reading.records,
+        bytes: reading.bytes,
         torn_bytes: recovered.torn_bytes,
-        damage,
-        doubtful_partitions,
-        lost_packs: lost_packs.into_iter().collect(),
-        lost_segments: lost_segments.into_iter().collect(),
+        doubtful_partitions: if reading.damage.is_empty() { 0 } else { lost.len() as u64 },
+        damage: reading.damage,
+        lost_packs: missing.packs.into_iter().collect(),
+        lost_segments: missing.segments.into_iter().collect(),
         headless_segments,
         unreadable_slots,
         generation,
     };
-    if let Some(begin) = newest_checkpoint {
+    if let Some(begin) = reading.newest_checkpoint {
         // The last life may have ended before a segment's header said so: this life's first does.
-        writer.replay_from(begin);
+        writer.set_replay_from(begin);
     }
     let cache = TailCache::new(settings.cache_bytes);
     let moves = MoveState::new(packs, settings.journal_segments);
-    let checkpoints = Checkpoints::new(segment_bytes, checkpoint_span);
+    let checkpoints = Checkpoints::new(segment_bytes, reading.checkpoint_span);
     let mut shard = Shard::new(engine, writer, committed, cache, moves, checkpoints, now);
     // The first frame takes one.
     shard.set_spare_slots(lane.spare_count().saturating_sub(1), shard.end());
     let (reader, slots) = (recovered.reader, recovered.slots);
     Ok(Recovered { shard, lane, reader, slots, mover, report })
+}
+
+/// Ends the log with the last segment that a later replay needs. Returns the segments behind it.
+/// Starts that came to nothing have begun them, and would fill a full disk.
+fn end_log_at_needed<D: Disk>(
+    recovered: &mut RecoveredLane<D>,
+    reading: &Reading,
+    segment_bytes: u64,
+) -> Vec<u64> {
+    if !reading.damage.is_empty() || !recovered.unreadable.is_empty() {
+        return Vec::new();
+    }
+    let last_needed = reading.needed.max(recovered.replay_from).segment(segment_bytes);
+    recovered.ends_with(last_needed)
+}
+
+/// The packs on the disk, and the number of the next one.
+fn list_packs<D: Disk>(
+    disk: &D,
+    config: &LaneConfig,
+    engine: &Engine,
+) -> Result<(Packs, u32), Fault> {
+    let mut packs = Packs::default();
+    // A record of what was done with a batch may rot: what says that it lies in a pack that is gone
+    // must not mean a later one.
+    let highest_place = Position(engine.highest_place());
+    let mut next_pack = highest_place.pack().map_or(0, |(pack, _)| pack + 1);
+    for pack in sennit_journal::packs(disk, config)? {
+        next_pack = next_pack.max(pack.number + 1);
+        packs.add(pack);
+    }
+    Ok((packs, next_pack))
+}
+
+/// The files of live batches that do not exist.
+#[derive(Default)]
+struct MissingFiles {
+    packs: BTreeSet<u32>,
+    segments: BTreeSet<u64>,
+}
+
+/// Adds the live batches to the usage of their files. What lay in a missing file is found to be
+/// damaged, and confined, when it is wanted.
+fn count_live_batches<D: Disk>(
+    engine: &Engine,
+    lane: &Lane<D>,
+    packs: &mut Packs,
+    segments: &mut Segments,
+) -> MissingFiles {
+    let mut missing = MissingFiles::default();
+    for place in engine.places() {
+        let position = Position(place.position);
+        let container = Container::of(position, segments.segment_bytes());
+        let is_held = is_held(container, lane, packs);
+        match container {
+            Container::Pack(pack) if is_held => packs.add_live(pack, place.bytes),
+            Container::Segment(_) if is_held => segments.add_live(position, place.bytes),
+            Container::Pack(pack) => _ = missing.packs.insert(pack),
+            Container::Segment(segment) => _ = missing.segments.insert(segment),
+        }
+    }
+    missing
+}
+
+fn is_held<D: Disk>(container: Container, lane: &Lane<D>, packs: &Packs) -> bool {
+    match container {
+        Container::Pack(pack) => packs.holds(pack),
+        Container::Segment(segment) => lane.holds(segment),
+    }
+}
+
+/// Keeps the slots that may hold the `lost` segments from being written. Fails with the first of
+/// the `faults` of unreadable slots, because a lost segment may lie there.
+fn exclude_lost_slots<D: Disk>(
+    lane: &mut Lane<D>,
+    lost: &BTreeSet<u64>,
+    faults: Vec<Fault>,
+) -> Result<(), Fault> {
+    if lost.is_empty() {
+        return Ok(());
+    }
+    if let Some(fault) = faults.into_iter().next() {
+        return Err(fault);
+    }
+    // A slot whose header is gone may be theirs: it is not written over. The others are used, or
+    // each start would make new ones.
+    lane.exclude_spares(lost);
+    Ok(())
+}
+
+/// Releases the packs that were being written or removed when the last life ended, and the segments
+/// that neither a replay from `replay_from` nor a live batch needs.
+fn release_unneeded<D: Disk>(
+    lane: &mut Lane<D>,
+    packs: &mut Packs,
+    segments: &mut Segments,
+    replay_from: Position,
+) {
+    packs.release_empty();
+    segments.set_replay_from(replay_from);
+    let mut released = Vec::new();
+    segments.take_released(&mut released);
+    released.into_iter().for_each(|segment| lane.release(segment));
 }
 
 /// Finds the new places of batches if damage has destroyed the records of their moves. Passes each
@@ -209,9 +258,11 @@ pub(crate) fn find_moved<D: Disk>(
     engine: &Engine,
     mover: &mut Mover<D>,
     packs: impl Iterator<Item = u32>,
-    is_held: impl Fn(Place) -> bool,
+    segment_bytes: u64,
+    is_held: impl Fn(Container) -> bool,
 ) -> Vec<(KeptBatch, Place)> {
-    let missing = engine.batches().filter(|kept| !is_held(kept.place));
+    let container = |place: Place| Container::of(Position(place.position), segment_bytes);
+    let missing = engine.batches().filter(|kept| !is_held(container(kept.place)));
     // A part of a batch may begin where the batch does, and is shorter.
     let name = |partition, first, place: Place| (partition, first, place.bytes);
     let mut missing: BTreeMap<_, _> =
@@ -221,7 +272,7 @@ pub(crate) fn find_moved<D: Disk>(
         if missing.is_empty() {
             break;
         }
-        // One that is not whole either keeps what it has.
+        // A pack that is not whole keeps the batches that it has.
         for held in mover.list(Container::Pack(pack)).unwrap_or_default() {
             if let Some(kept) = missing.remove(&name(held.partition, held.first, held.place)) {
                 found.push((kept, held.place));

@@ -3,8 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sennit_engine::Place;
-use sennit_journal::{Disk, LaneConfig, Position, packs};
+use sennit_journal::{Container, Disk, LaneConfig, Position, packs};
 use sennit_model::Timestamp;
 
 use crate::{
@@ -39,22 +38,22 @@ pub fn find_references<D: Disk>(
     let mut moved = BTreeMap::new();
     if !reading.damage.is_empty() {
         let held: BTreeSet<_> = packs(disk, &config)?.iter().map(|pack| pack.number).collect();
-        let is_held = |place: Place| match Position(place.position).pack() {
-            Some((pack, _)) => held.contains(&pack),
-            None => recovered.lane.holds(place.position / segment_bytes),
+        let is_held = |container| match container {
+            Container::Pack(pack) => held.contains(&pack),
+            Container::Segment(segment) => recovered.lane.holds(segment),
         };
         let reader = recovered.reader.duplicate();
         // It makes no pack.
         let mut mover = Mover::new(disk.clone(), config, reader, PackLengths::default(), 0);
-        let found = find_moved(&engine, &mut mover, held.iter().copied(), is_held);
+        let found = find_moved(&engine, &mut mover, held.iter().copied(), segment_bytes, is_held);
         moved.extend(found.into_iter().map(|(kept, place)| (kept.place.position, place)));
     }
     let mut references = References::default();
     for place in engine.places() {
         let place = moved.get(&place.position).copied().unwrap_or(place);
-        match Position(place.position).pack() {
-            Some((pack, _)) => references.packs.insert(pack),
-            None => references.segments.insert(place.position / segment_bytes),
+        match Container::of(Position(place.position), segment_bytes) {
+            Container::Pack(pack) => references.packs.insert(pack),
+            Container::Segment(segment) => references.segments.insert(segment),
         };
     }
     Ok(references)

@@ -119,10 +119,7 @@ impl<D: Disk> Work<D> {
         let mut suspect: BTreeMap<Container, Vec<KeptBatch>> = BTreeMap::new();
         for kept in self.parts.shard.engine().batches() {
             let position = Position(kept.place.position);
-            let container = match position.pack() {
-                Some((pack, _)) => Container::Pack(pack),
-                None => Container::Segment(position.segment(segment_bytes)),
-            };
+            let container = Container::of(position, segment_bytes);
             if containers.contains_key(&container) {
                 suspect.entry(container).or_default().push(kept);
             }
@@ -142,7 +139,7 @@ impl<D: Disk> Work<D> {
             }
             if !saved.is_empty() {
                 let moved = mover.copy_each(&saved)?;
-                shard.moved(moved, self.now);
+                shard.handle_move(moved, self.now);
             }
             self.commit()?;
         }
@@ -180,7 +177,7 @@ impl<D: Disk> Work<D> {
                 lane.add_spare(slots.make()?);
             }
             let end = lane.append(&frames)?;
-            shard.committed(end, self.now);
+            shard.handle_commit(end, self.now);
         }
     }
 

@@ -71,6 +71,8 @@ pub(crate) struct Reading {
     begun_checkpoint: Option<Position>,
     /// The position of the first record; a checkpoint begins there, if there is one.
     first: Option<Position>,
+    /// The position of the last record.
+    last: Position,
     /// Bytes of the journal from the begin to the end of the last complete checkpoint.
     pub(crate) checkpoint_span: u64,
     /// The position of the last record that a later replay needs, which excludes the pieces of an
@@ -91,6 +93,7 @@ impl Reading {
             newest_checkpoint,
             begun_checkpoint,
             first: None,
+            last: Position(0),
             checkpoint_span,
             needed: Position(0),
             records,
@@ -104,7 +107,7 @@ impl Reading {
             WalkItem::Record { kind, position, body } => self.record(kind, position, body),
             WalkItem::Damage(damage) => {
                 self.replay.damage(damage.bytes);
-                // One of which something may be missing is none to begin with.
+                // No replay begins with a checkpoint of which something may be missing.
                 self.begun_checkpoint = None;
                 self.damage.push(damage);
                 Ok(())
@@ -113,6 +116,8 @@ impl Reading {
     }
 
     fn record(&mut self, kind: u8, position: Position, body: Bytes) -> Result<(), RecoverError> {
+        assert!(self.last < position, "the journal passes records out of order");
+        self.last = position;
         self.records += 1;
         self.first.get_or_insert(position);
         self.bytes += body.len() as u64;

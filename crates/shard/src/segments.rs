@@ -30,7 +30,7 @@ impl Segments {
 
     /// The segment that holds `position`.
     pub(crate) fn of(&self, position: Position) -> u64 {
-        position.0 / self.segment_bytes
+        position.segment(self.segment_bytes)
     }
 
     /// The length of a segment.
@@ -39,20 +39,20 @@ impl Segments {
     }
 
     /// Notes a new segment.
-    pub(crate) fn opened(&mut self, segment: u64) {
+    pub(crate) fn add(&mut self, segment: u64) {
         self.live_bytes.entry(segment).or_default();
     }
 
     /// Notes a written batch.
-    pub(crate) fn written(&mut self, position: Position, bytes: u32) {
+    pub(crate) fn add_live(&mut self, position: Position, bytes: u32) {
         *self.live_bytes.entry(self.of(position)).or_default() += u64::from(bytes);
     }
 
     /// Notes that a batch is no longer wanted.
-    pub(crate) fn freed(&mut self, position: Position, bytes: u32) {
+    pub(crate) fn remove_live(&mut self, position: Position, bytes: u32) {
         let segment = self.of(position);
         if let Some(live) = self.live_bytes.get_mut(&segment) {
-            *live -= u64::from(bytes);
+            *live = live.checked_sub(bytes.into()).expect("freed bytes were live");
             if *live == 0 {
                 self.release(segment);
             }
@@ -61,7 +61,7 @@ impl Segments {
 
     /// Sets the start of a replay. If the start of this shard had no replay to fall back on, the
     /// fallback is the start of that one, and empty segments before it are released too.
-    pub(crate) fn replay_begins(&mut self, position: Position) {
+    pub(crate) fn set_replay_from(&mut self, position: Position) {
         if position > self.replay_from {
             self.fallback_from = std::mem::replace(&mut self.replay_from, position);
         }
@@ -158,19 +158,19 @@ mod tests {
     fn a_segment_is_released_once_it_is_neither_replayed_nor_holds_a_live_batch() {
         let mut segments = Segments::new(1000, Position(0));
         for segment in 0..3 {
-            segments.opened(segment);
+            segments.add(segment);
         }
-        segments.written(Position(10), 50);
-        segments.written(Position(1010), 60);
-        segments.freed(Position(10), 50);
+        segments.add_live(Position(10), 50);
+        segments.add_live(Position(1010), 60);
+        segments.remove_live(Position(10), 50);
         assert_eq!(taken(&mut segments), [0u64; 0]);
-        segments.replay_begins(Position(2500));
+        segments.set_replay_from(Position(2500));
         // The replay before began with it.
         assert_eq!(taken(&mut segments), [0u64; 0]);
         segments.forget_fallback();
         assert_eq!(taken(&mut segments), [0]);
         assert_eq!(segments.dead_count(None), 0);
-        segments.freed(Position(1010), 60);
+        segments.remove_live(Position(1010), 60);
         assert_eq!(taken(&mut segments), [1]);
         assert_eq!(segments.count(), 1);
     }
@@ -179,12 +179,12 @@ mod tests {
     fn a_second_header_that_names_the_same_replay_lets_nothing_go() {
         let mut segments = Segments::new(1000, Position(0));
         for segment in 0..4 {
-            segments.opened(segment);
+            segments.add(segment);
         }
-        segments.replay_begins(Position(1500));
-        segments.replay_begins(Position(2500));
+        segments.set_replay_from(Position(1500));
+        segments.set_replay_from(Position(2500));
         assert_eq!(taken(&mut segments), [0]);
-        segments.replay_begins(Position(2500));
+        segments.set_replay_from(Position(2500));
         assert_eq!(taken(&mut segments), [0u64; 0], "the replay before began there");
     }
 
@@ -192,10 +192,10 @@ mod tests {
     fn what_is_empty_at_a_start_is_released_though_there_is_no_replay_to_fall_back_on() {
         let mut segments = Segments::new(1000, Position(2500));
         for segment in 0..3 {
-            segments.opened(segment);
+            segments.add(segment);
         }
-        segments.written(Position(1010), 60);
-        segments.replay_begins(Position(2500));
+        segments.add_live(Position(1010), 60);
+        segments.set_replay_from(Position(2500));
         assert_eq!(taken(&mut segments), [0]);
     }
 }

@@ -242,7 +242,10 @@ impl Shard {
         self.waiting.extend(self.outbox.after_commit.drain(..));
         match self.waits.back_mut() {
             Some((position, waiting)) if *position == end => *waiting += count,
-            _ => self.waits.push_back((end, count)),
+            last => {
+                assert!(last.is_none_or(|(position, _)| *position < end), "effects out of order");
+                self.waits.push_back((end, count));
+            }
         }
     }
 
@@ -253,8 +256,8 @@ impl Shard {
         {
             self.freed.pop_front();
             match pack_of(place.position) {
-                Some(pack) => self.moves.packs.freed(pack, place.bytes),
-                None => self.writer.segments.freed(Position(place.position), place.bytes),
+                Some(pack) => self.moves.packs.remove_live(pack, place.bytes),
+                None => self.writer.segments.remove_live(Position(place.position), place.bytes),
             }
         }
     }
@@ -267,14 +270,14 @@ impl Shard {
     /// Returns whether the lane has frames to write.
     #[must_use]
     pub fn has_frames(&self) -> bool {
-        let writes_checkpoint = self.checkpoints.is_under_way() || self.checkpoints.is_asked_for();
+        let writes_checkpoint = self.checkpoints.is_under_way() || self.checkpoints.is_requested();
         !self.fenced && (self.writer.has_gathered() || writes_checkpoint)
     }
 
     /// Requests a checkpoint with the next frames, however little was journaled since the last, so
     /// that the start after a stop is short.
     pub fn checkpoint_soon(&mut self) {
-        self.checkpoints.ask();
+        self.checkpoints.request();
     }
 
     /// Gives up a batch that cannot be read; returns the number of its messages.
@@ -331,20 +334,21 @@ impl Shard {
 
     /// Handles a commit: the lane has synced everything before `end`. The effects that waited for
     /// it go out.
-    pub fn committed(&mut self, end: Position, now: Timestamp) {
+    pub fn handle_commit(&mut self, end: Position, now: Timestamp) {
         if self.fenced {
             return;
         }
+        assert!(self.committed <= end && end <= self.taken, "the lane commits what it has not got");
         self.generation_is_durable = true;
         self.committed = end;
         self.committed_at = now;
         self.counters.commits += 1;
-        self.writer.committed(end);
+        self.writer.handle_commit(end);
         if self.is_short() {
             self.writer.segments.forget_fallback();
         }
-        if let Some(begin) = self.checkpoints.committed(end) {
-            self.writer.replay_from(begin);
+        if let Some(begin) = self.checkpoints.take_committed(end) {
+            self.writer.set_replay_from(begin);
             self.free_dead_segments();
         } else {
             self.reclaim();
@@ -366,7 +370,7 @@ impl Shard {
 
     /// Handles a failed lane: nothing more is written. All open and later requests learn that the
     /// outcome is unknown.
-    pub fn fenced(&mut self) {
+    pub fn fence(&mut self) {
         self.fenced = true;
         self.waits.clear();
         for effect in self.waiting.drain(..) {
@@ -398,17 +402,17 @@ impl Shard {
         self.waits.back().is_some_and(|(position, _)| *position > self.taken)
     }
 
-    /// Appends the reads to `out`; the caller answers each with [`Shard::fetched`].
+    /// Appends the reads to `out`; the caller answers each with [`Shard::handle_fetch`].
     pub fn take_fetches(&mut self, out: &mut Vec<Fetch>) {
         self.reads.take_wanted(out);
     }
 
     /// Handles a read; `None` if it failed. A failed read is repeated once; then its batches count
     /// as damaged.
-    pub fn fetched(&mut self, fetch: Fetch, bytes: Option<Bytes>, now: Timestamp) {
+    pub fn handle_fetch(&mut self, fetch: Fetch, bytes: Option<Bytes>, now: Timestamp) {
         let done = self.reads.fetched(fetch, bytes);
         for (partition, place) in done.unreadable {
-            // What was moved meanwhile is not damaged: it is asked for where it lies now.
+            // A batch that was moved meanwhile is not damaged: it is read at its new place.
             let is_kept = self.engine.damaged(partition, place, &mut self.outbox);
             self.counters.damaged_batches += u64::from(is_kept);
         }

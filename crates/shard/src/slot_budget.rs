@@ -123,11 +123,11 @@ impl SlotBudget {
 
     /// Notes that a requested slot exists.
     pub fn slot_made(&mut self, request: SlotRequest) {
-        let asked = match request {
+        let requested = match request {
             SlotRequest::Ready => &mut self.ready_requested,
             SlotRequest::Held => &mut self.held_requested,
         };
-        *asked = asked.saturating_sub(1);
+        *requested = requested.saturating_sub(1);
     }
 
     /// Notes that the lane had to wait for a slot; more are kept ready from now on.
@@ -139,7 +139,7 @@ impl SlotBudget {
     /// all that are not held are given back.
     pub fn surplus_over(&mut self, spare: usize, is_short: bool) -> Option<usize> {
         if is_short {
-            // Nor are others asked for.
+            // No others are requested.
             self.ready = READY_SLOTS;
         }
         let keep = if is_short { self.held + usize::from(self.is_full) } else { self.wanted() };
@@ -147,7 +147,7 @@ impl SlotBudget {
         if spare <= keep + left_alone {
             return None;
         }
-        // What was wanted in a hurry once is not wanted for ever.
+        // A slot that was wanted in a hurry once is not wanted for ever.
         self.ready = (self.ready - 1).max(READY_SLOTS);
         Some(keep)
     }
@@ -204,11 +204,11 @@ mod tests {
         SpareSlots { count, written: count }
     }
 
-    /// What a lane holds whose checkpoints fit the segment that they begin in.
+    /// Slots that a lane holds if its checkpoints fit the segment in which they begin.
     const HELD: usize = 7;
 
     #[test]
-    fn what_is_held_is_asked_for_at_once_and_only_what_is_used_soon_is_written() {
+    fn what_is_held_is_requested_at_once_and_only_what_is_used_soon_is_written() {
         let mut room = SlotBudget::new(0, false);
         let none = SpareSlots { count: 0, written: 0 };
         let wishes: Vec<_> = std::iter::from_fn(|| room.next_request(none)).collect();

@@ -25,6 +25,8 @@ impl TailCache {
 
     /// Adds the newest frame.
     pub(crate) fn push(&mut self, frame: Frame) {
+        let is_next = self.frames.back().is_none_or(|last| last.end <= frame.position);
+        assert!(is_next, "a lookup needs ascending frames");
         self.bytes += frame.bytes.len();
         self.frames.push_back(frame);
         while self.bytes > self.budget_bytes

@@ -8,6 +8,14 @@ use sennit_model::Batch;
 
 use crate::{memory_batches::MemoryBatches, segments::Segments};
 
+/// The start of a replay that the header of a segment announces.
+#[derive(Debug)]
+struct AnnouncedReplay {
+    /// The end of the segment's first frame: it holds once this is committed.
+    committed_at: Position,
+    from: Position,
+}
+
 /// Gathers records into frames.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -20,9 +28,8 @@ pub(crate) struct Writer {
     /// The start of a replay that the gathering frame's segment header announces, if it is the
     /// first of a segment.
     frame_replay_from: Position,
-    /// Segments whose headers announce a start of a replay once they are committed: `(end of their
-    /// first frame, start)`.
-    announced_replays: VecDeque<(Position, Position)>,
+    /// The starts of a replay that the headers of uncommitted segments announce.
+    announced_replays: VecDeque<AnnouncedReplay>,
     /// Segments that hold nothing of the log. They are released once the first frame of this
     /// generation, which says so, is committed.
     empty_segments: Vec<u64>,
@@ -101,7 +108,7 @@ impl Writer {
     }
 
     /// Notes the end of a checkpoint.
-    pub(crate) fn checkpoint_ended(&mut self) {
+    pub(crate) fn set_checkpoint_end(&mut self) {
         self.checkpoint_end = self.end();
     }
 
@@ -129,8 +136,9 @@ impl Writer {
 
     fn keep(&mut self, frame: Frame) {
         if frame.first_of_segment {
-            self.segments.opened(self.segments.of(frame.position));
-            self.announced_replays.push_back((frame.end, self.frame_replay_from));
+            self.segments.add(self.segments.of(frame.position));
+            let (committed_at, from) = (frame.end, self.frame_replay_from);
+            self.announced_replays.push_back(AnnouncedReplay { committed_at, from });
         }
         self.sealed.push(frame);
     }
@@ -147,30 +155,31 @@ impl Writer {
     }
 
     /// Handles the commit up to `end`.
-    pub(crate) fn committed(&mut self, end: Position) {
-        self.builder.durable(end);
-        self.memory_batches.committed(end);
+    pub(crate) fn handle_commit(&mut self, end: Position) {
+        self.builder.set_durable(end);
+        self.memory_batches.drop_committed(end);
         for segment in self.empty_segments.drain(..) {
             self.segments.give_up(segment);
         }
-        while let Some(&(stated_by, replay_from)) = self.announced_replays.front()
-            && stated_by <= end
-        {
-            self.announced_replays.pop_front();
-            self.segments.replay_begins(replay_from);
+        let is_committed = |announced: &mut AnnouncedReplay| announced.committed_at <= end;
+        while let Some(announced) = self.announced_replays.pop_front_if(is_committed) {
+            self.segments.set_replay_from(announced.from);
         }
     }
 
     /// Returns whether an uncommitted segment announces a later start of a replay.
     pub(crate) fn has_announced_replay(&self) -> bool {
-        self.announced_replays.back().is_some_and(|&(_, from)| from > self.segments.replay_from())
+        self.announced_replays
+            .back()
+            .is_some_and(|announced| announced.from > self.segments.replay_from())
     }
 
     /// Sets the start of a replay; the next segment's header announces it.
-    pub(crate) fn replay_from(&mut self, position: Position) {
+    pub(crate) fn set_replay_from(&mut self, position: Position) {
+        assert!(self.replay_from <= position && position <= self.end(), "no replay begins there");
         self.replay_from = position;
         self.checkpoint_end = self.checkpoint_end.max(position);
-        self.builder.replay_from(position);
+        self.builder.set_replay_from(position);
     }
 
     /// Leaves the rest of the segment empty: the next frame begins a new segment.
@@ -189,7 +198,7 @@ impl Journal for Writer {
         let body = self.push(record.kind(), &[&head, batch]);
         let position = Position(body.0 + head.len() as u64);
         if let Ok(bytes @ 1..) = u32::try_from(batch.len()) {
-            self.segments.written(position, bytes);
+            self.segments.add_live(position, bytes);
         }
         self.head = head;
         position.0
@@ -223,8 +232,8 @@ impl Journal for Writer {
         }
     }
 
-    fn is_wanted_soon(&mut self, position: u64, batch: &Batch) {
-        self.memory_batches.appended(position, batch);
+    fn keep_until_committed(&mut self, position: u64, batch: &Batch) {
+        self.memory_batches.add(position, batch);
     }
 
     fn keep(&mut self, batch: &Batch) -> u64 {
@@ -259,9 +268,9 @@ mod tests {
         writer.start_segment();
         // The second segment's header is made here, and says that a replay begins with the first.
         let mark = writer.push(1, &[b"second"]);
-        writer.replay_from(mark);
+        writer.set_replay_from(mark);
         writer.seal();
-        writer.committed(writer.end());
+        writer.handle_commit(writer.end());
         let mut released = Vec::new();
         writer.segments.forget_fallback();
         writer.segments.take_released(&mut released);
@@ -270,7 +279,7 @@ mod tests {
         writer.start_segment();
         writer.push(1, &[b"third"]);
         writer.seal();
-        writer.committed(writer.end());
+        writer.handle_commit(writer.end());
         writer.segments.forget_fallback();
         writer.segments.take_released(&mut released);
         assert_eq!(released, [0]);

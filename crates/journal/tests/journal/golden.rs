@@ -26,7 +26,7 @@ fn write(disk: &impl Disk, config: &LaneConfig) {
     first.commit().unwrap();
     first.write(3, &(0..=255).cycle().take(5000).collect::<Vec<u8>>()).unwrap();
     let mut second = World::open_as(disk, config.clone()).unwrap();
-    second.builder.replay_from(Position(2 * 4096));
+    second.builder.set_replay_from(Position(2 * 4096));
     second.write(255, "größer".as_bytes()).unwrap();
     second.mark().unwrap();
 }

@@ -22,7 +22,7 @@ fn lane() -> (MemoryDisk, World<MemoryDisk>, Vec<Entry>) {
     let mut world = World::open(&disk).unwrap();
     let entries = [&b"first"[..], b"other", b"third"].map(|body| world.write(1, body).unwrap());
     world.builder.start_segment();
-    world.builder.replay_from(Position(SEGMENT_BYTES));
+    world.builder.set_replay_from(Position(SEGMENT_BYTES));
     world.mark().unwrap();
     (disk, world, entries.to_vec())
 }
@@ -89,7 +89,7 @@ fn a_long_record_of_a_segment_without_its_header_is_read_past_the_cache() {
     let mut world = World::open_as(&disk, config()).unwrap();
     let [small, long] = [100, 700_001].map(|length| world.write(1, &body(1, length)).unwrap());
     world.builder.start_segment();
-    world.builder.replay_from(Position(4 << 20));
+    world.builder.set_replay_from(Position(4 << 20));
     world.mark().unwrap();
     change(&disk, 0, |bytes| {
         bytes[0] ^= 1;

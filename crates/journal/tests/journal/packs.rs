@@ -68,7 +68,7 @@ fn a_pack_is_listed_with_what_its_writer_said() {
     World::open(&disk).unwrap().write(1, b"in the lane").unwrap();
     assert_eq!(packs(&disk, &config()).unwrap(), []);
     let writer = PackWriter::create(&disk, &config(), 2, 0xfedc_ba98_7654_3210).unwrap();
-    assert_eq!(writer.number(), 2);
+    assert_eq!(writer.class(), 0xfedc_ba98_7654_3210);
     let length = writer.bytes();
     let empty = writer.finish().unwrap();
     assert_eq!(

@@ -112,7 +112,7 @@ fn what_was_passed_over_is_not_taken_for_a_segment_that_is_missing_elsewhere() {
         crash_count.builder.push(1, &[body]).unwrap();
         let frame = crash_count.builder.seal().unwrap();
         crash_count.lane.add_spare(crash_count.slots.make().unwrap());
-        crash_count.builder.durable(crash_count.lane.append(&[frame]).unwrap());
+        crash_count.builder.set_durable(crash_count.lane.append(&[frame]).unwrap());
     }
     let paths = slot_paths(&disk);
     for (slot, byte) in [(0, BLOCK_BYTES + 72), (1, 0)] {

@@ -88,7 +88,7 @@ fn a_replay_begins_where_the_newest_segment_says() {
     let kept = world.push(2, b"snapshot");
     let begin = world.builder.frame_start();
     world.commit().unwrap();
-    world.builder.replay_from(begin);
+    world.builder.set_replay_from(begin);
     world.builder.start_segment();
     let later = world.write(3, b"later").unwrap();
     let again = World::open(&disk).unwrap();
@@ -102,7 +102,7 @@ fn segments_before_the_replay_are_still_held_until_they_are_released() {
     let mut world = World::open(&disk).unwrap();
     let old = world.write(1, &body(1, 9000)).unwrap();
     world.builder.start_segment();
-    world.builder.replay_from(Position(SEGMENT_BYTES));
+    world.builder.set_replay_from(Position(SEGMENT_BYTES));
     world.mark().unwrap();
     let mut again = World::open(&disk).unwrap();
     assert!(again.found.is_empty());
@@ -124,7 +124,7 @@ fn a_replay_falls_back_to_the_one_before_it_and_to_no_segment_that_is_not_there(
         world.builder.start_segment();
         world.write(1, b"is kept").unwrap();
         let begin = world.builder.frame_start();
-        world.builder.replay_from(begin);
+        world.builder.set_replay_from(begin);
     }
     world.builder.start_segment();
     world.mark().unwrap();

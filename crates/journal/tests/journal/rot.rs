@@ -107,7 +107,7 @@ fn lane_that_is_replayed_from(begin: usize, first: &[u8]) -> MemoryDisk {
     let disk = MemoryDisk::default();
     let mut world = World::open(&disk).unwrap();
     let entries = [first, b"second", b"third!"].map(|body| world.write(1, body).unwrap());
-    world.builder.replay_from(Position((begin * BLOCK_BYTES) as u64));
+    world.builder.set_replay_from(Position((begin * BLOCK_BYTES) as u64));
     world.builder.start_segment();
     world.mark().unwrap();
     assert_eq!(World::open(&disk).unwrap().found, entries[begin - 1..]);

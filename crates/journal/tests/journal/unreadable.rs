@@ -23,7 +23,7 @@ fn lane() -> (FaultyDisk, Vec<Entry>) {
     }
     world.builder.start_segment();
     let begin = world.lane.segments().max().unwrap() + 1;
-    world.builder.replay_from(Position(begin * SEGMENT_BYTES));
+    world.builder.set_replay_from(Position(begin * SEGMENT_BYTES));
     let entries = (4..7).map(|number| world.write(1, &body(number, 7000)).unwrap()).collect();
     for _ in 0..2 {
         world.slots.make().unwrap();

@@ -138,7 +138,7 @@ impl<D: Disk> World<D> {
             }
         }
         let end = self.lane.append(&frames)?;
-        self.builder.durable(end);
+        self.builder.set_durable(end);
         Ok(end)
     }
 
@@ -161,7 +161,7 @@ impl<D: Disk> World<D> {
         self.commit()?;
         self.builder.start_segment();
         let begin = self.next_segment();
-        self.builder.replay_from(Position(begin * SEGMENT_BYTES));
+        self.builder.set_replay_from(Position(begin * SEGMENT_BYTES));
         self.mark()?;
         let passed: Vec<u64> = self.lane.segments().filter(|&segment| segment < begin).collect();
         passed.into_iter().for_each(|segment| self.lane.release(segment));

@@ -158,7 +158,7 @@ impl Broker {
     fn write(&mut self, frames: &[Frame], now: Timestamp) {
         let end = self.parts.lane.append(frames).unwrap();
         self.parts.shard.set_spare_slots(self.parts.lane.spare_count(), end);
-        self.parts.shard.committed(end, now);
+        self.parts.shard.handle_commit(end, now);
     }
 
     pub(crate) fn settle_down(&mut self) {
@@ -170,7 +170,7 @@ impl Broker {
             }
             for fetch in fetches {
                 let bytes = self.parts.reader.read(fetch.position, fetch.length);
-                self.parts.shard.fetched(fetch, bytes.ok(), NOW);
+                self.parts.shard.handle_fetch(fetch, bytes.ok(), NOW);
             }
         }
     }
@@ -264,7 +264,7 @@ impl Broker {
         let mut held = self.parts.mover.list(container).unwrap();
         self.parts.shard.retain_wanted(&mut held);
         let moved = self.parts.mover.copy(container, &held).unwrap();
-        self.parts.shard.moved(moved, NOW);
+        self.parts.shard.handle_move(moved, NOW);
         self.settle_down();
     }
 

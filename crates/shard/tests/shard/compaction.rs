@@ -13,7 +13,7 @@ use sennit_model::{
     BatchBuilder, GroupConfig, Message, Messages, Offset, ProducerStamp, Retention, StartAt,
     Timestamp, TopicConfig, TopicKind, WhenSlow,
 };
-use sennit_shard::{CompactionStep, CompactionWork, PackLengths, Settings, recover};
+use sennit_shard::{CompactionStep, CompactionWork, PackLengths, PackSummary, Settings, recover};
 
 use crate::broker::{Broker, GROUP, NOW, ORDERS};
 
@@ -90,7 +90,7 @@ impl Keys {
 
     fn step(&mut self, step: &CompactionStep) {
         let done = self.broker.parts.mover.compact(step).unwrap();
-        self.broker.parts.shard.compacted(done, self.now);
+        self.broker.parts.shard.handle_compaction(done, self.now);
         self.broker.settle_down();
     }
 
@@ -141,7 +141,7 @@ impl Keys {
             }
             for fetch in fetches {
                 let bytes = self.broker.parts.reader.read(fetch.position, fetch.length);
-                self.broker.parts.shard.fetched(fetch, bytes.ok(), self.now);
+                self.broker.parts.shard.handle_fetch(fetch, bytes.ok(), self.now);
             }
         }
         let end = Command::EndSession { session: SessionId(9), grace: Duration::ZERO };
@@ -236,7 +236,8 @@ fn of_a_million_updates_of_a_thousand_keys_about_a_thousand_messages_stay() {
     keys.pass_time(Duration::from_secs(10));
     let mut keys = keys.crash();
     keys.compact();
-    let (packs, bytes, live) = keys.broker.parts.shard.pack_usage();
+    let PackSummary { count: packs, bytes, live_bytes: live } =
+        keys.broker.parts.shard.pack_summary();
     assert!(bytes < 1 << 20 && live < 100_000, "{packs} packs of {bytes} bytes, {live} live");
     assert_eq!(keys.held(), keys.expected());
 }
@@ -400,7 +401,7 @@ fn what_is_not_committed_supersedes_nothing() {
     let look_up = keys.broker.parts.shard.next_compaction(keys.now).unwrap();
     assert_eq!(look_up.batches.len(), 1);
     let done = keys.broker.parts.mover.compact(&look_up).unwrap();
-    keys.broker.parts.shard.compacted(done, keys.now);
+    keys.broker.parts.shard.handle_compaction(done, keys.now);
     let keep = keys.broker.parts.shard.next_compaction(keys.now).unwrap();
     let done = keys.broker.parts.mover.compact(&keep).unwrap();
     assert_eq!(done.batches.len(), 1);
@@ -420,7 +421,7 @@ fn what_cannot_be_read_is_looked_through_again_before_a_tombstone_goes() {
     damaged.batches[0].0.place.position += 1;
     let done = keys.broker.parts.mover.compact(&damaged).unwrap();
     assert_eq!(done.unreadable, 1);
-    keys.broker.parts.shard.compacted(done, keys.now);
+    keys.broker.parts.shard.handle_compaction(done, keys.now);
     let mut keep = keys.broker.parts.shard.next_compaction(keys.now).unwrap();
     keep.batches[0].0.place.position += 1;
     keys.step(&keep);
@@ -524,7 +525,7 @@ proptest! {
                 Step::Halfway(told) => if let Some(step) = keys.broker.parts.shard.next_compaction(keys.now) {
                     let done = keys.broker.parts.mover.compact(&step).unwrap();
                     if told {
-                        keys.broker.parts.shard.compacted(done, keys.now);
+                        keys.broker.parts.shard.handle_compaction(done, keys.now);
                     }
                     keys = keys.crash();
                 },

@@ -122,7 +122,7 @@ impl<D: Disk> Life<D> {
                 }
             }
             match lane.append(&frames) {
-                Ok(end) => shard.committed(end, NOW),
+                Ok(end) => shard.handle_commit(end, NOW),
                 Err(_) => {
                     self.fail();
                     return false;
@@ -133,7 +133,7 @@ impl<D: Disk> Life<D> {
     }
 
     fn fail(&mut self) {
-        self.parts.shard.fenced();
+        self.parts.shard.fence();
         self.hear();
     }
 
@@ -218,7 +218,7 @@ impl<D: Disk> Life<D> {
             }
             for fetch in fetches {
                 let bytes = self.parts.reader.read(fetch.position, fetch.length).ok();
-                self.parts.shard.fetched(fetch, bytes, NOW);
+                self.parts.shard.handle_fetch(fetch, bytes, NOW);
             }
             self.hear();
         }

@@ -61,7 +61,7 @@ fn begins(broker: Broker, frames_written: usize) -> Broker {
         parts.lane.add_spare(parts.slots.make().unwrap());
     }
     let end = parts.lane.append(&frames).unwrap();
-    parts.shard.committed(end, NOW);
+    parts.shard.handle_commit(end, NOW);
     let mut released = Vec::new();
     parts.shard.take_released(&mut released);
     released.into_iter().for_each(|segment| parts.lane.release(segment));

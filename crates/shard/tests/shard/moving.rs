@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use sennit_engine::{DeadLetters, Verdict};
 use sennit_journal::{Container, Disk, Fault, Position, disk::MemoryDisk};
-use sennit_shard::{MoveError, Moved};
+use sennit_shard::{MoveError, Moved, PackSummary};
 
 use crate::broker::{Broker, COUNT, MAILS, NOW, ORDERS, SEGMENT_BYTES, text, texts};
 
@@ -15,7 +15,7 @@ fn what_is_live_moves_and_is_read_back_the_same_from_the_pack() {
     let segments = broker.parts.shard.segment_count();
     broker.move_all();
     assert!(broker.parts.shard.segment_count() < segments);
-    let (packs, bytes, live) = broker.parts.shard.pack_usage();
+    let PackSummary { count: packs, bytes, live_bytes: live } = broker.parts.shard.pack_summary();
     assert!(packs > 0 && live > 0 && live < bytes, "{packs} packs, {live} of {bytes} bytes live");
     assert_eq!(broker.live_packs().len(), packs);
     broker.gets(0..200 * COUNT);
@@ -31,7 +31,7 @@ fn what_was_settled_after_the_listing_is_not_wanted() {
     broker.parts.shard.retain_wanted(&mut held);
     assert_eq!((held.len(), held[0]), (listed.len() - 1, listed[1]));
     let moved = broker.parts.mover.copy(container, &held).unwrap();
-    broker.parts.shard.moved(moved, NOW);
+    broker.parts.shard.handle_move(moved, NOW);
     broker.settle_down();
     broker.crashed().gets(COUNT..200 * COUNT);
 }
@@ -44,9 +44,9 @@ fn what_was_settled_while_it_was_copied_is_freed_in_the_pack() {
     let copied: u64 = moved.batches.iter().map(|batch| u64::from(batch.place.bytes)).sum();
     let settled = u64::from(moved.batches[0].place.bytes);
     broker.ack(|offset| offset < COUNT);
-    broker.parts.shard.moved(moved, NOW);
+    broker.parts.shard.handle_move(moved, NOW);
     broker.settle_down();
-    assert_eq!(broker.parts.shard.pack_usage().2, copied - settled);
+    assert_eq!(broker.parts.shard.pack_summary().live_bytes, copied - settled);
     broker.crashed().gets(COUNT..200 * COUNT);
 }
 
@@ -57,7 +57,7 @@ fn a_pack_of_which_all_was_settled_while_it_was_copied_is_given_up() {
     let (_, moved) = broker.copy();
     let number = moved.packs[0].number;
     broker.ack(|_| true);
-    broker.parts.shard.moved(moved, NOW);
+    broker.parts.shard.handle_move(moved, NOW);
     broker.settle_down();
     assert_eq!(broker.remove_packs(), [number]);
     assert_eq!(broker.pack_files(), 0);
@@ -72,7 +72,7 @@ fn a_pack_that_was_written_and_not_told_of_is_removed_by_the_next_start() {
         let number = moved.packs[0].number;
         if told {
             // The record gathers, and the lane does not get it.
-            broker.parts.shard.moved(moved, NOW);
+            broker.parts.shard.handle_move(moved, NOW);
         }
         let mut broker = broker.crashed();
         assert_eq!((broker.pack_files(), broker.live_packs().len()), (1, 0));
@@ -192,7 +192,7 @@ fn a_slot_comes_free_only_once_the_moves_are_committed() {
     let mut broker = Broker::with_backlog(200);
     let (container, moved) = broker.copy();
     let Container::Segment(segment) = container else { panic!("the journal is long") };
-    broker.parts.shard.moved(moved, NOW);
+    broker.parts.shard.handle_move(moved, NOW);
     broker.take_effects();
     assert!(!broker.freed.contains(&segment), "the moves only gather");
     assert_eq!(broker.parts.shard.next_move(NOW), None, "it looks full still");
@@ -200,7 +200,7 @@ fn a_slot_comes_free_only_once_the_moves_are_committed() {
     let end = broker.parts.lane.append(&frames).unwrap();
     broker.take_effects();
     assert!(!broker.freed.contains(&segment), "the shard was not told of the commit");
-    broker.parts.shard.committed(end, NOW);
+    broker.parts.shard.handle_commit(end, NOW);
     broker.take_effects();
     assert!(broker.freed.contains(&segment));
 }
@@ -210,7 +210,7 @@ fn what_could_not_be_moved_is_left_and_the_next_is_moved() {
     let mut broker = Broker::with_backlog(200);
     let (container, _) = broker.begin_move();
     assert_eq!(broker.parts.shard.next_move(NOW), None, "one at a time");
-    broker.parts.shard.move_failed(container, &MoveError::Missing { missing: 1 }, NOW);
+    broker.parts.shard.handle_failed_move(container, &MoveError::Missing { missing: 1 }, NOW);
     let next = broker.parts.shard.next_move(NOW).unwrap();
     assert_ne!(next, container);
     broker.empty(next);
@@ -226,11 +226,11 @@ fn what_could_not_be_moved_for_lack_of_room_is_tried_again_after_a_while() {
     let container = broker.parts.shard.next_move(NOW).unwrap();
     let path = "data/lane-0/pack-0000000000.pack".into();
     let full = MoveError::Journal(Fault::StorageFull { path });
-    broker.parts.shard.move_failed(container, &full, NOW);
+    broker.parts.shard.handle_failed_move(container, &full, NOW);
     let next = broker.parts.shard.next_move(NOW).unwrap();
     assert_ne!(next, container);
     // That cannot be read, and not for a while only.
-    broker.parts.shard.move_failed(next, &MoveError::Missing { missing: 1 }, NOW);
+    broker.parts.shard.handle_failed_move(next, &MoveError::Missing { missing: 1 }, NOW);
     let later = broker.parts.shard.next_move_at().unwrap();
     assert!(later > NOW);
     assert_eq!(broker.parts.shard.next_move(later), Some(container));
@@ -243,7 +243,7 @@ fn what_could_not_be_moved_for_lack_of_room_is_tried_again_after_a_while() {
 fn what_holds_nothing_wanted_is_not_asked_about_again() {
     let mut broker = Broker::with_backlog(200);
     let (container, _) = broker.begin_move();
-    broker.parts.shard.moved(Moved::default(), NOW);
+    broker.parts.shard.handle_move(Moved::default(), NOW);
     broker.settle_down();
     assert_ne!(broker.parts.shard.next_move(NOW), Some(container));
 }
@@ -260,12 +260,12 @@ fn a_read_that_fails_because_its_batch_was_moved_holds_nobody_up() {
         let mut held = broker.parts.mover.list(container).unwrap();
         broker.parts.shard.retain_wanted(&mut held);
         let moved = broker.parts.mover.copy(container, &held).unwrap();
-        broker.parts.shard.moved(moved, NOW);
+        broker.parts.shard.handle_move(moved, NOW);
         broker.commit();
     }
     for fetch in fetches {
         // The slots were given to other segments.
-        broker.parts.shard.fetched(fetch, None, NOW);
+        broker.parts.shard.handle_fetch(fetch, None, NOW);
     }
     broker.settle_down();
     let expected: Vec<_> = (0..200 * COUNT).map(|n| (n, text(n))).collect();
@@ -305,7 +305,7 @@ fn a_pack_that_a_crash_left_to_nobody_is_removed_under_a_number_that_no_other_ha
     let left: Vec<_> = unrecorded.packs.iter().map(|pack| pack.number).collect();
     assert!(made.iter().all(|number| !left.contains(number)), "{made:?} and {left:?}");
     assert_eq!(broker.remove_packs(), left);
-    broker.parts.shard.moved(moved, NOW);
+    broker.parts.shard.handle_move(moved, NOW);
     broker.settle_down();
     broker.gets(0..100 * COUNT);
 }

@@ -106,14 +106,14 @@ impl<D: Disk> Broker<D> {
             }
             if !frames.is_empty() {
                 let end = lane.append(&frames).unwrap();
-                shard.committed(end, self.now);
+                shard.handle_commit(end, self.now);
             }
             for fetch in fetches {
                 let fails = self.fails_at.is_some_and(|bad| {
                     fetch.position.0 <= bad && bad < fetch.position.0 + fetch.length as u64
                 });
                 let bytes = reader.read(fetch.position, fetch.length).ok().filter(|_| !fails);
-                shard.fetched(fetch, bytes, self.now);
+                shard.handle_fetch(fetch, bytes, self.now);
             }
         }
     }
@@ -392,7 +392,7 @@ fn who_waits_to_be_refused_when_the_lane_fails_is_told_that_the_outcome_is_unkno
     let Recovered { shard, .. } = &mut broker.parts;
     shard.handle(&mut vec![at(7), at(8)], broker.now);
     assert_eq!(shard.effects().drain(..).count(), 0);
-    shard.fenced();
+    shard.fence();
     let unknown =
         |request| Effect::Refused { origin: of(request), refusal: Refusal::OutcomeUnknown };
     assert_eq!(*shard.effects(), [unknown(7), unknown(8)]);

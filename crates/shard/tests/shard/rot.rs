@@ -387,7 +387,7 @@ fn a_batch_is_found_in_its_pack_though_the_record_of_its_move_is_gone() {
     let (container, moved) = broker.copy();
     let Container::Segment(emptied) = container else { panic!("{container:?} is emptied first") };
     broker.parts.lane.take_surplus(0);
-    broker.parts.shard.moved(moved, NOW);
+    broker.parts.shard.handle_move(moved, NOW);
     broker.settle_down();
     assert!(broker.freed.contains(&emptied));
     // The next segment is written over the one that came free.

@@ -9,7 +9,7 @@ use sennit_model::{
     Timestamp,
     limits::{LAZY_BYTES, LAZY_SPAN},
 };
-use sennit_shard::{Fetch, Shard};
+use sennit_shard::{Fetch, PackSummary, Shard};
 
 use super::{Cores, published_bytes};
 use crate::runtime::{
@@ -103,7 +103,7 @@ impl LocalShard {
             ShardMessage::PacksInUse(answer) => drop(answer.send(self.shard.packs_in_use())),
             ShardMessage::Fetched(fetch, bytes) => self.fetched(fetch, bytes),
             ShardMessage::Fenced(fault) => {
-                self.shard.fenced();
+                self.shard.fence();
                 return Some(fault);
             }
         }
@@ -138,12 +138,12 @@ impl LocalShard {
             // Before anything else is published: the message that says so may be behind much of it.
             self.set_storage_full(is_full);
         }
-        self.shard.committed(end, now());
+        self.shard.handle_commit(end, now());
         self.cores.reserve.set_checkpoint_segments(self.index, self.shard.checkpoint_segments());
     }
 
     fn fetched(&mut self, fetch: Fetch, bytes: Option<bytes::Bytes>) {
-        self.shard.fetched(fetch, bytes, now());
+        self.shard.handle_fetch(fetch, bytes, now());
     }
 
     fn set_storage_full(&mut self, full: bool) {
@@ -262,7 +262,8 @@ impl LocalShard {
         metrics.refusals.set(counters.refusals);
         metrics.damaged_batches.set(counters.damaged_batches);
         metrics.checkpoints.set(counters.checkpoints);
-        let (packs, pack_bytes, pack_live_bytes) = self.shard.pack_usage();
+        let PackSummary { count: packs, bytes: pack_bytes, live_bytes: pack_live_bytes } =
+            self.shard.pack_summary();
         metrics.packs.set(packs as u64);
         metrics.pack_bytes.set(pack_bytes);
         metrics.pack_live_bytes.set(pack_live_bytes);

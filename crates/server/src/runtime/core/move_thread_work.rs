@@ -22,13 +22,13 @@ impl LocalShard {
     pub(super) fn moved(&mut self, moved: Moved) {
         let bytes = moved.batches.iter().map(|batch| u64::from(batch.place.bytes)).sum();
         self.metrics.moved_bytes.add(bytes);
-        self.shard.moved(moved, now());
+        self.shard.handle_move(moved, now());
         self.look_at = Timestamp(0);
     }
 
     /// What was to be emptied could not be.
     pub(super) fn move_failed(&mut self, home: Container, error: &MoveError) {
-        self.shard.move_failed(home, error, now());
+        self.shard.handle_failed_move(home, error, now());
     }
 
     /// A step of a compaction was done.
@@ -36,13 +36,13 @@ impl LocalShard {
         let parts = done.batches.iter().flat_map(|batch| &batch.parts);
         let bytes = parts.map(|part| u64::from(part.place.bytes)).sum();
         self.metrics.moved_bytes.add(bytes);
-        self.shard.compacted(done, now());
+        self.shard.handle_compaction(done, now());
         self.look_at = Timestamp(0);
     }
 
     /// One came to nothing.
     pub(super) fn compaction_failed(&mut self) {
-        self.shard.compaction_failed(now());
+        self.shard.handle_failed_compaction(now());
     }
 
     /// Has the oldest segment or a thin pack emptied, if there is reason to, and removes packs; says
