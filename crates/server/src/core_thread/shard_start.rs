@@ -23,7 +23,7 @@ use crate::{
         inbox::ShardSender,
         index::ShardIndex,
         lane_thread,
-        metrics::ShardMetrics,
+        metrics::ShardCounts,
         move_thread::{self, Loans, PackPin},
         read_thread::ReadThreads,
         shard_files::{LaneFiles, ShardFiles},
@@ -64,7 +64,7 @@ impl RecoveredShard {
             torn_bytes = report.torn_bytes,
             "recovered"
         );
-        tell_damage(index, report, &cores.shard_metrics[index]);
+        tell_damage(index, report, &cores.shard_metrics[index].counts);
         let state = (&mut parts.shard, &mut parts.lane, &parts.slots);
         let begins_full = begins_full(index, &path, state, &cores.reserve)?;
         Ok(Self { index, parts, begins_full })
@@ -150,7 +150,7 @@ fn begins_full(
 }
 
 /// Says what recovery has found damaged: what is left is served.
-fn tell_damage(ShardIndex(shard): ShardIndex, report: &RecoveryReport, metrics: &ShardMetrics) {
+fn tell_damage(ShardIndex(shard): ShardIndex, report: &RecoveryReport, counts: &ShardCounts) {
     for damage in &report.damage {
         let (path, position) = (damage.path.display(), damage.position.0);
         let (bytes, what) = (damage.bytes, damage.problem);
@@ -175,7 +175,7 @@ fn tell_damage(ShardIndex(shard): ShardIndex, report: &RecoveryReport, metrics: 
         tracing::warn!(shard, %path, "a slot cannot be read: nothing in it is wanted, it is left alone");
     }
     let damaged_places = report.damage.len() + report.headless_segments.len();
-    metrics.journal_damage.set(damaged_places as u64);
-    metrics.doubtful_partitions.set(report.doubtful_partitions);
-    metrics.lost_files.set((report.lost_packs.len() + report.lost_segments.len()) as u64);
+    counts.journal_damage.set(damaged_places as u64);
+    counts.doubtful_partitions.set(report.doubtful_partitions);
+    counts.lost_files.set((report.lost_packs.len() + report.lost_segments.len()) as u64);
 }

@@ -284,8 +284,8 @@ impl<D: Disk> Writer<D> {
         let end = self.lane.append(frames)?;
         let took = begun.elapsed();
         let bytes: usize = frames.iter().map(|frame| frame.bytes.len()).sum();
-        self.metrics.journal_bytes.add(bytes as u64);
-        self.metrics.journal_syncs.add(1);
+        self.metrics.counts.journal_bytes.add(bytes as u64);
+        self.metrics.counts.journal_syncs.add(1);
         self.ask_for_slots();
         self.tell_whether_full();
         self.look_for_room();
@@ -367,8 +367,8 @@ impl<D: Disk> Writer<D> {
                 "the disk has room again: publishes are accepted"
             );
         }
-        self.metrics.storage_full.set(is_full.into());
-        self.metrics.storage_needed_bytes.set(if is_full { missing_bytes } else { 0 });
+        self.metrics.counts.storage_full.set(is_full.into());
+        self.metrics.counts.storage_needed_bytes.set(if is_full { missing_bytes } else { 0 });
         self.reserve.lacks(self.core.shard, missing, is_full);
         if let Some(is_full) = changed {
             let _ = self.core.send(ShardMessage::StorageFull(is_full));

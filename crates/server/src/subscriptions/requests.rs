@@ -146,7 +146,7 @@ impl Subscriptions {
         let mut ends = Ends::new();
         for (stream, topic) in streams {
             let end = match self.streams.status(&Principal::broker(), &stream, false).await {
-                Ok(status) => Some(status.next),
+                Ok(status) => Some(status.answer.next),
                 // Its time is over, or it is kept for its forks only.
                 Err(StreamFailure::Stream(_)) => None,
                 Err(failure) => {

@@ -14,9 +14,9 @@ use crate::runtime::core::CoreHandle;
 pub(crate) async fn hold_back(id: SessionId, core: &CoreHandle, outbox: &Outbox) -> Infallible {
     loop {
         outbox.needs_holding_back().await;
-        let numbers: Vec<u32> = outbox.routes.borrow().subscriptions.keys().copied().collect();
+        let numbers: Vec<u32> = outbox.routes.borrow().subscriptions.numbers().collect();
         for number in numbers {
-            let found = outbox.routes.borrow().subscriptions.get(&number).copied();
+            let found = outbox.routes.borrow().subscriptions.get(number);
             if let Some(subscription) = found {
                 set_windows(id, number, subscription, core, outbox);
                 // Others have their turn: it may have very many partitions.

@@ -147,7 +147,7 @@ impl Session {
         let core = placement.core_of(placement.shard_of(home, PartitionIndex(0)));
         let is_idle = self.outbox.is_empty()
             && self.controls.available_permits() == CONTROL_REQUESTS_MAX
-            && self.routes.borrow().subscriptions.is_empty();
+            && self.routes.borrow().subscriptions.len() == 0;
         let moves = is_idle
             && core != self.core.index
             && !self.routes.borrow().spread.contains(&topic)
@@ -437,7 +437,7 @@ impl Session {
     fn taken(&mut self, taken: Taken, request: u64) -> Flow {
         let Taken { subscription, partition: index, messages, bytes } = taken;
         let routes = self.routes.borrow();
-        let held = routes.subscriptions.get(&subscription).copied();
+        let held = routes.subscriptions.get(subscription);
         drop(routes);
         let Some(held) = held.filter(|held| held.is_reader()) else {
             return self.unknown_subscription(subscription, request);
@@ -555,7 +555,7 @@ impl Session {
         let placement = &self.core.cores.placement;
         let mut concerned: Vec<ShardIndex> = routes
             .subscriptions
-            .values()
+            .iter()
             .flat_map(|held| held.each_partition(placement).map(|(shard, _)| shard))
             .collect();
         concerned.sort_unstable();

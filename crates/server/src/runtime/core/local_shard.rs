@@ -252,7 +252,7 @@ impl LocalShard {
     }
 
     fn publish_metrics(&self) {
-        let (metrics, counters) = (&self.metrics, self.shard.counters());
+        let (metrics, counters) = (&self.metrics.counts, self.shard.counters());
         metrics.confirmed_messages.set(counters.confirmed_messages);
         metrics.confirmed_early_messages.set(counters.confirmed_early_messages);
         metrics.duplicate_batches.set(counters.duplicate_batches);

@@ -6,7 +6,7 @@ use sennit_engine::StreamCommand;
 use tokio::time::Instant;
 
 use super::{
-    NOBODYS, ParkedConnections, TURN,
+    ParkedConnections, TURN,
     readers::{Moment, Patience},
 };
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
         http1_answers::{encode, put_end, put_pieces},
         response::Response,
     },
-    runtime::{clock::now, write_buffer::WriteBuffer},
+    runtime::{clock::now, shard_answers::ParkedQuestion, write_buffer::WriteBuffer},
 };
 
 impl ParkedConnections {
@@ -28,7 +28,11 @@ impl ParkedConnections {
                 None => self.part(reader),
                 Some(position) => {
                     // Who waits uses the stream.
-                    self.command(&position, NOBODYS, StreamCommand::Ask { touches: true });
+                    self.command(
+                        &position,
+                        ParkedQuestion::UNAWAITED,
+                        StreamCommand::Ask { touches: true },
+                    );
                     self.has_waited(reader, position, now);
                 }
             }

@@ -12,7 +12,7 @@ use crate::{
     doors::streams::{Live, ReadPosition},
     http::http1_answers::Manner,
     identity::principal::Principal,
-    runtime::wire::WireAtRest,
+    runtime::{shard_answers::ParkedQuestion, wire::WireAtRest},
 };
 
 /// A moment, in milliseconds since the core began.
@@ -61,8 +61,8 @@ pub(super) struct Patience {
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) position: ReadPosition,
-    /// The number of the question to the stream.
-    pub(super) question: u32,
+    /// The question to the stream, once it is asked.
+    pub(super) question: Option<ParkedQuestion>,
     first: u32,
     last: u32,
     /// Whether the question is answered: who waits here is being told, and nobody joins any more.
@@ -171,7 +171,7 @@ impl Readers {
             Some(&at) => (at, Joined::Others),
             None => {
                 let (first, last) = (NOBODY, NOBODY);
-                let held = Held { position, question: 0, first, last, is_answered: false };
+                let held = Held { position, question: None, first, last, is_answered: false };
                 let at = number(self.positions.insert(held));
                 self.by_key.insert(key, at);
                 (at, Joined::New(at))
