@@ -157,12 +157,12 @@ impl Broker<'_> {
             let handler = Rc::new(HttpRouter::new(thread_state.clone(), status.clone(), None));
             HttpThread { thread_state, handler, cores: cores.clone() }
         };
-        let around = (outside_cores(), outside_cores());
+        let (early, late) = (outside_cores(), outside_cores());
         let are_serving = {
             let status = status.clone();
             move || status.is_serving()
         };
-        let port = Port::new(http, config.http_connections, are_serving, around);
+        let port = Port::new(http, config.http_connections, are_serving, early, late);
         let early = port.early();
         spawn_local(port.serve());
 

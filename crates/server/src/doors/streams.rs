@@ -115,11 +115,12 @@ impl StreamsDoor {
         &self,
         principal: &Principal,
         request: &Request,
-        (resource, captures): (StreamsResource, Captures<'_>),
+        resource: StreamsResource,
+        captures: Captures<'_>,
     ) -> Response {
         let answer = match resource {
             StreamsResource::Subscriptions(resource) => {
-                Ok(Box::pin(self.subscriptions(principal, (resource, captures), request)).await)
+                Ok(Box::pin(self.subscriptions(principal, resource, captures, request)).await)
             }
             StreamsResource::Atomic => Box::pin(self.append_together(principal, request)).await,
             StreamsResource::Stream => self.of_stream(principal, request).await,

@@ -164,7 +164,7 @@ impl BrowserGuard {
         };
         let host = headers.get(&header::HOST).and_then(|host| str::from_utf8(host).ok());
         let asker = match (host.and_then(HostName::with_port), origins.next()) {
-            (Some((host, port)), None) => self.rules.origins.asker(origin, (&host, port)),
+            (Some((host, port)), None) => self.rules.origins.asker(origin, &host, port),
             _ => Asker::Foreign,
         };
         match asker {

@@ -175,8 +175,10 @@ struct LaneThread {
 
 /// Starts the thread. It ends when it is told to, or the lane has failed.
 pub(crate) fn start(
-    (lane, room, reserve): (Lane<RealDisk>, SlotBudget, Arc<DiskReserve>),
-    (sender, messages): (mpsc::Sender<LaneMessage>, mpsc::Receiver<LaneMessage>),
+    lane: Lane<RealDisk>,
+    room: SlotBudget,
+    reserve: Arc<DiskReserve>,
+    channel: (mpsc::Sender<LaneMessage>, mpsc::Receiver<LaneMessage>),
     core: ShardSender,
     slots: mpsc::Sender<SlotWish>,
     metrics: Arc<ShardMetrics>,
@@ -185,6 +187,7 @@ pub(crate) fn start(
     let mut writer = Writer { lane, slots, room, reserve, pin: None, core: core.clone(), metrics };
     writer.ask_for_slots();
     let writer = Arc::new(Mutex::new(writer));
+    let (sender, messages) = channel;
     let handle = LaneHandle { messages: sender, writer: writer.clone() };
     let lane = LaneThread { writer, messages, core };
     let thread = thread::Builder::new()

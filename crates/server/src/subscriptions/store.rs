@@ -220,8 +220,8 @@ impl Store {
         self.grown_bytes.set(0);
         let positions = vec![PartitionOffset { partition: PartitionIndex(0), offset: first }];
         let trim = ControlRequest::TrimTopic { topic: self.name.clone(), positions };
-        let asks = (CoreSession::of_core(self.core.index).into(), Principal::broker());
-        let trimmed = control::ask(&self.core.cores, asks, trim);
+        let session = CoreSession::of_core(self.core.index).into();
+        let trimmed = control::ask(&self.core.cores, session, Principal::broker(), trim);
         // One that fails is made good by the next.
         let _ = trimmed.await;
     }

@@ -88,8 +88,8 @@ impl Asked {
         if let Some(Wanted { cursor: Some(claim), .. }) = &mut wanted {
             claim.number = self.core.cores.claims.fetch_add(1, Ordering::Relaxed);
         }
-        let asks = (self.session, &self.principal);
-        let answer = control_bodies::ask(&self.core.cores, asks, &request).await;
+        let cores = &self.core.cores;
+        let answer = control_bodies::ask(cores, self.session, &self.principal, &request).await;
         self.controls.add_permits(self.permits);
         let is_wanted = self.is_wanted(beginning);
         let frame_bytes_max = self.outbox.frame_bytes_max();

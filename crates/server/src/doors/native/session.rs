@@ -132,8 +132,8 @@ impl Session {
                 (topic, self.routes.borrow().homes.get(&topic).copied().unwrap_or(topic))
             }
             Request::Subscribe(_) | Request::Read(_) => {
-                let asks = (self.id, &self.principal);
-                let answer = control_bodies::ask(&self.core.cores, asks, request).await;
+                let (id, principal, cores) = (self.id, &self.principal, &self.core.cores);
+                let answer = control_bodies::ask(cores, id, principal, request).await;
                 let TopicPlace { topic, home, partitions } = answer?.ok()?.place()?;
                 if partitions > 1 {
                     self.routes.borrow_mut().spread.insert(topic);

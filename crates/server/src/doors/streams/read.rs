@@ -158,7 +158,7 @@ impl StreamsDoor {
                 })
             }
             Some(Live::LongPoll) => self.long_poll(source, asked).await,
-            Some(live) => self.events(source, (asked, live)).await,
+            Some(live) => self.events(source, asked, live).await,
         }
     }
 }
@@ -259,7 +259,8 @@ mod tests {
     /// The same with other answers about its end.
     fn with(
         chunk: Identified<StreamChunk>,
-        (is_up_to_date, is_closed): (bool, bool),
+        is_up_to_date: bool,
+        is_closed: bool,
     ) -> Identified<StreamChunk> {
         let Identified { of, answer } = chunk;
         Identified { of, answer: StreamChunk { is_up_to_date, is_closed, ..answer } }
@@ -279,13 +280,13 @@ mod tests {
 
     #[test]
     fn a_part_does_not_say_that_it_is_all() {
-        let part = with(chunk("text/plain", "x"), (false, false));
+        let part = with(chunk("text/plain", "x"), false, false);
         assert!(of_chunk(&part).unwrap().headers.get(&names::UP_TO_DATE).is_none());
     }
 
     #[test]
     fn the_last_of_a_closed_stream_says_so() {
-        let last = with(chunk("text/plain", "x"), (true, true));
+        let last = with(chunk("text/plain", "x"), true, true);
         assert_eq!(of_chunk(&last).unwrap().headers[&names::CLOSED], "true");
     }
 

@@ -37,7 +37,8 @@ impl StreamsDoor {
     pub(super) async fn events(
         &self,
         mut source: Source,
-        (asked, live): (Asked, Live),
+        asked: Asked,
+        live: Live,
     ) -> Result<Response, Problem> {
         let page = source.room.page(EVENT_BYTES_MAX);
         let first = source.chunk(asked.at.read_from(), false, page.bytes()).await?;

@@ -61,7 +61,8 @@ pub(crate) struct LocalShard {
 impl LocalShard {
     /// A shard that was recovered; `is_full` if the disk has no room for what its lane lacks.
     pub(crate) fn new(
-        (index, shard): (ShardIndex, Shard),
+        index: ShardIndex,
+        shard: Shard,
         cores: Arc<Cores>,
         workers: Workers,
         is_full: bool,
