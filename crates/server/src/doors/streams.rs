@@ -45,6 +45,7 @@ use sennit_model::ReadFrom;
 pub(crate) use self::answers::body as body_of;
 pub(crate) use self::cursor::next as next_cursor;
 pub(crate) use self::event::KEEP_ALIVE;
+pub(crate) use self::names::PAGE_HEADERS;
 pub(crate) use self::parked::{answer, nothing};
 pub use self::public_url::{PublicUrl, PublicUrlError};
 pub(crate) use self::query::Live;
