@@ -116,7 +116,7 @@ impl Asked {
                     let error = control::Error::new(ErrorCode::UnknownSubscription, message);
                     return self.outbox.refused(self.number, error);
                 }
-                return self.subscribed(&reply, place, &answer, wanted);
+                return self.begin_subscription(&reply, place, &answer, wanted);
             }
         }
         self.outbox.reply(&reply, self.number);
@@ -137,12 +137,13 @@ impl Asked {
         }
     }
 
-    fn subscribed(
+    /// Notes the subscription, answers the client, and subscribes to each partition.
+    fn begin_subscription(
         &self,
         reply: &Reply,
         TopicPlace { topic, home, partitions }: TopicPlace,
         answer: &ControlAnswer,
-        Wanted { number, credit, cursor, when_slow, filter }: Wanted,
+        wanted: Wanted,
     ) {
         let (group, ranges): (_, &[OffsetRange]) = match answer {
             ControlAnswer::ConsumerStart(start) => (start.group, &[]),
@@ -150,7 +151,8 @@ impl Asked {
             // Nothing else answers a request that begins a subscription.
             _ => return self.outbox.reply(reply, self.number),
         };
-        let window = Subscription::share(partitions, credit);
+        let number = wanted.number;
+        let window = Subscription::share(partitions, wanted.credit);
         let subscription = Subscription { topic, home, group, partitions, window };
         {
             let mut routes = self.routes.borrow_mut();
@@ -164,12 +166,21 @@ impl Asked {
         }
         self.outbox.subscription_begins(number);
         self.outbox.reply(reply, self.number);
+        self.subscribe_to_partitions(subscription, ranges, wanted);
+    }
+
+    fn subscribe_to_partitions(
+        &self,
+        subscription: Subscription,
+        ranges: &[OffsetRange],
+        Wanted { number, cursor, when_slow, filter, .. }: Wanted,
+    ) {
         let credit = self.outbox.window_now(subscription.window);
         let placement = &self.core.cores.placement;
         let origin = Origin { session: self.session, request: self.number };
         self.core.with(|core| {
             for (shard, partition) in subscription.each_partition(placement) {
-                let (group, number) = (subscription.group, number);
+                let group = subscription.group;
                 let command = if subscription.is_reader() {
                     let range = ranges.get(partition.index.0 as usize);
                     let at = range.map(|range| range.start).unwrap_or_default();

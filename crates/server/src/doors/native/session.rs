@@ -372,29 +372,8 @@ impl Session {
             );
             return self.refuse(request, ErrorCode::LimitReached, message);
         }
-        let mut parts: Vec<(PartitionIndex, Vec<DeliveryRun>)> = Vec::new();
-        for run in settle.runs.iter() {
-            let delivery = DeliveryRun {
-                first: run.first,
-                count: run.count,
-                attempt: run.attempt,
-                generation: run.generation,
-            };
-            match parts.iter_mut().rev().find(|(index, _)| *index == run.partition) {
-                Some((_, runs)) => runs.push(delivery),
-                None => parts.push((run.partition, vec![delivery])),
-            }
-        }
-        let verdict = match &head.verdict {
-            sennit_protocol::Verdict::Ack => Verdict::Ack,
-            sennit_protocol::Verdict::Retry => Verdict::Retry,
-            sennit_protocol::Verdict::RetryAfter(delay) => Verdict::RetryAfter(*delay),
-            sennit_protocol::Verdict::DeadLetter { reason } => {
-                Verdict::DeadLetter { reason: reason.clone() }
-            }
-            sennit_protocol::Verdict::Extend(span) => Verdict::Extend(*span),
-            sennit_protocol::Verdict::Started => Verdict::Started,
-        };
+        let parts = runs_by_partition(settle);
+        let verdict = verdict(&head.verdict);
         if head.confirm {
             if parts.is_empty() {
                 self.outbox.settled(request, 0, std::iter::empty());
@@ -567,6 +546,38 @@ impl Session {
             core.handle();
             core.close_session(self.id);
         });
+    }
+}
+
+/// The runs that a frame settles, for each partition that it names.
+fn runs_by_partition(settle: &Settle) -> Vec<(PartitionIndex, Vec<DeliveryRun>)> {
+    let mut parts: Vec<(PartitionIndex, Vec<DeliveryRun>)> = Vec::new();
+    for run in settle.runs.iter() {
+        let delivery = DeliveryRun {
+            first: run.first,
+            count: run.count,
+            attempt: run.attempt,
+            generation: run.generation,
+        };
+        match parts.iter_mut().rev().find(|(index, _)| *index == run.partition) {
+            Some((_, runs)) => runs.push(delivery),
+            None => parts.push((run.partition, vec![delivery])),
+        }
+    }
+    parts
+}
+
+/// The verdict of a frame, as the engine has it.
+fn verdict(verdict: &sennit_protocol::Verdict) -> Verdict {
+    match verdict {
+        sennit_protocol::Verdict::Ack => Verdict::Ack,
+        sennit_protocol::Verdict::Retry => Verdict::Retry,
+        sennit_protocol::Verdict::RetryAfter(delay) => Verdict::RetryAfter(*delay),
+        sennit_protocol::Verdict::DeadLetter { reason } => {
+            Verdict::DeadLetter { reason: reason.clone() }
+        }
+        sennit_protocol::Verdict::Extend(span) => Verdict::Extend(*span),
+        sennit_protocol::Verdict::Started => Verdict::Started,
     }
 }
 
