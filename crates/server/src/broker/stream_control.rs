@@ -18,7 +18,7 @@ use super::{
     control_request::ControlRefusal,
     stream_offset::IncarnationTag,
     stream_request::{CreateStream, Created, ForkAsked, Located, StreamFailure, StreamPlace},
-    streams::{Streams, ask, has_room, read_through, stopping, wrong_answer},
+    streams::{Streams, ask, read_through, stopping, wait_for_room, wrong_answer},
 };
 use crate::identity::principal::Principal;
 use crate::runtime::{core::content_bytes, index::ShardIndex, shard_answers::Answer};
@@ -82,7 +82,7 @@ impl Control {
             return Err(StreamRefusal::SettingsDiffer { field: "stream group" }.into());
         }
         if is_new {
-            self.has_room_beside(located.home, content.as_ref()).await?;
+            self.wait_for_room_beside(located.home, content.as_ref()).await?;
         }
         match &fork {
             Some(asked) if is_new => {
@@ -122,7 +122,7 @@ impl Control {
         // Before there is anything to be seen under its name. It may come to lie elsewhere meanwhile.
         let placed = self.placed(&settings);
         let next = self.core.look(|core| core.catalogue().next_topic(placed));
-        self.has_room_beside(next, content.as_ref()).await?;
+        self.wait_for_room_beside(next, content.as_ref()).await?;
         if let Some(asked) = &fork {
             let made = self.fork(asked, &mut settings).await?;
             content = joined(made, content)?;
@@ -178,7 +178,7 @@ impl Control {
     }
 
     /// Waits until there is room for what a stream begins with where the partitions of `home` are.
-    async fn has_room_beside(
+    async fn wait_for_room_beside(
         &self,
         home: TopicId,
         content: Option<&Content>,
@@ -188,7 +188,7 @@ impl Control {
             return Ok(());
         }
         let shard = self.core.cores.placement.shard_of(home, PartitionIndex(0));
-        has_room(&self.core, shard, bytes).await
+        wait_for_room(&self.core, shard, bytes).await
     }
 
     /// Where a new stream is to lie: those of one group lie on one shard.

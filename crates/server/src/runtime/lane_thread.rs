@@ -248,14 +248,14 @@ impl LaneThread {
                 frames = later;
             }
             self.with(Writer::want_more_spares);
-            if !self.waits_for_slot(held_up) {
+            if !self.wait_for_slot(held_up) {
                 return Ok(None);
             }
         }
     }
 
     /// Waits for what may be a slot; false when there will be none.
-    fn waits_for_slot(&self, held_up: &mut VecDeque<LaneMessage>) -> bool {
+    fn wait_for_slot(&self, held_up: &mut VecDeque<LaneMessage>) -> bool {
         loop {
             match self.messages.recv() {
                 Ok(LaneMessage::Spare(slot, wish)) => {
@@ -317,7 +317,7 @@ impl<D: Disk> Writer<D> {
         let is_short = self.reserve.is_short();
         if let Some(keep) = self.room.surplus_over(self.lane.spare_count(), is_short) {
             for slot in self.lane.take_surplus(keep) {
-                self.reserve.slot_is_outside(self.core.shard);
+                self.reserve.add_outside_slot(self.core.shard);
                 let _ = self.slots.send(SlotWish::Remove(slot));
             }
         }
@@ -383,7 +383,7 @@ impl<D: Disk> Writer<D> {
 
     fn add_spare(&mut self, slot: Slot, wish: SlotRequest) {
         self.lane.add_spare(slot);
-        self.reserve.slot_is_settled(self.core.shard);
+        self.reserve.remove_outside_slot(self.core.shard);
         self.room.slot_made(wish);
         self.tell_whether_full();
         // It was asked for before another lane was full, or before this one was no more.

@@ -123,10 +123,10 @@ impl<D: Disk> SlotThread<D> {
             Some(SlotRequest::Held) => SlotFill::Allocated,
             _ => SlotFill::Written,
         };
-        self.reserve.slot_is_outside(self.core.shard);
+        self.reserve.add_outside_slot(self.core.shard);
         let made = self.maker.make_with_free_bytes(self.left_beside(), fill);
         if made.is_err() {
-            self.reserve.slot_is_settled(self.core.shard);
+            self.reserve.remove_outside_slot(self.core.shard);
         }
         match made {
             Ok(slot) => {
@@ -178,7 +178,7 @@ impl<D: Disk> SlotThread<D> {
         if let Err(fault) = self.maker.remove(&slot) {
             tracing::warn!(shard = self.core.shard.0, %fault, "a slot could not be removed");
         }
-        self.reserve.slot_is_settled(self.core.shard);
+        self.reserve.remove_outside_slot(self.core.shard);
     }
 }
 

@@ -53,7 +53,7 @@ impl Subscriptions {
                     self.registry.borrow_mut().seen(&stream, topic, end);
                 }
                 Ended::At(_) | Ended::Never => {
-                    self.registry.borrow_mut().is_not_awaited(&stream, life);
+                    self.registry.borrow_mut().stop_awaiting(&stream, life);
                     wanted.notify.notified().await;
                 }
                 Ended::Unknown => tokio::time::sleep(REST).await,

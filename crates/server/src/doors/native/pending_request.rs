@@ -80,7 +80,7 @@ impl Asked {
             Ok(wanted) => wanted,
             Err(error) => {
                 self.controls.add_permits(self.permits);
-                self.is_wanted(beginning);
+                self.finish_beginning(beginning);
                 let error = control::Error::new(ErrorCode::InvalidFilter, error.to_string());
                 return self.outbox.refused(self.number, error);
             }
@@ -91,7 +91,7 @@ impl Asked {
         let cores = &self.core.cores;
         let answer = control_bodies::ask(cores, self.session, &self.principal, &request).await;
         self.controls.add_permits(self.permits);
-        let is_wanted = self.is_wanted(beginning);
+        let is_wanted = self.finish_beginning(beginning);
         let frame_bytes_max = self.outbox.frame_bytes_max();
         let answer = match answer {
             Some(Ok(answer)) => answer,
@@ -123,7 +123,7 @@ impl Asked {
     }
 
     /// Whether what was asked for is still wanted now that its answer is there.
-    fn is_wanted(&self, beginning: Option<Beginning>) -> bool {
+    fn finish_beginning(&self, beginning: Option<Beginning>) -> bool {
         beginning.is_none_or(|beginning| self.routes.borrow_mut().answered(beginning))
     }
 

@@ -170,8 +170,8 @@ impl Session {
     }
 
     /// Waits while a shard that was published to has too much to commit.
-    pub(crate) async fn has_room(&self, shard: ShardIndex) {
-        self.core.cores.gauges[shard].has_room().await;
+    pub(crate) async fn wait_for_room(&self, shard: ShardIndex) {
+        self.core.cores.gauges[shard].wait_for_room().await;
     }
 
     /// Takes every whole frame off `input` and does what it asks, all in one turn of the shard.
@@ -317,7 +317,7 @@ impl Session {
         }
         let shard = self.shard(head.partition);
         // The frame may have begun to come when there was room, and so may those of very many others.
-        self.has_room(shard).await;
+        self.wait_for_room(shard).await;
         if self.core.look(|core| core.is_draining()) {
             return self.refuse_publish(head, request);
         }
@@ -492,7 +492,7 @@ impl Session {
         // What was read before goes first, whatever this waits for.
         self.core.with(|core| core.handle());
         // One read may ask for thousands of answers, each as large as a frame may be.
-        self.outbox.has_room().await;
+        self.outbox.wait_for_room().await;
         // Where the core holds too much already, each has one answer on the way.
         let permits = if self.outbox.is_room_full() { CONTROL_REQUESTS_MAX } else { 1 };
         let Ok(permit) = self.controls.acquire_many(permits as u32).await else { return };

@@ -61,7 +61,7 @@ impl Source {
         let last = StreamChunk { messages: Vec::new(), ..page };
         let held = self.room.account();
         let mut pages = Pages { source: self, last, until, joining, ready: VecDeque::new(), held };
-        pages.are_ready(ready);
+        pages.set_ready(ready);
         Body::Pages(PageSource::unfold(Some(pages), |pages| async move {
             let mut pages = pages?;
             match pages.piece().await {
@@ -101,7 +101,7 @@ impl Pages {
         Ok(piece)
     }
 
-    fn are_ready(&mut self, pieces: VecDeque<Bytes>) {
+    fn set_ready(&mut self, pieces: VecDeque<Bytes>) {
         self.held.set(pieces.iter().map(Bytes::len).sum());
         self.ready = pieces;
     }
@@ -119,7 +119,7 @@ impl Pages {
             return Err(io::Error::other("the stream that was read is gone"));
         }
         let pieces = self.joining.join(&page.answer.messages, page.answer.next >= self.until);
-        self.are_ready(pieces.into());
+        self.set_ready(pieces.into());
         self.last = StreamChunk { messages: Vec::new(), ..page.answer };
         Ok(())
     }

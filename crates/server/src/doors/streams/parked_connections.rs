@@ -119,7 +119,7 @@ impl ParkedConnections {
             let due = self.readers.next_due().map(|due| self.began + Duration::from_millis(due));
             tokio::select! {
                 () = thread_state.parking_entry.notify.notified() => {}
-                () = self.sockets.have_something() => {}
+                () = self.sockets.wait_for_events() => {}
                 () = sleep_until(due.unwrap_or(self.began)), if due.is_some() => {}
                 () = thread_state.closing.begun(), if !is_closing => {}
             }
@@ -206,7 +206,7 @@ impl ParkedConnections {
             let is_awaited = |held: &readers::Held| held.question == Some(question);
             if self.readers.position(at).is_some_and(is_awaited) {
                 let news = self.news(at, answer);
-                self.readers.is_answered(at);
+                self.readers.set_answered(at);
                 self.telling.push_back((at, news));
             }
         }

@@ -23,7 +23,7 @@ impl ParkedConnections {
     pub(super) fn do_what_is_due(&mut self) -> bool {
         let now = self.moment(Instant::now());
         for _ in 0..TURN {
-            let Some(reader) = self.readers.is_due(now) else { return false };
+            let Some(reader) = self.readers.first_due(now) else { return false };
             match self.readers.position_of(reader).map(|held| held.position.clone()) {
                 None => self.part(reader),
                 Some(position) => {
@@ -33,7 +33,7 @@ impl ParkedConnections {
                         ParkedQuestion::UNAWAITED,
                         StreamCommand::Ask { touches: true },
                     );
-                    self.has_waited(reader, position, now);
+                    self.end_silence(reader, position, now);
                 }
             }
         }
@@ -41,7 +41,7 @@ impl ParkedConnections {
     }
 
     /// A reader has waited at `position` for as long as it may be silent.
-    fn has_waited(&mut self, reader: u32, position: ReadPosition, now: Moment) {
+    fn end_silence(&mut self, reader: u32, position: ReadPosition, now: Moment) {
         let Some(held) = self.readers.get(reader) else { return };
         let (manner, patience) = (held.manner, held.patience);
         let mut out = WriteBuffer::default();

@@ -150,7 +150,7 @@ impl Readers {
     }
 
     /// Who is due at `now`, or was before.
-    pub(super) fn is_due(&self, now: Moment) -> Option<u32> {
+    pub(super) fn first_due(&self, now: Moment) -> Option<u32> {
         self.due.first().filter(|(due, _)| *due <= now).map(|(_, reader)| *reader)
     }
 
@@ -226,7 +226,7 @@ impl Readers {
     }
 
     /// The question of a position is answered: who comes from now on waits elsewhere.
-    pub(super) fn is_answered(&mut self, position: u32) {
+    pub(super) fn set_answered(&mut self, position: u32) {
         if let Some(held) = self.positions.get_mut(position as usize) {
             held.is_answered = true;
             self.by_key.remove(&key(&held.position));
