@@ -9,7 +9,7 @@ use std::{
 use sennit_journal::{SHARDS_MAX, disk::Access};
 
 use crate::{
-    doors::streams::{PublicUrl, StreamStorage, StreamStorageRule},
+    doors::streams::{PAGE_HEADERS, PublicUrl, StreamStorage, StreamStorageRule},
     http::{
         HostName, HttpOrigin, allowed_hosts::AllowedHosts, allowed_origins::AllowedOrigins,
         browser_guard::BrowserRules, limits::CONNECTIONS_MAX,
@@ -126,6 +126,7 @@ impl Config {
         BrowserRules {
             hosts: AllowedHosts::new(bound, self.http_hosts.clone()),
             origins: AllowedOrigins::new(&self.http_origins, own),
+            page_headers: &PAGE_HEADERS,
         }
     }
 

@@ -95,13 +95,6 @@ impl CoreThread {
             shards.push(shard);
             workers.extend(threads);
         }
-        let streams = StreamsSettings {
-            storage: StorageRules::new(config.streams_storage, &config.streams_storage_rules),
-            public_url: config.streams_public_url,
-            long_poll_timeout: config.streams_long_poll_timeout,
-            events_silence: config.streams_events_silence,
-            events_span: config.streams_events_span,
-        };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -116,35 +109,11 @@ impl CoreThread {
             spawn_local(core.clone().survey());
             spawn_local(give_back_at_rest(config.give_back));
             spawn_local(core.pace.clone().run());
-            let metrics = &core.cores.metrics;
-            let peer_cores = Rc::new(PeerCores::of(index, metrics.clone()));
-            let thread_state = Rc::new(HttpThreadState::new(
-                metrics[index].clone(),
-                Some(peer_cores.clone()),
-                rules,
-            ));
-            core.add_closing(thread_state.clone());
-            let asked = Streams::of_connections(core.clone(), peer_cores);
-            let cores = core.cores.clone();
-            let streams = StreamsDoor::new(asked, cores, streams, thread_state.clone());
-            let handler = Rc::new(HttpRouter::new(thread_state.clone(), status, Some(streams)));
-            let http = Rc::new(HttpThread { thread_state, handler, cores: core.cores.clone() });
-            match ParkedConnections::open(core.clone(), http.clone(), config.streams_events_silence)
-            {
-                Ok(parked) => drop(spawn_local(parked.run())),
-                Err(error) => tracing::warn!(%error, "connections that wait keep their tasks"),
+            let http = open_http(&core, &config, status, rules);
+            if index == CoreIndex::FIRST {
+                add_control(&core, config);
             }
             let services = core.services.clone();
-            if index == CoreIndex::FIRST {
-                let (data, allows) = (config.data, config.streams_allow_private_webhooks);
-                let subscriptions = Subscriptions::new(core.clone(), data, allows);
-                services.add(subscriptions.clone());
-                let control = Rc::new(Control::new(core.clone(), subscriptions));
-                let needs = Rc::new(Needs::default());
-                core.with(|core| core.set_needs(needs.clone()));
-                spawn_local(needs.serve(control.clone()));
-                services.add(control);
-            }
             services.add(Rc::new(NativeDoor(core.clone())));
             services.add(http);
             take_messages(core, receiver, failed).await;
@@ -158,6 +127,48 @@ impl CoreThread {
         }
         Ok(())
     }
+}
+
+/// What answers the HTTP requests of a core. Starts the task of its parked connections.
+fn open_http(
+    core: &CoreHandle,
+    config: &Config,
+    status: Arc<Status>,
+    rules: BrowserRules,
+) -> Rc<HttpThread> {
+    let (cores, metrics) = (core.cores.clone(), &core.cores.metrics);
+    let peer_cores = Rc::new(PeerCores::of(core.index, metrics.clone()));
+    let thread_state =
+        Rc::new(HttpThreadState::new(metrics[core.index].clone(), Some(peer_cores.clone()), rules));
+    core.add_closing(thread_state.clone());
+    let settings = StreamsSettings {
+        storage: StorageRules::new(config.streams_storage, &config.streams_storage_rules),
+        public_url: config.streams_public_url.clone(),
+        long_poll_timeout: config.streams_long_poll_timeout,
+        events_silence: config.streams_events_silence,
+        events_span: config.streams_events_span,
+    };
+    let streams = Streams::of_connections(core.clone(), peer_cores);
+    let streams = StreamsDoor::new(streams, cores.clone(), settings, thread_state.clone());
+    let handler = Rc::new(HttpRouter::new(thread_state.clone(), status, Some(streams)));
+    let http = Rc::new(HttpThread { thread_state, handler, cores });
+    match ParkedConnections::open(core.clone(), http.clone(), config.streams_events_silence) {
+        Ok(parked) => drop(spawn_local(parked.run())),
+        Err(error) => tracing::warn!(%error, "connections that wait keep their tasks"),
+    }
+    http
+}
+
+/// Adds what the first core alone serves: the control of names and settings, and the subscriptions.
+fn add_control(core: &CoreHandle, config: Config) {
+    let (data, allows_private) = (config.data, config.streams_allow_private_webhooks);
+    let subscriptions = Subscriptions::new(core.clone(), data, allows_private);
+    core.services.add(subscriptions.clone());
+    let control = Rc::new(Control::new(core.clone(), subscriptions));
+    let needs = Rc::new(Needs::default());
+    core.with(|core| core.set_needs(needs.clone()));
+    spawn_local(needs.serve(control.clone()));
+    core.services.add(control);
 }
 
 /// Takes what reaches the core until the broker stops.

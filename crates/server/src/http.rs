@@ -19,7 +19,7 @@ mod answer_weight;
 mod bad_request;
 pub(crate) mod body;
 pub(crate) mod browser_guard;
-mod browser_headers;
+pub(crate) mod browser_headers;
 pub(crate) mod closing;
 pub(crate) mod concurrency;
 mod connection;

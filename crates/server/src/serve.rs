@@ -36,7 +36,7 @@ use crate::{
         drain,
         error::ServeError,
         file_descriptors::FileDescriptors,
-        inbox::Message,
+        inbox::{self, Message},
         index::{CoreIndex, IndexVec, ShardIndex},
         listener::{Listener, listen},
         move_permit::MovePermit,
@@ -125,22 +125,7 @@ impl Broker<'_> {
 
         let (inboxes, receivers): (Vec<_>, Vec<_>) =
             (0..placement.cores()).map(|_| async_mpsc::unbounded_channel()).unzip();
-        // What was taken before the disk was known to be full has to find room in the segment that was
-        // begun then, and in the slots that are held for it.
-        let ingest_bytes = config.ingest_bytes.min(settings.segment_bytes / 2);
-        let reserve = Arc::new(DiskReserve::new(shards, inboxes.clone(), settings.segment_bytes));
-        let cores = Arc::new(Cores {
-            inboxes: inboxes.into_iter().collect(),
-            gauges: IndexVec::of(shards, |_| PublishGauge::new(ingest_bytes)),
-            metrics: IndexVec::of(placement.cores(), |_| Arc::default()),
-            shard_metrics: IndexVec::of(shards, |_| Arc::default()),
-            placement,
-            session_grace: config.session_grace,
-            move_permit: Arc::new(MovePermit::new(config.give_back)),
-            reserve,
-            claims: AtomicU64::new(1),
-            own_topic: OwnTopic::default(),
-        });
+        let cores = cores(&config, &settings, placement, inboxes);
         let shard_files = Arc::new(ShardFiles::closed(shards));
         let backups =
             Backups::new(settings, config.data.clone(), shard_files.clone(), ended.clone());
@@ -157,17 +142,17 @@ impl Broker<'_> {
             let handler = Rc::new(HttpRouter::new(thread_state.clone(), status.clone(), None));
             HttpThread { thread_state, handler, cores: cores.clone() }
         };
-        let around = (outside_cores(), outside_cores());
+        let (early, late) = (outside_cores(), outside_cores());
         let are_serving = {
             let status = status.clone();
             move || status.is_serving()
         };
-        let port = Port::new(http, config.http_connections, are_serving, around);
+        let port = Port::new(http, config.http_connections, are_serving, early, late);
         let early = port.early();
         spawn_local(port.serve());
 
         let (failed, mut failures) = async_mpsc::unbounded_channel();
-        let (recovered, mut recoveries) = async_mpsc::unbounded_channel();
+        let (recovered, recoveries) = async_mpsc::unbounded_channel();
         for (index, receiver) in cores.inboxes.indices().zip(receivers) {
             let lane = |shard: ShardIndex| LaneConfig {
                 directory: directory.lane_directory(shard.0),
@@ -193,34 +178,14 @@ impl Broker<'_> {
         }
         drop((recovered, failed, ended));
         let mut stop = pin!(stop);
-        let mut found = Found::default();
-        let recovering = async {
-            for _ in 0..cores.placement.cores() {
-                let of_core = recoveries.recv().await;
-                found.append(of_core.unwrap_or_else(|| Ok(Found::default()))?);
-            }
-            // Each shard's are in order: this joins a few runs.
-            found.partitions.sort_by_key(|found| found.id);
-            // Nobody is let in before the shards are as the catalogue says.
-            let (asked, reconciled) = oneshot::channel();
-            let reconcile = Message::call(move |control: &Rc<Control>| {
-                spawn_local(control.clone().begin(found, asked));
-            });
-            let _ = cores.inboxes[CoreIndex::FIRST].send(reconcile);
-            let _ = reconciled.await;
-            Ok(())
+        let recovered = tokio::select! {
+            recovered = recover(&cores, recoveries) => Some(recovered),
+            () = &mut stop => None,
         };
-        let outcome = tokio::select! {
-            recovered = recovering => recovered,
-            () = &mut stop => {
-                // Nothing was served yet, so nothing is to be finished.
-                cores.inboxes.iter().for_each(|inbox| drop(inbox.send(Message::End)));
-                return Ok(());
-            }
-        };
-        if let Err(error) = outcome {
+        // Nothing was served yet, so nothing is to be finished.
+        if !matches!(recovered, Some(Ok(()))) {
             cores.inboxes.iter().for_each(|inbox| drop(inbox.send(Message::End)));
-            return Err(error);
+            return recovered.unwrap_or(Ok(()));
         }
         let accepting = spawn_local(port::accept(native, cores.clone()));
         status.recovering.store(false, Relaxed);
@@ -242,6 +207,53 @@ impl Broker<'_> {
         drain::all(&cores).await;
         outcome
     }
+}
+
+/// The state that all cores share.
+fn cores(
+    config: &Config,
+    settings: &DirectorySettings,
+    placement: Placement,
+    inboxes: Vec<inbox::Sender>,
+) -> Arc<Cores> {
+    let (shards, segment_bytes) = (settings.shards as usize, settings.segment_bytes);
+    // What was taken before the disk was known to be full has to find room in the segment that was
+    // begun then, and in the slots that are held for it.
+    let ingest_bytes = config.ingest_bytes.min(segment_bytes / 2);
+    let reserve = Arc::new(DiskReserve::new(shards, inboxes.clone(), segment_bytes));
+    Arc::new(Cores {
+        inboxes: inboxes.into_iter().collect(),
+        gauges: IndexVec::of(shards, |_| PublishGauge::new(ingest_bytes)),
+        metrics: IndexVec::of(placement.cores(), |_| Arc::default()),
+        shard_metrics: IndexVec::of(shards, |_| Arc::default()),
+        placement,
+        session_grace: config.session_grace,
+        move_permit: Arc::new(MovePermit::new(config.give_back)),
+        reserve,
+        claims: AtomicU64::new(1),
+        own_topic: OwnTopic::default(),
+    })
+}
+
+/// Waits until all cores have recovered their shards, and these are as the catalogue says.
+async fn recover(
+    cores: &Cores,
+    mut recoveries: async_mpsc::UnboundedReceiver<Result<Found, ServeError>>,
+) -> Result<(), ServeError> {
+    let mut found = Found::default();
+    for _ in 0..cores.placement.cores() {
+        let of_core = recoveries.recv().await;
+        found.append(of_core.unwrap_or_else(|| Ok(Found::default()))?);
+    }
+    // Each shard's are in order: this joins a few runs.
+    found.partitions.sort_by_key(|found| found.id);
+    let (sender, reconciled) = oneshot::channel();
+    let reconcile = Message::call(move |control: &Rc<Control>| {
+        spawn_local(control.clone().begin(found, sender));
+    });
+    let _ = cores.inboxes[CoreIndex::FIRST].send(reconcile);
+    let _ = reconciled.await;
+    Ok(())
 }
 
 fn open_directory(config: &Config) -> Result<DataDirectory, ServeError> {

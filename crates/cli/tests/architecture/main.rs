@@ -124,6 +124,17 @@ fn connections_are_known_by_their_wires_alone() {
 }
 
 #[test]
+fn http_knows_no_header_of_streams() {
+    let is_named = |path: &PathBuf| {
+        let code = code_of(&read(path));
+        ["stream-", "producer-"].iter().any(|name| code.contains(name))
+    };
+    let mut files = rust_files(&root().join("crates/server/src/http"));
+    files.retain(is_named);
+    assert!(files.is_empty(), "headers of streams belong to `doors/streams/names`: {files:#?}");
+}
+
+#[test]
 fn decisions_are_numbered_and_say_why_and_until_when() {
     let folder = fs::read_dir(root().join("docs/decisions")).expect("the decisions are there");
     let mut pages: Vec<_> = folder.map(|entry| entry.expect("readable").path()).collect();

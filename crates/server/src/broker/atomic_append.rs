@@ -6,7 +6,7 @@ use sennit_engine::{Command, StreamAnswer, StreamAppended, StreamRefusal};
 use super::{
     stream_offset::Identified,
     stream_request::{AppendTo, Located, StreamFailure, TogetherFailure},
-    streams::{Streams, has_room, stopping, wrong_answer},
+    streams::{Streams, stopping, wait_for_room, wrong_answer},
 };
 use crate::{identity::principal::Principal, runtime::shard_answers::Answer};
 
@@ -57,7 +57,7 @@ impl Streams {
         let core = &self.core;
         let contents = appends.iter().filter_map(|each| each.append.content.as_ref());
         let bytes = contents.map(|content| content.bytes() as u64).sum();
-        has_room(core, shard, bytes).await.map_err(whole)?;
+        wait_for_room(core, shard, bytes).await.map_err(whole)?;
         let each = located.iter().zip(appends);
         let all = each.map(|(located, each)| (located.place().0, each.append.clone())).collect();
         let answer = core.with(|core| {

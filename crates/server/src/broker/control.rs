@@ -60,14 +60,15 @@ struct Changed {
 /// Asks the first core, for a session and on behalf of a principal. Without an answer the broker stops.
 pub(crate) fn ask(
     cores: &Cores,
-    (session, principal): (SessionId, Principal),
+    session: SessionId,
+    principal: Principal,
     request: ControlRequest,
 ) -> oneshot::Receiver<Result<ControlAnswer, ControlRefusal>> {
     let (sender, answer) = oneshot::channel();
     let _ = cores.inboxes[CoreIndex::FIRST].send(Message::call(move |control: &Rc<Control>| {
         let control = control.clone();
         spawn_local(async move {
-            let _ = sender.send(control.answer((session, &principal), request).await);
+            let _ = sender.send(control.answer(session, &principal, request).await);
         });
     }));
     answer
@@ -94,7 +95,8 @@ impl Control {
     /// Does a request about names and settings. The broker itself may do more than its clients.
     async fn answer(
         &self,
-        (session, principal): (SessionId, &Principal),
+        session: SessionId,
+        principal: &Principal,
         request: ControlRequest,
     ) -> Result<ControlAnswer, ControlRefusal> {
         // The rights of the principal will be checked here too: to the topic and the group that the request names,

@@ -93,7 +93,7 @@ impl ScrubThread {
         // What was damaged and is not there any more is forgotten.
         self.damaged = found;
         for (metrics, damaged) in self.metrics.iter().zip(self.damaged.iter()) {
-            metrics.scrub_damage.set(damaged.len() as u64);
+            metrics.counts.scrub_damage.set(damaged.len() as u64);
         }
         self.rest(self.every.max(PASS_MIN).saturating_sub(begun.elapsed()))
     }
@@ -143,7 +143,7 @@ impl ScrubThread {
         }
         let metrics = self.metrics[*shard].clone();
         let scrubbed = scrub(disk, cut, file, &mut |bytes| {
-            metrics.scrubbed_bytes.add(bytes as u64);
+            metrics.counts.scrubbed_bytes.add(bytes as u64);
             self.rest(pace.rest_after(bytes)).is_ok()
         });
         let damage = match scrubbed {
@@ -155,7 +155,7 @@ impl ScrubThread {
             return Ok(());
         }
         damage.into_iter().for_each(|damage| self.note(*shard, damage, found));
-        metrics.scrub_damage.set(self.damaged[*shard].len() as u64);
+        metrics.counts.scrub_damage.set(self.damaged[*shard].len() as u64);
         Ok(())
     }
 
@@ -165,7 +165,7 @@ impl ScrubThread {
         tracing::error!(shard = shard.0, %path, %position, bytes, what, "the scrub found damage");
         found.insert(position);
         self.damaged[shard].insert(position);
-        self.metrics[shard].scrub_damage.set(self.damaged[shard].len() as u64);
+        self.metrics[shard].counts.scrub_damage.set(self.damaged[shard].len() as u64);
     }
 
     /// Whether the file holds what it held when the pass began.

@@ -18,7 +18,7 @@ use super::{
     control_request::ControlRefusal,
     stream_offset::IncarnationTag,
     stream_request::{CreateStream, Created, ForkAsked, Located, StreamFailure, StreamPlace},
-    streams::{Streams, ask, has_room, read_through, stopping, wrong_answer},
+    streams::{Streams, ask, read_through, stopping, wait_for_room, wrong_answer},
 };
 use crate::identity::principal::Principal;
 use crate::runtime::{core::content_bytes, index::ShardIndex, shard_answers::Answer};
@@ -82,7 +82,7 @@ impl Control {
             return Err(StreamRefusal::SettingsDiffer { field: "stream group" }.into());
         }
         if is_new {
-            self.has_room_beside(located.home, content.as_ref()).await?;
+            self.wait_for_room_beside(located.home, content.as_ref()).await?;
         }
         match &fork {
             Some(asked) if is_new => {
@@ -122,7 +122,7 @@ impl Control {
         // Before there is anything to be seen under its name. It may come to lie elsewhere meanwhile.
         let placed = self.placed(&settings);
         let next = self.core.look(|core| core.catalogue().next_topic(placed));
-        self.has_room_beside(next, content.as_ref()).await?;
+        self.wait_for_room_beside(next, content.as_ref()).await?;
         if let Some(asked) = &fork {
             let made = self.fork(asked, &mut settings).await?;
             content = joined(made, content)?;
@@ -178,7 +178,7 @@ impl Control {
     }
 
     /// Waits until there is room for what a stream begins with where the partitions of `home` are.
-    async fn has_room_beside(
+    async fn wait_for_room_beside(
         &self,
         home: TopicId,
         content: Option<&Content>,
@@ -188,7 +188,7 @@ impl Control {
             return Ok(());
         }
         let shard = self.core.cores.placement.shard_of(home, PartitionIndex(0));
-        has_room(&self.core, shard, bytes).await
+        wait_for_room(&self.core, shard, bytes).await
     }
 
     /// Where a new stream is to lie: those of one group lie on one shard.
@@ -204,11 +204,6 @@ impl Control {
         asked: &ForkAsked,
         settings: &mut StreamSettings,
     ) -> Result<Option<Batch>, StreamFailure> {
-        let of_source = |failure| match failure {
-            StreamFailure::Stream(StreamRefusal::Unknown) => StreamFailure::SourceUnknown,
-            StreamFailure::Stream(StreamRefusal::Deleted) => StreamFailure::SourceDeleted,
-            failure => failure,
-        };
         let located = self.locate(&asked.source).ok_or(StreamFailure::SourceUnknown)?;
         if located.partitions > 1 {
             return Err(StreamFailure::Partitioned(located.partitions));
@@ -236,20 +231,7 @@ impl Control {
         inherit(settings, &status.settings);
         let mut content = None;
         if asked.behind > 0 {
-            let read = StreamRead {
-                at: ReadFrom::Offset(at),
-                before: None,
-                bytes_max: APPEND_BYTES_MAX as u64,
-                waits: false,
-                one_append: true,
-                for_fork: false,
-            };
-            let chunk = read_through(&self.core, place, read).await.map_err(of_source)?;
-            let is_json =
-                media_type(&settings.content_type).eq_ignore_ascii_case("application/json");
-            let (whole, rest) = behind(&chunk.messages, asked.behind, is_json)
-                .ok_or(StreamFailure::BeyondAppend(asked.behind))?;
-            (at, content) = (at.plus(whole), rest);
+            (at, content) = self.behind(place, at, asked.behind, &settings.content_type).await?;
         }
         settings.fork = Some(ForkOf {
             source: place.0,
@@ -261,6 +243,30 @@ impl Control {
         Ok(content)
     }
 
+    /// Reads the one append that lies at `at` in a fork's source. Returns the offset up to which the fork inherits,
+    /// `skipped` bytes or JSON messages behind `at`, and the part that it inherits of the message there.
+    async fn behind(
+        &self,
+        source: StreamPlace,
+        at: Offset,
+        skipped: u64,
+        content_type: &str,
+    ) -> Result<(Offset, Option<Batch>), StreamFailure> {
+        let read = StreamRead {
+            at: ReadFrom::Offset(at),
+            before: None,
+            bytes_max: APPEND_BYTES_MAX as u64,
+            waits: false,
+            one_append: true,
+            for_fork: false,
+        };
+        let chunk = read_through(&self.core, source, read).await.map_err(of_source)?;
+        let is_json = media_type(content_type).eq_ignore_ascii_case("application/json");
+        let (whole, rest) = behind(&chunk.messages, skipped, is_json)
+            .ok_or(StreamFailure::BeyondAppend(skipped))?;
+        Ok((at.plus(whole), rest))
+    }
+
     /// Has the source of a fork keep what the fork goes on from.
     async fn add_fork(
         &self,
@@ -268,12 +274,8 @@ impl Control {
         fork: TopicId,
     ) -> Result<(), StreamFailure> {
         let Some(ForkOf { source, home, .. }) = settings.fork else { return Ok(()) };
-        match ask(&self.core, (source, home), StreamCommand::AddFork(fork)).await {
-            Ok(_) => Ok(()),
-            Err(StreamFailure::Stream(StreamRefusal::Unknown)) => Err(StreamFailure::SourceUnknown),
-            Err(StreamFailure::Stream(StreamRefusal::Deleted)) => Err(StreamFailure::SourceDeleted),
-            Err(failure) => Err(failure),
-        }
+        let added = ask(&self.core, (source, home), StreamCommand::AddFork(fork)).await;
+        added.map(drop).map_err(of_source)
     }
 
     /// Deletes a stream; what its forks need of it stays until they are gone.
@@ -426,6 +428,15 @@ impl Control {
 
     fn topic(&self, id: TopicId) -> Option<Topic> {
         self.core.look(|core| core.catalogue().topic(id).cloned())
+    }
+}
+
+/// A failure of a fork's source, as one who creates the fork is told it.
+fn of_source(failure: StreamFailure) -> StreamFailure {
+    match failure {
+        StreamFailure::Stream(StreamRefusal::Unknown) => StreamFailure::SourceUnknown,
+        StreamFailure::Stream(StreamRefusal::Deleted) => StreamFailure::SourceDeleted,
+        failure => failure,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Offsets of streams as clients hold them: an offset together with the stream that it was given of. A
 //! stream that is deleted and created anew has the same name and other offsets.
 
-use std::{fmt, ops::Deref};
+use std::fmt;
 
 use sennit_model::{Incarnation, Offset};
 
@@ -75,14 +75,6 @@ impl<T> Identified<T> {
     /// An offset of that stream.
     pub(crate) fn offset(&self, at: Offset) -> StreamOffset {
         StreamOffset { of: self.of, at }
-    }
-}
-
-impl<T> Deref for Identified<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.answer
     }
 }
 

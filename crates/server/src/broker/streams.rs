@@ -107,7 +107,7 @@ impl Streams {
         let shard = self.shard(located.home);
         let first = append().ok_or_else(wrong_answer)?;
         let bytes = content_bytes(first.content.as_ref());
-        has_room(&self.core, shard, bytes).await?;
+        wait_for_room(&self.core, shard, bytes).await?;
         let mut first = Some(first);
         let mut append = || first.take().or_else(&mut append);
         let command = || append().map(StreamCommand::Append);
@@ -298,7 +298,7 @@ impl Streams {
 }
 
 /// Waits until a shard has room for what is to be appended, for a while.
-pub(crate) async fn has_room(
+pub(crate) async fn wait_for_room(
     core: &CoreHandle,
     shard: ShardIndex,
     bytes: u64,

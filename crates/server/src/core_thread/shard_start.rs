@@ -7,9 +7,9 @@ use std::{
     thread::JoinHandle,
 };
 
-use sennit_journal::{Lane, LaneConfig, SlotMaker, disk::RealDisk};
+use sennit_journal::{Lane, LaneConfig, disk::RealDisk};
 use sennit_shard::{
-    PackLengths, Recovered, RecoveryReport, START_SLOTS, Settings, Shard, SlotBudget, held_slots,
+    PackLengths, Recovered, RecoveryReport, START_SLOTS, Settings, SlotBudget, held_slots,
 };
 
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
         inbox::ShardSender,
         index::ShardIndex,
         lane_thread,
-        metrics::ShardMetrics,
+        metrics::ShardCounts,
         move_thread::{self, Loans, PackPin},
         read_thread::ReadThreads,
         shard_files::{LaneFiles, ShardFiles},
@@ -35,7 +35,7 @@ use crate::{
 pub(super) struct RecoveredShard {
     index: ShardIndex,
     parts: Recovered<RealDisk>,
-    begins_full: bool,
+    has_no_room: bool,
 }
 
 impl RecoveredShard {
@@ -64,10 +64,9 @@ impl RecoveredShard {
             torn_bytes = report.torn_bytes,
             "recovered"
         );
-        tell_damage(index, report, &cores.shard_metrics[index]);
-        let state = (&mut parts.shard, &mut parts.lane, &parts.slots);
-        let begins_full = begins_full(index, &path, state, &cores.reserve)?;
-        Ok(Self { index, parts, begins_full })
+        tell_damage(index, report, &cores.shard_metrics[index].counts);
+        let has_no_room = make_room_to_start(index, &path, &mut parts, &cores.reserve)?;
+        Ok(Self { index, parts, has_no_room })
     }
 
     /// What of it the catalogue may not know.
@@ -89,7 +88,7 @@ impl RecoveredShard {
         cores: &Arc<Cores>,
         shard_files: &ShardFiles,
     ) -> Result<(LocalShard, [JoinHandle<()>; 5]), ServeError> {
-        let Self { index, parts, begins_full } = self;
+        let Self { index, parts, has_no_room } = self;
         let Recovered { shard, lane, reader, slots, mover, .. } = parts;
         let core = cores.inboxes[cores.placement.core_of(index)].clone();
         let inbox = ShardSender { shard: index, core };
@@ -97,12 +96,19 @@ impl RecoveredShard {
         let (wishes, wished) = mpsc::channel();
         let metrics = cores.shard_metrics[index].clone();
         let reserve = cores.reserve.clone();
-        let room = SlotBudget::new(shard.checkpoint_segments(), begins_full);
-        let slots = (slots, reserve.clone());
-        let slot_maker = slot_thread::start(slots, wished, lane_channel.0.clone(), inbox.clone())?;
-        let lane = (lane, room, reserve.clone());
-        let (lane, lane_writer) =
-            lane_thread::start(lane, lane_channel, inbox.clone(), wishes, metrics)?;
+        let room = SlotBudget::new(shard.checkpoint_segments(), has_no_room);
+        let to_lane = lane_channel.0.clone();
+        let slot_maker =
+            slot_thread::start(slots, reserve.clone(), wished, to_lane, inbox.clone())?;
+        let (lane, lane_writer) = lane_thread::start(
+            lane,
+            room,
+            reserve.clone(),
+            lane_channel,
+            inbox.clone(),
+            wishes,
+            metrics,
+        )?;
         let packs: Arc<PackPin> = Arc::default();
         let turn = cores.move_permit.clone();
         let (reads, [one_read, other_read]) = ReadThreads::start(reader, &inbox)?;
@@ -111,20 +117,24 @@ impl RecoveredShard {
             move_thread::start(mover, inbox.clone(), packs.clone(), turn, loans)?;
         shard_files.open(index, LaneFiles { lane: lane.door(), packs, core: inbox });
         let workers = Workers { lane, reads, moves };
-        let local = LocalShard::new((index, shard), cores.clone(), workers, begins_full);
+        let local = LocalShard::new(index, shard, cores.clone(), workers, has_no_room);
         Ok((local, [slot_maker, lane_writer, one_read, other_read, move_thread]))
     }
 }
 
-/// Whether the disk has no room for the slots that all lanes lack which have been recovered so far: the shard
-/// is told then, before anything else is journaled, so that starts that end early leave nothing behind. Refuses
-/// a start that would only wait for room.
-fn begins_full(
+/// Notes what the lane lacks in `reserve`, and returns whether the disk has no room for what all lanes lack that
+/// were recovered so far. If so, refuses publishes before anything else is journaled: a start that ends early leaves
+/// nothing behind. Then it releases what only the checkpoint before the newest needs.
+///
+/// # Errors
+/// [`ServeError::NoRoomToStart`]: the shard would only wait for room.
+fn make_room_to_start(
     index: ShardIndex,
     path: &Path,
-    (state, lane, slots): (&mut Shard, &mut Lane<RealDisk>, &SlotMaker<RealDisk>),
+    parts: &mut Recovered<RealDisk>,
     reserve: &DiskReserve,
 ) -> Result<bool, ServeError> {
+    let Recovered { shard: state, lane, slots, .. } = parts;
     let checkpoint_segments = state.checkpoint_segments();
     reserve.set_checkpoint_segments(index, checkpoint_segments);
     let missing = |lane: &Lane<RealDisk>| {
@@ -150,7 +160,7 @@ fn begins_full(
 }
 
 /// Says what recovery has found damaged: what is left is served.
-fn tell_damage(ShardIndex(shard): ShardIndex, report: &RecoveryReport, metrics: &ShardMetrics) {
+fn tell_damage(ShardIndex(shard): ShardIndex, report: &RecoveryReport, counts: &ShardCounts) {
     for damage in &report.damage {
         let (path, position) = (damage.path.display(), damage.position.0);
         let (bytes, what) = (damage.bytes, damage.problem);
@@ -175,7 +185,7 @@ fn tell_damage(ShardIndex(shard): ShardIndex, report: &RecoveryReport, metrics: 
         tracing::warn!(shard, %path, "a slot cannot be read: nothing in it is wanted, it is left alone");
     }
     let damaged_places = report.damage.len() + report.headless_segments.len();
-    metrics.journal_damage.set(damaged_places as u64);
-    metrics.doubtful_partitions.set(report.doubtful_partitions);
-    metrics.lost_files.set((report.lost_packs.len() + report.lost_segments.len()) as u64);
+    counts.journal_damage.set(damaged_places as u64);
+    counts.doubtful_partitions.set(report.doubtful_partitions);
+    counts.lost_files.set((report.lost_packs.len() + report.lost_segments.len()) as u64);
 }

@@ -88,7 +88,7 @@ impl HttpRouter {
             (Err(misdirected), _) => (misdirected.answer(), Reach::OwnPages),
             (Ok(()), None) => (nothing_here(), Reach::OwnPages),
             (Ok(()), Some((route, resource, captures))) => {
-                let answer = self.answer_at(route, (resource, captures), &principal, request);
+                let answer = self.answer_at(route, resource, captures, &principal, request);
                 (answer.await, route.reach)
             }
         };
@@ -99,7 +99,8 @@ impl HttpRouter {
     async fn answer_at(
         &self,
         route: &'static Route,
-        (resource, captures): (Resource, Captures<'_>),
+        resource: Resource,
+        captures: Captures<'_>,
         principal: &Principal,
         request: &Request,
     ) -> Response {
@@ -112,7 +113,7 @@ impl HttpRouter {
         }
         match resource {
             Resource::Streams(resource) => match &self.streams {
-                Some(streams) => streams.answer(principal, request, (resource, captures)).await,
+                Some(streams) => streams.answer(principal, request, resource, captures).await,
                 None => not_ready(),
             },
             Resource::Alive => self.status.alive(),

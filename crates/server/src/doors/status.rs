@@ -88,11 +88,11 @@ impl Status {
         // The rest is served; that something is not has to be seen all the same.
         type Of = fn(&ShardMetrics) -> u64;
         let quarantined: [(&str, Of); 5] = [
-            ("batches", |shard| shard.damaged_batches.value()),
-            ("journal_places", |shard| shard.journal_damage.value()),
-            ("doubtful_partitions", |shard| shard.doubtful_partitions.value()),
-            ("scrubbed_places", |shard| shard.scrub_damage.value()),
-            ("lost_files", |shard| shard.lost_files.value()),
+            ("batches", |shard| shard.counts.damaged_batches.value()),
+            ("journal_places", |shard| shard.counts.journal_damage.value()),
+            ("doubtful_partitions", |shard| shard.counts.doubtful_partitions.value()),
+            ("scrubbed_places", |shard| shard.counts.scrub_damage.value()),
+            ("lost_files", |shard| shard.counts.lost_files.value()),
         ];
         for (name, of) in quarantined {
             let sum: u64 = self.shards.iter().map(|shard| of(shard)).sum();
@@ -107,9 +107,9 @@ impl Status {
     /// Says that publishes to some shard are refused for want of room. That is no reason not to be ready: who
     /// consumes and deletes makes room, and has to get through.
     fn tell_storage(&self, body: &mut serde_json::Value) {
-        let of_full = self.shards.iter().filter(|shard| shard.storage_full.value() > 0);
+        let of_full = self.shards.iter().filter(|shard| shard.counts.storage_full.value() > 0);
         let (shards, needed) = of_full.fold((0, 0), |(shards, needed), shard| {
-            (shards + 1, needed + shard.storage_needed_bytes.value())
+            (shards + 1, needed + shard.counts.storage_needed_bytes.value())
         });
         if shards > 0 {
             body["storage"] = serde_json::json!({
@@ -127,7 +127,7 @@ impl Status {
     /// What is counted.
     pub(crate) fn metrics(&self) -> Response {
         if let Some(free) = free_bytes(&self.data) {
-            self.shards.iter().for_each(|shard| shard.storage_free_bytes.set(free));
+            self.shards.iter().for_each(|shard| shard.counts.storage_free_bytes.set(free));
         }
         let mut text = String::new();
         match prometheus_client::encoding::text::encode(&mut text, &self.registry) {

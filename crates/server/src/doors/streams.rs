@@ -45,6 +45,7 @@ use sennit_model::ReadFrom;
 pub(crate) use self::answers::body as body_of;
 pub(crate) use self::cursor::next as next_cursor;
 pub(crate) use self::event::KEEP_ALIVE;
+pub(crate) use self::names::PAGE_HEADERS;
 pub(crate) use self::parked::{answer, nothing};
 pub use self::public_url::{PublicUrl, PublicUrlError};
 pub(crate) use self::query::Live;
@@ -115,11 +116,12 @@ impl StreamsDoor {
         &self,
         principal: &Principal,
         request: &Request,
-        (resource, captures): (StreamsResource, Captures<'_>),
+        resource: StreamsResource,
+        captures: Captures<'_>,
     ) -> Response {
         let answer = match resource {
             StreamsResource::Subscriptions(resource) => {
-                Ok(Box::pin(self.subscriptions(principal, (resource, captures), request)).await)
+                Ok(Box::pin(self.subscriptions(principal, resource, captures, request)).await)
             }
             StreamsResource::Atomic => Box::pin(self.append_together(principal, request)).await,
             StreamsResource::Stream => self.of_stream(principal, request).await,

@@ -116,7 +116,7 @@ impl AllowedOrigins {
     }
 
     /// Whose page says `origin` in a request that names that host and port.
-    pub(crate) fn asker(&self, origin: &[u8], (host, port): (&HostName, Option<u16>)) -> Asker {
+    pub(crate) fn asker(&self, origin: &[u8], host: &HostName, port: Option<u16>) -> Asker {
         let text = str::from_utf8(origin).unwrap_or_default().to_ascii_lowercase();
         let Some(origin) = Origin::parse(&text) else { return Asker::Foreign };
         if origin.is_at(host, port) || self.own.as_ref() == Some(&origin) {
@@ -136,7 +136,7 @@ mod tests {
         let allowed: Vec<_> = allowed.iter().map(|text| text.parse().unwrap()).collect();
         let origins = AllowedOrigins::new(&allowed, own);
         let (host, port) = HostName::with_port(host).unwrap();
-        origins.asker(origin.as_bytes(), (&host, port))
+        origins.asker(origin.as_bytes(), &host, port)
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl AnswerRoom {
     }
 
     /// Waits until that may have changed.
-    pub(crate) async fn has_come(&self) {
+    pub(crate) async fn wait_for_room(&self) {
         self.room.notified().await;
     }
 
@@ -128,7 +128,7 @@ mod tests {
         held.iter_mut().for_each(|held| held.set(ANSWERS_CORE_BYTES_MAX));
         assert!(room.is_full());
         let [one, other] = held;
-        tokio::join!(room.has_come(), async move { drop(one) });
+        tokio::join!(room.wait_for_room(), async move { drop(one) });
         assert!(!room.is_full(), "exactly so much is not too much");
         drop(other);
     }

@@ -11,7 +11,7 @@ use super::{
     allowed_hosts::AllowedHosts,
     allowed_origins::{AllowedOrigins, Asker},
     answer::coded_problem,
-    browser_headers::{self, May, TO_ALL_READERS, TO_OWN_PAGES, TO_READERS},
+    browser_headers::{self, May, PageHeaders, TO_OWN_PAGES},
     host_name::HostName,
     request::{Headers, Request},
     response::{HeaderList, Response},
@@ -29,13 +29,15 @@ const HOST_KEPT_MAX: usize = 256;
 pub(crate) struct BrowserRules {
     pub(crate) hosts: AllowedHosts,
     pub(crate) origins: AllowedOrigins,
+    pub(crate) page_headers: &'static PageHeaders,
 }
 
 #[cfg(test)]
 impl Default for BrowserRules {
     fn default() -> Self {
         let hosts = AllowedHosts::new(std::net::Ipv4Addr::LOCALHOST.into(), Vec::new());
-        Self { hosts, origins: AllowedOrigins::default() }
+        static PAGE_HEADERS: PageHeaders = PageHeaders::new("content-type", "etag");
+        Self { hosts, origins: AllowedOrigins::default(), page_headers: &PAGE_HEADERS }
     }
 }
 
@@ -99,7 +101,7 @@ impl BrowserGuard {
             Pages::Own => May::Change,
             Pages::May(may) => may,
         };
-        browser_headers::preflight(route, may)
+        browser_headers::preflight(route, may, self.rules.page_headers)
     }
 
     /// Says what the answer to `request` says to browsers whatever it is. What is kept on the way says it
@@ -123,8 +125,12 @@ impl BrowserGuard {
 
     /// Says what an answer says to those who read a stream.
     pub(crate) fn say_to_readers(&self, headers: &mut HeaderList) {
-        let is_open = self.rules.origins.is_open();
-        headers.say_as_all(if is_open { &TO_ALL_READERS } else { &TO_READERS });
+        let page_headers = self.rules.page_headers;
+        if self.rules.origins.is_open() {
+            headers.say_as_all(&page_headers.to_all_readers);
+        } else {
+            headers.say_as_all(&page_headers.to_readers);
+        }
     }
 
     fn check_host(&self, headers: &Headers) -> Result<(), Misdirected> {
@@ -164,7 +170,7 @@ impl BrowserGuard {
         };
         let host = headers.get(&header::HOST).and_then(|host| str::from_utf8(host).ok());
         let asker = match (host.and_then(HostName::with_port), origins.next()) {
-            (Some((host, port)), None) => self.rules.origins.asker(origin, (&host, port)),
+            (Some((host, port)), None) => self.rules.origins.asker(origin, &host, port),
             _ => Asker::Foreign,
         };
         match asker {

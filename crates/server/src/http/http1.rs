@@ -253,7 +253,7 @@ where
     fn work(&mut self, context: &mut Context<'_>) -> Result<(), Gone> {
         loop {
             if self.unsent.flush(&mut self.stream, context)? {
-                self.has_written();
+                self.note_written();
             }
             self.begin_next();
             self.take_in(context)?;
@@ -502,7 +502,7 @@ where
             // All connections of the core gather here: what this one leaves would be another's.
             out.clear(WRITE_KEPT_BYTES_MAX);
             written?;
-            self.has_written();
+            self.note_written();
         }
         Ok(())
     }
@@ -572,7 +572,7 @@ where
             && self.streaming.is_none()
             && self.requests.expects_continue()
         {
-            self.requests.is_told_to_continue();
+            self.requests.set_told_to_continue();
             self.clock.read_at = self.clock.now;
             out.own().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
@@ -580,7 +580,7 @@ where
 
     /// The socket has taken something. A client that sends no more is waited for again, unless what it
     /// takes has no end: then it would never be given up.
-    fn has_written(&mut self) {
+    fn note_written(&mut self) {
         self.clock.written_at = self.clock.now;
         if self.has_ended && !self.has_no_end() {
             self.clock.ended_at = self.clock.now;

@@ -236,7 +236,7 @@ fn read_target(raw: Raw<'_>) -> Result<Request, Refused> {
         return Err(Refused::bad("the target is no path, and no http address"));
     }
     let Raw { bytes, method, is_old, target, lines } = raw;
-    Ok(Request::new((method, is_old), (target, path_bytes), Headers::new(bytes, lines)))
+    Ok(Request::new(method, is_old, target, path_bytes, Headers::new(bytes, lines)))
 }
 
 /// Reads a target that is an address.
@@ -262,7 +262,7 @@ fn read_address(raw: Raw<'_>) -> Result<Request, Refused> {
     lines.retain(|line| !line.name.look(bytes).eq_ignore_ascii_case(b"host"));
     lines.push(host);
     let (target, path_bytes) = target_of(&uri);
-    Ok(Request::new((method, is_old), (&target, path_bytes), Headers::new(&head, lines)))
+    Ok(Request::new(method, is_old, &target, path_bytes, Headers::new(&head, lines)))
 }
 
 /// What the parser found, as a client is told it.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Method, Request, StatusCode, header};
+use http::{HeaderMap, Method, Request, StatusCode, header, request::Parts};
 use hyper::{
     body::{Body as HttpBody, Incoming},
     service::service_fn,
@@ -99,13 +99,10 @@ where
                 served.as_mut().graceful_shutdown();
             }
             _ = looks.tick() => {
-                let since = activity.moved_at.get().elapsed();
-                let rests = activity.under_way.get() == 0;
-                // One that is to end waits for what its client says to it.
-                if (activity.has_something_to_give() || rests && is_ending) && since > WRITE_TIMEOUT {
+                if is_stuck(&activity, is_ending) {
                     return;
                 }
-                if rests && since > IDLE_TIMEOUT && !is_ending {
+                if is_idle(&activity) && !is_ending {
                     is_ending = true;
                     activity.moved_at.set(Instant::now());
                     served.as_mut().graceful_shutdown();
@@ -113,6 +110,18 @@ where
             }
         }
     }
+}
+
+/// Whether the client has not taken an answer for [`WRITE_TIMEOUT`], or has not let a connection end for as long.
+fn is_stuck(activity: &ConnectionActivity, is_ending: bool) -> bool {
+    let is_ending = is_ending && activity.under_way.get() == 0;
+    let waits_for_client = activity.has_something_to_give() || is_ending;
+    waits_for_client && activity.moved_at.get().elapsed() > WRITE_TIMEOUT
+}
+
+/// Whether the connection has had no request for [`IDLE_TIMEOUT`].
+fn is_idle(activity: &ConnectionActivity) -> bool {
+    activity.under_way.get() == 0 && activity.moved_at.get().elapsed() > IDLE_TIMEOUT
 }
 
 /// Where the requests of a connection are answered.
@@ -185,16 +194,8 @@ async fn whole(
     if request.method() == Method::CONNECT {
         return Err(Refused::with(StatusCode::NOT_IMPLEMENTED, "this is no proxy"));
     }
-    let (mut parts, mut incoming) = request.into_parts();
-    // As with HTTP/1, the host is in the header and the target is a path.
-    if let Some(authority) = parts.uri.authority()
-        && let Ok(host) = authority.as_str().parse()
-    {
-        parts.headers.insert(header::HOST, host);
-    }
-    let mut path = parts.uri.into_parts();
-    (path.scheme, path.authority) = (None, None);
-    parts.uri = http::Uri::from_parts(path).map_err(|_| Refused::bad("the target has no path"))?;
+    let (parts, mut incoming) = request.into_parts();
+    let parts = with_host_header(parts)?;
     if incoming.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(too_long());
     }
@@ -231,6 +232,19 @@ async fn whole(
         body = gathered.freeze();
     }
     Ok((Request::from_parts(parts, body), account))
+}
+
+/// Moves the host of the target into the `Host` header, as HTTP/1 has it: the target becomes a path.
+fn with_host_header(mut parts: Parts) -> Result<Parts, Refused> {
+    if let Some(authority) = parts.uri.authority()
+        && let Ok(host) = authority.as_str().parse()
+    {
+        parts.headers.insert(header::HOST, host);
+    }
+    let mut path = parts.uri.into_parts();
+    (path.scheme, path.authority) = (None, None);
+    parts.uri = http::Uri::from_parts(path).map_err(|_| Refused::bad("the target has no path"))?;
+    Ok(parts)
 }
 
 /// Runs what a connection starts on the thread it is on.

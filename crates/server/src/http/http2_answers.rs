@@ -68,7 +68,7 @@ impl ConnectionActivity {
         while !self.has_room(bytes) {
             tokio::select! {
                 () = self.room.notified() => {}
-                () = self.of_core.has_come() => {}
+                () = self.of_core.wait_for_room() => {}
             }
         }
         let mut held = self.hold();

@@ -77,7 +77,8 @@ impl Port {
         listener: Listener,
         connections_max: usize,
         are_serving: impl Fn() -> bool + 'static,
-        (early, late): (HttpThread, HttpThread),
+        early: HttpThread,
+        late: HttpThread,
     ) -> Self {
         let places = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
         let waiting = Arc::new(Semaphore::new(CONNECTIONS_WAITING_MAX));

@@ -122,8 +122,10 @@ impl Request {
     /// One without a body. The path of its target has so many bytes, and a question mark behind it where
     /// that is not all.
     pub(crate) fn new(
-        (method, is_old): (Method, bool),
-        (target, path_bytes): (&str, usize),
+        method: Method,
+        is_old: bool,
+        target: &str,
+        path_bytes: usize,
         headers: Headers,
     ) -> Self {
         let target = target.into();
@@ -219,7 +221,7 @@ impl From<http::Request<Bytes>> for Request {
         let is_old = parts.version == http::Version::HTTP_10;
         let headers = Headers::new(&head, lines);
         let (target, path_bytes) = target_of(&parts.uri);
-        Self::new((parts.method, is_old), (&target, path_bytes), headers).with_body(body)
+        Self::new(parts.method, is_old, &target, path_bytes, headers).with_body(body)
     }
 }
 

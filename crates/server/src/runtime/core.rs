@@ -2,6 +2,7 @@
 //! lanes and the other cores. Everything here runs on one thread and never waits while it holds the core.
 
 mod catalogue_needs;
+mod core_session;
 mod effect_sink;
 mod handle;
 mod idle_partitions;
@@ -27,6 +28,7 @@ use tokio::sync::oneshot;
 
 pub(crate) use self::{
     catalogue_needs::CatalogueNeeds,
+    core_session::CoreSession,
     effect_sink::EffectSink,
     handle::{Closes, CoreHandle},
     local_shard::{LocalShard, Workers},
@@ -109,7 +111,7 @@ impl Core {
             commands: IndexVec::of(cores.placement.shards(), |_| Vec::new()),
             effects: IndexVec::of(cores.placement.cores(), |_| Vec::new()),
             cores,
-            answers: Answers::new(own_session(index)),
+            answers: Answers::new(CoreSession::of_core(index).into()),
             needs: None,
             fenced: false,
             draining: false,
@@ -132,7 +134,7 @@ impl Core {
     /// Gives a new session its number and its way out.
     pub(crate) fn open_session(&mut self, sink: Rc<dyn EffectSink>) -> SessionId {
         self.sessions_opened += 1;
-        let session = SessionId(own_session(self.index).0 | self.sessions_opened);
+        let session = CoreSession::new(self.index, self.sessions_opened).into();
         self.sinks.insert(session, sink);
         self.metrics().connections.add(1);
         session
@@ -307,20 +309,6 @@ impl Core {
 fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
     one.into_iter().chain(other).min()
 }
-
-/// The session under which a core asks in nobody's name. Its sessions count from there.
-pub(crate) fn own_session(core: CoreIndex) -> SessionId {
-    SessionId(u64::from(core.0) << SESSION_COUNT_BITS)
-}
-
-/// The core at which a session is at home.
-fn home_of(session: SessionId) -> CoreIndex {
-    // Numbers of cores are small.
-    CoreIndex((session.0 >> SESSION_COUNT_BITS) as u32)
-}
-
-/// Bits of a session's number that count the sessions of its core; the core is above them.
-const SESSION_COUNT_BITS: u32 = 48;
 
 /// Bytes of the batches that `commands` publish.
 fn published_bytes(commands: &[Command]) -> u64 {

@@ -91,12 +91,12 @@ impl DiskReserve {
     }
 
     /// A slot of a lane takes room of the disk from now on, and the lane does not have it.
-    pub(crate) fn slot_is_outside(&self, shard: ShardIndex) {
+    pub(crate) fn add_outside_slot(&self, shard: ShardIndex) {
         self.lanes[shard].outside.fetch_add(1, SeqCst);
     }
 
     /// The lane has it now, or it takes no room any more.
-    pub(crate) fn slot_is_settled(&self, shard: ShardIndex) {
+    pub(crate) fn remove_outside_slot(&self, shard: ShardIndex) {
         let outside = &self.lanes[shard].outside;
         let _ = outside.fetch_update(SeqCst, SeqCst, |count| count.checked_sub(1));
     }
@@ -190,18 +190,18 @@ mod tests {
         let (cores, _inboxes): (Vec<_>, Vec<_>) = (0..2).map(|_| unbounded_channel()).unzip();
         let reserve = DiskReserve::new(2, cores, 1 << 20);
         reserve.lacks(ShardIndex(0), 2, false);
-        reserve.slot_is_outside(ShardIndex(0));
+        reserve.add_outside_slot(ShardIndex(0));
         let lent = reserve.lend(1000);
         assert_eq!(
             (reserve.needed_bytes(), reserve.left_by_pack(1000)),
             ((1 << 20) + 1000, 1 << 20)
         );
-        reserve.slot_is_settled(ShardIndex(0));
+        reserve.remove_outside_slot(ShardIndex(0));
         assert_eq!(reserve.left_by_pack(1000), 2 << 20);
         reserve.lacks(ShardIndex(1), 1, true);
         assert_eq!(reserve.left_by_pack(1000), 0, "it frees more than it takes");
         drop(lent);
-        reserve.slot_is_settled(ShardIndex(1));
+        reserve.remove_outside_slot(ShardIndex(1));
         assert_eq!(reserve.needed_bytes(), 3 << 20, "none was outside");
     }
 

@@ -175,8 +175,10 @@ struct LaneThread {
 
 /// Starts the thread. It ends when it is told to, or the lane has failed.
 pub(crate) fn start(
-    (lane, room, reserve): (Lane<RealDisk>, SlotBudget, Arc<DiskReserve>),
-    (sender, messages): (mpsc::Sender<LaneMessage>, mpsc::Receiver<LaneMessage>),
+    lane: Lane<RealDisk>,
+    room: SlotBudget,
+    reserve: Arc<DiskReserve>,
+    channel: (mpsc::Sender<LaneMessage>, mpsc::Receiver<LaneMessage>),
     core: ShardSender,
     slots: mpsc::Sender<SlotWish>,
     metrics: Arc<ShardMetrics>,
@@ -185,6 +187,7 @@ pub(crate) fn start(
     let mut writer = Writer { lane, slots, room, reserve, pin: None, core: core.clone(), metrics };
     writer.ask_for_slots();
     let writer = Arc::new(Mutex::new(writer));
+    let (sender, messages) = channel;
     let handle = LaneHandle { messages: sender, writer: writer.clone() };
     let lane = LaneThread { writer, messages, core };
     let thread = thread::Builder::new()
@@ -245,14 +248,14 @@ impl LaneThread {
                 frames = later;
             }
             self.with(Writer::want_more_spares);
-            if !self.waits_for_slot(held_up) {
+            if !self.wait_for_slot(held_up) {
                 return Ok(None);
             }
         }
     }
 
     /// Waits for what may be a slot; false when there will be none.
-    fn waits_for_slot(&self, held_up: &mut VecDeque<LaneMessage>) -> bool {
+    fn wait_for_slot(&self, held_up: &mut VecDeque<LaneMessage>) -> bool {
         loop {
             match self.messages.recv() {
                 Ok(LaneMessage::Spare(slot, wish)) => {
@@ -284,8 +287,8 @@ impl<D: Disk> Writer<D> {
         let end = self.lane.append(frames)?;
         let took = begun.elapsed();
         let bytes: usize = frames.iter().map(|frame| frame.bytes.len()).sum();
-        self.metrics.journal_bytes.add(bytes as u64);
-        self.metrics.journal_syncs.add(1);
+        self.metrics.counts.journal_bytes.add(bytes as u64);
+        self.metrics.counts.journal_syncs.add(1);
         self.ask_for_slots();
         self.tell_whether_full();
         self.look_for_room();
@@ -314,7 +317,7 @@ impl<D: Disk> Writer<D> {
         let is_short = self.reserve.is_short();
         if let Some(keep) = self.room.surplus_over(self.lane.spare_count(), is_short) {
             for slot in self.lane.take_surplus(keep) {
-                self.reserve.slot_is_outside(self.core.shard);
+                self.reserve.add_outside_slot(self.core.shard);
                 let _ = self.slots.send(SlotWish::Remove(slot));
             }
         }
@@ -367,8 +370,8 @@ impl<D: Disk> Writer<D> {
                 "the disk has room again: publishes are accepted"
             );
         }
-        self.metrics.storage_full.set(is_full.into());
-        self.metrics.storage_needed_bytes.set(if is_full { missing_bytes } else { 0 });
+        self.metrics.counts.storage_full.set(is_full.into());
+        self.metrics.counts.storage_needed_bytes.set(if is_full { missing_bytes } else { 0 });
         self.reserve.lacks(self.core.shard, missing, is_full);
         if let Some(is_full) = changed {
             let _ = self.core.send(ShardMessage::StorageFull(is_full));
@@ -380,7 +383,7 @@ impl<D: Disk> Writer<D> {
 
     fn add_spare(&mut self, slot: Slot, wish: SlotRequest) {
         self.lane.add_spare(slot);
-        self.reserve.slot_is_settled(self.core.shard);
+        self.reserve.remove_outside_slot(self.core.shard);
         self.room.slot_made(wish);
         self.tell_whether_full();
         // It was asked for before another lane was full, or before this one was no more.

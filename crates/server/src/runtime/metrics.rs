@@ -1,12 +1,9 @@
 //! Counters of each core and of each shard, written with relaxed stores on the data path and read when asked for.
 //! docs/reference/metrics.md lists them.
 
-use std::{
-    ops::Deref,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use prometheus_client::{
@@ -95,17 +92,9 @@ pub(crate) struct Holding {
 /// What one shard counts.
 #[derive(Debug, Default)]
 pub(crate) struct ShardMetrics {
-    counts: ShardCounts,
+    pub(crate) counts: ShardCounts,
     /// Groups that hold messages which others are through with, a few of the shard's.
     holding: Mutex<Vec<Holding>>,
-}
-
-impl Deref for ShardMetrics {
-    type Target = ShardCounts;
-
-    fn deref(&self) -> &ShardCounts {
-        &self.counts
-    }
 }
 
 impl ShardMetrics {

@@ -104,13 +104,13 @@ impl PublishGauge {
         if all > APPENDS_WAITING_BYTES_MAX {
             return Err(NoRoom::TooMany);
         }
-        let room = Box::pin(tokio::time::timeout(patience, self.has_room())).await;
+        let room = Box::pin(tokio::time::timeout(patience, self.wait_for_room())).await;
         drop(waits);
         room.map_err(|_| NoRoom::TooLong)
     }
 
     /// Waits while too many bytes wait.
-    pub(crate) async fn has_room(&self) {
+    pub(crate) async fn wait_for_room(&self) {
         loop {
             if self.bytes() <= self.high {
                 return;
@@ -143,18 +143,18 @@ mod tests {
     fn bytes_on_their_way_count_like_bytes_that_have_arrived() {
         let gauge = PublishGauge::new(100);
         gauge.set(60);
-        assert!(is_ready(gauge.has_room()));
+        assert!(is_ready(gauge.wait_for_room()));
         gauge.sent(50);
-        assert!(!is_ready(gauge.has_room()));
+        assert!(!is_ready(gauge.wait_for_room()));
         gauge.arrived(50);
-        assert!(is_ready(gauge.has_room()));
+        assert!(is_ready(gauge.wait_for_room()));
     }
 
     #[test]
     fn who_waits_goes_on_below_the_low_mark_and_not_before() {
         let gauge = PublishGauge::new(100);
         gauge.set(101);
-        let mut waiting = pin!(gauge.has_room());
+        let mut waiting = pin!(gauge.wait_for_room());
         let mut context = Context::from_waker(Waker::noop());
         assert!(waiting.as_mut().poll(&mut context).is_pending());
         gauge.set(51);

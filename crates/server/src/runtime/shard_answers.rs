@@ -7,8 +7,43 @@ use sennit_engine::{Effect, Origin, PartitionDescription, Refusal, SessionId, St
 use sennit_model::{CursorName, GroupId, Offset, TopicId};
 use tokio::sync::{Notify, oneshot};
 
-/// Questions for parked connections have this bit in their numbers, and their own numbers behind it.
-const OF_LOT: u64 = 1 << 63;
+/// Requests that carry a [`ParkedQuestion`] have this bit; others are counted from 1 and never reach it.
+const PARKED: u64 = 1 << 63;
+
+/// A question that a core's parked connections ask a stream. As the number of a request: the highest bit is
+/// set, 31 bits are the question's number, the lower 32 bits its position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ParkedQuestion {
+    number: u32,
+    position: u32,
+}
+
+impl ParkedQuestion {
+    /// The highest number of a question.
+    pub(crate) const NUMBER_MAX: u32 = u32::MAX >> 1;
+
+    /// A question whose answer nobody awaits.
+    pub(crate) const UNAWAITED: Self = Self { number: 0, position: u32::MAX };
+
+    /// A question about a position: the index of one at which connections wait.
+    pub(crate) fn new(number: u32, position: u32) -> Self {
+        assert!(number <= Self::NUMBER_MAX, "question {number} is beyond the layout");
+        Self { number, position }
+    }
+
+    pub(crate) fn position(self) -> u32 {
+        self.position
+    }
+
+    fn request(self) -> u64 {
+        PARKED | u64::from(self.number) << 32 | u64::from(self.position)
+    }
+
+    fn of_request(request: u64) -> Option<Self> {
+        let number = (request & !PARKED) >> 32;
+        (request & PARKED != 0).then_some(Self { number: number as u32, position: request as u32 })
+    }
+}
 
 /// An answer of a shard.
 #[derive(Debug)]
@@ -34,9 +69,9 @@ pub(crate) struct Answers {
     session: SessionId,
     pending: HashMap<u64, oneshot::Sender<Result<Answer, Refusal>>, FixedState>,
     asked: u64,
-    /// The answers for parked connections, with the numbers of its questions.
-    pub(crate) for_parked: RefCell<Vec<(u64, Result<Answer, Refusal>)>>,
-    /// Rung when there is something of that.
+    /// Answers for parked connections, with the questions.
+    pub(crate) for_parked: RefCell<Vec<(ParkedQuestion, Result<Answer, Refusal>)>>,
+    /// Notified when `for_parked` gets an answer.
     pub(crate) parked_notify: Rc<Notify>,
 }
 
@@ -70,9 +105,9 @@ impl Answers {
         (Origin { session: self.session, request: self.asked }, receiver)
     }
 
-    /// The origin of the question for parked connections of this number.
-    pub(crate) fn of_parked(&self, number: u64) -> Origin {
-        Origin { session: self.session, request: OF_LOT | number }
+    /// The origin of a question of parked connections.
+    pub(crate) fn of_parked(&self, question: ParkedQuestion) -> Origin {
+        Origin { session: self.session, request: question.request() }
     }
 
     /// Takes an effect that is meant for this session.
@@ -93,13 +128,27 @@ impl Answers {
             Effect::Refused { origin, refusal } => (origin.request, Err(refusal)),
             _ => return,
         };
-        if request & OF_LOT != 0 {
-            self.for_parked.get_mut().push((request & !OF_LOT, answer));
+        if let Some(question) = ParkedQuestion::of_request(request) {
+            self.for_parked.get_mut().push((question, answer));
             self.parked_notify.notify_one();
             return;
         }
         if let Some(waiting) = self.pending.remove(&request) {
             let _ = waiting.send(answer);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_says_which_parked_question_it_is() {
+        for (number, position) in [(0, 0), (1, 7), (ParkedQuestion::NUMBER_MAX, u32::MAX - 1)] {
+            let question = ParkedQuestion::new(number, position);
+            assert_eq!(ParkedQuestion::of_request(question.request()), Some(question));
+        }
+        assert_eq!(ParkedQuestion::of_request(u64::MAX >> 1), None);
     }
 }

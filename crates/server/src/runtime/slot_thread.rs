@@ -47,13 +47,14 @@ struct Ended;
 
 /// Starts the thread. It fulfils each wish, and ends when there can be no more.
 pub(crate) fn start(
-    (maker, reserve): (SlotMaker<RealDisk>, Arc<DiskReserve>),
+    maker: SlotMaker<RealDisk>,
+    reserve: Arc<DiskReserve>,
     wishes: mpsc::Receiver<SlotWish>,
     lane: mpsc::Sender<LaneMessage>,
     core: ShardSender,
 ) -> Result<thread::JoinHandle<()>, ServeError> {
     let name = format!("slots-{}", core.shard.0);
-    let mut slots = SlotThread::new((maker, reserve), wishes, lane, core);
+    let mut slots = SlotThread::new(maker, reserve, wishes, lane, core);
     thread::Builder::new()
         .name(name)
         .spawn(move || while slots.step(KEPT_FOR).is_ok() {})
@@ -62,7 +63,8 @@ pub(crate) fn start(
 
 impl<D: Disk> SlotThread<D> {
     fn new(
-        (maker, reserve): (SlotMaker<D>, Arc<DiskReserve>),
+        maker: SlotMaker<D>,
+        reserve: Arc<DiskReserve>,
         wishes: mpsc::Receiver<SlotWish>,
         lane: mpsc::Sender<LaneMessage>,
         core: ShardSender,
@@ -121,10 +123,10 @@ impl<D: Disk> SlotThread<D> {
             Some(SlotRequest::Held) => SlotFill::Allocated,
             _ => SlotFill::Written,
         };
-        self.reserve.slot_is_outside(self.core.shard);
+        self.reserve.add_outside_slot(self.core.shard);
         let made = self.maker.make_with_free_bytes(self.left_beside(), fill);
         if made.is_err() {
-            self.reserve.slot_is_settled(self.core.shard);
+            self.reserve.remove_outside_slot(self.core.shard);
         }
         match made {
             Ok(slot) => {
@@ -176,7 +178,7 @@ impl<D: Disk> SlotThread<D> {
         if let Err(fault) = self.maker.remove(&slot) {
             tracing::warn!(shard = self.core.shard.0, %fault, "a slot could not be removed");
         }
-        self.reserve.slot_is_settled(self.core.shard);
+        self.reserve.remove_outside_slot(self.core.shard);
     }
 }
 
@@ -214,10 +216,10 @@ mod tests {
         let (core, _inbox) = tokio::sync::mpsc::unbounded_channel();
         let reserve = Arc::new(DiskReserve::new(2, vec![core.clone()], SEGMENT_BYTES));
         let core = ShardSender { shard: ShardIndex(0), core };
-        let maker = (recovered.unwrap().slots, reserve.clone());
+        let maker = recovered.unwrap().slots;
         let (wishes, wished) = mpsc::channel();
         let (lane, said) = mpsc::channel();
-        (SlotThread::new(maker, wished, lane, core), reserve, wishes, said)
+        (SlotThread::new(maker, reserve.clone(), wished, lane, core), reserve, wishes, said)
     }
 
     fn room(segments: u64) -> FaultPlan {

@@ -101,20 +101,7 @@ impl Subscriptions {
         let chance = getrandom::u64().unwrap_or_default();
         let told = match &way {
             Way::PullWake(stream) => {
-                let topic = self.topic(stream);
-                let announced = self.announce(id, stream).await;
-                if let Err(failure) = &announced {
-                    tracing::warn!(id, %stream, %failure, "a wake was not written");
-                }
-                // What never takes a wake, and a name that no stream has, are not asked again. Whoever works
-                // may claim all the same, and is told when another stream has the name, or one at all.
-                let is_never = |failure: &StreamFailure| {
-                    takes_no_wakes(failure, topic.is_some()) && topic == self.topic(stream)
-                };
-                if announced.as_ref().err().is_none_or(is_never) {
-                    if announced.is_err() {
-                        self.core.cores.metrics[self.core.index].subscription_wakes_failed.add(1);
-                    }
+                if self.write_wake(id, stream).await {
                     if let Some(member) = self.registry.borrow_mut().get_mut(id) {
                         member.subscription.told(&wake);
                     }
@@ -122,30 +109,50 @@ impl Subscriptions {
                 }
                 Told::Failed(chance)
             }
-            Way::Webhook(url) => {
-                let Ok(_turn) = self.webhooks.acquire().await else { return };
-                let called = self.call(url, id, &wake);
-                let is_over = self.is_over(id, &wake, notify);
-                let called = select! {
-                    called = called => called,
-                    // It was called back already, or is not wanted any more.
-                    () = is_over => return,
-                };
-                match called {
-                    Ok(WebhookAnswer::Done) => Told::Done(snapshot),
-                    Ok(WebhookAnswer::Taken) => Told::Taken,
-                    Err(reason) => {
-                        tracing::info!(id, reason, "a webhook was not told");
-                        Told::Failed(chance)
-                    }
+            Way::Webhook(url) => match self.call_until_over(url, id, &wake, notify).await {
+                None => return,
+                Some(Ok(WebhookAnswer::Done)) => Told::Done(snapshot),
+                Some(Ok(WebhookAnswer::Taken)) => Told::Taken,
+                Some(Err(reason)) => {
+                    tracing::info!(id, reason, "a webhook did not accept a wake");
+                    Told::Failed(chance)
                 }
-            }
+            },
         };
         self.advance(id, life, |it| it.answered(&wake, &told, now())).await;
     }
 
+    /// Writes a wake into its stream. Returns false if that is to be tried again.
+    async fn write_wake(&self, id: &str, stream: &TopicName) -> bool {
+        let topic = self.topic(stream);
+        let Err(failure) = self.announce(id, stream).await else { return true };
+        tracing::warn!(id, %stream, %failure, "a wake was not written");
+        // A stream that never takes a wake, and a name that no stream has, are not tried again. Workers can claim
+        // the subscription all the same, and another stream of this name gets the wake.
+        let is_final = takes_no_wakes(&failure, topic.is_some()) && topic == self.topic(stream);
+        if is_final {
+            self.core.cores.metrics[self.core.index].subscription_wakes_failed.add(1);
+        }
+        is_final
+    }
+
+    /// Calls a webhook; `None` if the wake ended first, by a callback or because it is not wanted any more.
+    async fn call_until_over(
+        &self,
+        url: &str,
+        id: &str,
+        wake: &str,
+        notify: &Notify,
+    ) -> Option<Result<WebhookAnswer, String>> {
+        let _permit = self.webhooks.acquire().await.ok()?;
+        select! {
+            called = self.call(url, id, wake) => Some(called),
+            () = self.wait_until_over(id, wake, notify) => None,
+        }
+    }
+
     /// Waits until another wake is under way, or none.
-    async fn is_over(&self, id: &str, wake: &str, notify: &Notify) {
+    async fn wait_until_over(&self, id: &str, wake: &str, notify: &Notify) {
         loop {
             let is_it = self
                 .registry

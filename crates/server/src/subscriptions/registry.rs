@@ -313,7 +313,7 @@ impl Registry {
 
     /// The read of a stream that was awaited has come to nothing; it is not tried before it is
     /// rung for.
-    pub(crate) fn is_not_awaited(&mut self, stream: &TopicName, life: u64) {
+    pub(crate) fn stop_awaiting(&mut self, stream: &TopicName, life: u64) {
         if let Some(followed) = self.followed.get_mut(stream).filter(|one| one.life == life) {
             followed.is_awaited = false;
         }

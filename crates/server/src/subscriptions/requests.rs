@@ -78,7 +78,7 @@ impl Subscriptions {
             return self.kept(found).await;
         }
         let durable = self.add(&id, config, base, &ends)?;
-        is_durable(durable).await?;
+        wait_until_durable(durable).await?;
         self.view(&id).map(Told::Created)
     }
 
@@ -119,7 +119,7 @@ impl Subscriptions {
 
     /// Says it once all that it relies on is durable.
     async fn kept(self: &Rc<Self>, told: Told) -> Result<Told, SubscriptionRefusal> {
-        is_durable(self.keep(&[])).await?;
+        wait_until_durable(self.keep(&[])).await?;
         Ok(told)
     }
 
@@ -146,7 +146,7 @@ impl Subscriptions {
         let mut ends = Ends::new();
         for (stream, topic) in streams {
             let end = match self.streams.status(&Principal::broker(), &stream, false).await {
-                Ok(status) => Some(status.next),
+                Ok(status) => Some(status.answer.next),
                 // Its time is over, or it is kept for its forks only.
                 Err(StreamFailure::Stream(_)) => None,
                 Err(failure) => {
@@ -185,7 +185,7 @@ impl Subscriptions {
             Ok(())
         })?;
         let ends = self.ends(self.there(&streams)).await?;
-        is_durable(self.link_to(id, streams, &ends)?).await?;
+        wait_until_durable(self.link_to(id, streams, &ends)?).await?;
         Ok(Told::Done)
     }
 
@@ -238,7 +238,7 @@ impl Subscriptions {
             }
             None => return Ok(Told::Done),
         };
-        is_durable(self.keep(&[Change { id, what }])).await?;
+        wait_until_durable(self.keep(&[Change { id, what }])).await?;
         Ok(Told::Done)
     }
 
@@ -287,7 +287,7 @@ impl Subscriptions {
         let moved = self.of_this(&ack.id, decide)?;
         let durable = self.apply(&ack.id, moved);
         let is_pending = self.of_this(&ack.id, |it| Ok(it.is_pending()))?;
-        is_durable(durable).await?;
+        wait_until_durable(durable).await?;
         Ok(Told::So(json!({ "ok": true, "next_wake": ack.is_done && is_pending })))
     }
 
@@ -358,7 +358,7 @@ impl Subscriptions {
     }
 
     async fn change(self: &Rc<Self>, id: &str, moved: Moved) -> Result<(), SubscriptionRefusal> {
-        is_durable(self.apply(id, moved)).await
+        wait_until_durable(self.apply(id, moved)).await
     }
 }
 
@@ -373,7 +373,7 @@ fn end_of(ends: &Ends, stream: &TopicName, topic: TopicId) -> Option<Offset> {
     }
 }
 
-async fn is_durable(durable: Durable) -> Result<(), SubscriptionRefusal> {
+async fn wait_until_durable(durable: Durable) -> Result<(), SubscriptionRefusal> {
     match timeout(COMMIT_TIMEOUT, durable).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(SubscriptionRefusal::Unavailable("it is about to stop".into())),

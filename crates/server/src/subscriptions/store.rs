@@ -30,7 +30,7 @@ use crate::{
         streams::Streams,
     },
     identity::principal::Principal,
-    runtime::core::{CoreHandle, own_session},
+    runtime::core::{CoreHandle, CoreSession},
 };
 
 /// The stream's name, which no client's stream has.
@@ -139,7 +139,8 @@ impl Store {
                     _ => return Err(failure),
                 },
             };
-            for message in chunk.messages.iter().flat_map(|part| Messages::of_checked(part)) {
+            for message in chunk.answer.messages.iter().flat_map(|part| Messages::of_checked(part))
+            {
                 let text = message.payload();
                 self.grown_bytes.set(self.grown_bytes.get() + text.len());
                 match serde_json::from_slice(text) {
@@ -149,10 +150,10 @@ impl Store {
                     }
                 }
             }
-            if chunk.is_up_to_date || chunk.next <= chunk.first {
+            if chunk.answer.is_up_to_date || chunk.answer.next <= chunk.answer.first {
                 return Ok(());
             }
-            at = ReadFrom::Offset(chunk.next);
+            at = ReadFrom::Offset(chunk.answer.next);
         }
     }
 
@@ -211,7 +212,7 @@ impl Store {
             Some(first) => first,
             // There are none: nothing that lies there is needed.
             None => match self.streams.status(&Principal::broker(), &self.name, false).await {
-                Ok(status) => status.next,
+                Ok(status) => status.answer.next,
                 Err(_) => return,
             },
         };
@@ -219,8 +220,8 @@ impl Store {
         self.grown_bytes.set(0);
         let positions = vec![PartitionOffset { partition: PartitionIndex(0), offset: first }];
         let trim = ControlRequest::TrimTopic { topic: self.name.clone(), positions };
-        let asks = (own_session(self.core.index), Principal::broker());
-        let trimmed = control::ask(&self.core.cores, asks, trim);
+        let session = CoreSession::of_core(self.core.index).into();
+        let trimmed = control::ask(&self.core.cores, session, Principal::broker(), trim);
         // One that fails is made good by the next.
         let _ = trimmed.await;
     }
@@ -249,7 +250,7 @@ impl Store {
                 appended => appended,
             };
             match appended {
-                Ok(appended) => return appended.next,
+                Ok(appended) => return appended.answer.next,
                 Err(failure) => {
                     if failed == 0 {
                         tracing::warn!(%failure, "a change of a subscription waits to be kept");

@@ -53,7 +53,7 @@ impl Subscriptions {
                     self.registry.borrow_mut().seen(&stream, topic, end);
                 }
                 Ended::At(_) | Ended::Never => {
-                    self.registry.borrow_mut().is_not_awaited(&stream, life);
+                    self.registry.borrow_mut().stop_awaiting(&stream, life);
                     wanted.notify.notified().await;
                 }
                 Ended::Unknown => tokio::time::sleep(REST).await,
@@ -72,7 +72,7 @@ impl Subscriptions {
             for_fork: false,
         };
         let next = match self.streams.read(&Principal::broker(), stream, None, read).await {
-            Ok(chunk) if chunk.next > end => chunk.next,
+            Ok(chunk) if chunk.answer.next > end => chunk.answer.next,
             Ok(_) => return Ended::Never,
             Err(failure) => match failure.refusal() {
                 Some(StreamRefusal::NotKept { start }) => *start,
@@ -83,7 +83,7 @@ impl Subscriptions {
         };
         // What is there by now is told at once.
         match self.streams.status(&Principal::broker(), stream, false).await {
-            Ok(status) => Ended::At(status.next.max(next)),
+            Ok(status) => Ended::At(status.answer.next.max(next)),
             Err(_) => Ended::At(next),
         }
     }
@@ -100,7 +100,7 @@ impl Subscriptions {
                 asked.spawn_local(async move {
                     let status = this.streams.status(&Principal::broker(), &stream, false).await;
                     if let Ok(status) = status {
-                        this.registry.borrow_mut().seen(&stream, topic, status.next);
+                        this.registry.borrow_mut().seen(&stream, topic, status.answer.next);
                     }
                 });
             }

@@ -10,6 +10,7 @@ use sennit_journal::DirectorySettings;
 use super::*;
 use crate::{
     broker::backup::Backups,
+    doors::streams::PAGE_HEADERS,
     http::{
         allowed_hosts::AllowedHosts, allowed_origins::AllowedOrigins, body::Body,
         browser_guard::BrowserRules,
@@ -41,6 +42,7 @@ fn door_with(origins: &[&str]) -> Rc<HttpRouter> {
     let rules = BrowserRules {
         hosts: AllowedHosts::new(Ipv4Addr::LOCALHOST.into(), Vec::new()),
         origins: AllowedOrigins::new(&origins, None),
+        page_headers: &PAGE_HEADERS,
     };
     Rc::new(HttpRouter::new(
         Rc::new(HttpThreadState::new(Arc::default(), None, rules)),

@@ -94,7 +94,7 @@ async fn serve(arrival: Arrival, core: CoreHandle) {
     let end = tokio::select! {
         biased;
         () = outbox.successor.came() => Flow::Broken,
-        () = outbox.is_deaf() => Flow::Broken,
+        () = outbox.wait_until_deaf() => Flow::Broken,
         end = speak(moved, &mut reading, &mut session, &outbox, &mut input) => end,
         never = hold_back(id, &core, &outbox) => match never {},
     };
@@ -172,9 +172,9 @@ async fn read(
             ended => return ended,
         }
         for shard in std::mem::take(&mut session.published_to) {
-            session.has_room(shard).await;
+            session.wait_for_room(shard).await;
         }
-        outbox.has_room().await;
+        outbox.wait_for_room().await;
         if is_full {
             // Others have their turn, and the core carries what this one has brought.
             tokio::task::yield_now().await;
@@ -204,7 +204,7 @@ async fn write(
 ) -> Option<WireWriter> {
     let place = pace.place();
     let mut not_before = None;
-    while outbox.has_something().await {
+    while outbox.wait_for_output().await {
         if let Some(turn) = not_before.take() {
             outbox.pause(pace.turn(turn), SMALL_BYTES_MAX).await;
         }
@@ -222,7 +222,7 @@ async fn write(
             rest
         };
         let mut taken = 0;
-        outbox.is_unwritten(rest.len());
+        outbox.set_unwritten(rest.len());
         while taken < rest.len() {
             taken = match timeout(WRITE_TIMEOUT, wire.writable()).await {
                 Ok(is_writable) => {
@@ -237,7 +237,7 @@ async fn write(
                     more => more,
                 },
             };
-            outbox.is_unwritten(rest.len() - taken);
+            outbox.set_unwritten(rest.len() - taken);
         }
         if let Some(deliveries) = small {
             not_before = pace.wrote(place, deliveries, Instant::now());
@@ -280,7 +280,7 @@ mod tests {
         assert!(timeout(10 * WRITE_TIMEOUT, writer).await.is_ok(), "it is written to for ever");
         let took = begin.elapsed();
         assert!(took >= WRITE_TIMEOUT && took < 2 * WRITE_TIMEOUT, "{took:?}");
-        assert!(timeout(WRITE_TIMEOUT, outbox.is_deaf()).await.is_ok());
+        assert!(timeout(WRITE_TIMEOUT, outbox.wait_until_deaf()).await.is_ok());
     }
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]
@@ -296,7 +296,7 @@ mod tests {
         };
         tokio::select! {
             _ = writer => panic!("it was given up"),
-            () = outbox.is_deaf() => panic!("it was given up"),
+            () = outbox.wait_until_deaf() => panic!("it was given up"),
             () = takes => {}
         }
     }

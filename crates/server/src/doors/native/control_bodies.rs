@@ -20,7 +20,8 @@ use self::requests::{RequestFault, control_request};
 /// Asks the first core what a frame of a session asks for, on behalf of a principal. `None` if the broker stops.
 pub(crate) async fn ask(
     cores: &Cores,
-    (session, principal): (SessionId, &Principal),
+    session: SessionId,
+    principal: &Principal,
     request: &Request,
 ) -> Option<Result<ControlAnswer, Box<control::Error>>> {
     let (request, fault) = match control_request(request) {
@@ -28,7 +29,7 @@ pub(crate) async fn ask(
         Err(RequestFault::IfAccepted(request, fault)) => (*request, Some(fault)),
         Err(fault) => return Some(Err(Box::new((&fault).into()))),
     };
-    let answer = topic_control::ask(cores, (session, principal.clone()), request).await.ok()?;
+    let answer = topic_control::ask(cores, session, principal.clone(), request).await.ok()?;
     Some(match (answer, fault) {
         (Ok(_), Some(fault)) => Err(Box::new((&fault).into())),
         (Ok(answer), None) => Ok(answer),

@@ -13,10 +13,10 @@ use crate::runtime::core::CoreHandle;
 /// there is room.
 pub(crate) async fn hold_back(id: SessionId, core: &CoreHandle, outbox: &Outbox) -> Infallible {
     loop {
-        outbox.needs_holding_back().await;
-        let numbers: Vec<u32> = outbox.routes.borrow().subscriptions.keys().copied().collect();
+        outbox.wait_for_hold_back_change().await;
+        let numbers: Vec<u32> = outbox.routes.borrow().subscriptions.numbers().collect();
         for number in numbers {
-            let found = outbox.routes.borrow().subscriptions.get(&number).copied();
+            let found = outbox.routes.borrow().subscriptions.get(number);
             if let Some(subscription) = found {
                 set_windows(id, number, subscription, core, outbox);
                 // Others have their turn: it may have very many partitions.

@@ -94,8 +94,8 @@ struct Settling {
 }
 
 /// What waits to be sent on one connection. All of it is bounded, also where the client does not read:
-/// deliveries by the session's credit and by [`Outbox::needs_holding_back`], gaps by the deliveries between
-/// them, and confirms and replies by [`Outbox::has_room`], for which whoever makes more of them waits.
+/// deliveries by the session's credit and by [`Outbox::wait_for_hold_back_change`], gaps by the deliveries between
+/// them, and confirms and replies by [`Outbox::wait_for_room`], for which whoever makes more of them waits.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     waiting: RefCell<Waiting>,
@@ -153,13 +153,13 @@ impl Outbox {
     }
 
     /// Waits until it does.
-    pub(crate) async fn is_deaf(&self) {
+    pub(crate) async fn wait_until_deaf(&self) {
         self.deaf.notified().await;
     }
 
     /// Waits until the session is to be given no more, or something again; which of them,
     /// [`Self::window_now`] knows.
-    pub(crate) async fn needs_holding_back(&self) {
+    pub(crate) async fn wait_for_hold_back_change(&self) {
         loop {
             let turns = self.account.room.turns();
             let must = self.must_hold_back();
@@ -223,7 +223,7 @@ impl Outbox {
 
     /// Waits while too many replies wait: a client that asks and does not read is not read either, nor told
     /// of what it watches. Several may wait.
-    pub(crate) async fn has_room(&self) {
+    pub(crate) async fn wait_for_room(&self) {
         loop {
             let (emptied, freed) = (self.emptied.notified(), self.account.room.is_freed());
             {
@@ -419,7 +419,7 @@ impl Outbox {
     }
 
     /// Waits until there is something to send. False once the outbox is closed and empty.
-    pub(crate) async fn has_something(&self) -> bool {
+    pub(crate) async fn wait_for_output(&self) -> bool {
         loop {
             {
                 let waiting = self.waiting.borrow();
@@ -440,7 +440,7 @@ impl Outbox {
     }
 
     /// The writer says how many bytes of its write the socket has not taken; none is the end of it.
-    pub(crate) fn is_unwritten(&self, bytes: usize) {
+    pub(crate) fn set_unwritten(&self, bytes: usize) {
         let mut waiting = self.waiting.borrow_mut();
         self.is_writing.set(bytes > 0);
         if bytes == 0 && std::mem::take(&mut waiting.written_reply_bytes) > 0 {

@@ -80,7 +80,7 @@ impl Asked {
             Ok(wanted) => wanted,
             Err(error) => {
                 self.controls.add_permits(self.permits);
-                self.is_wanted(beginning);
+                self.finish_beginning(beginning);
                 let error = control::Error::new(ErrorCode::InvalidFilter, error.to_string());
                 return self.outbox.refused(self.number, error);
             }
@@ -88,10 +88,10 @@ impl Asked {
         if let Some(Wanted { cursor: Some(claim), .. }) = &mut wanted {
             claim.number = self.core.cores.claims.fetch_add(1, Ordering::Relaxed);
         }
-        let asks = (self.session, &self.principal);
-        let answer = control_bodies::ask(&self.core.cores, asks, &request).await;
+        let cores = &self.core.cores;
+        let answer = control_bodies::ask(cores, self.session, &self.principal, &request).await;
         self.controls.add_permits(self.permits);
-        let is_wanted = self.is_wanted(beginning);
+        let is_wanted = self.finish_beginning(beginning);
         let frame_bytes_max = self.outbox.frame_bytes_max();
         let answer = match answer {
             Some(Ok(answer)) => answer,
@@ -116,14 +116,14 @@ impl Asked {
                     let error = control::Error::new(ErrorCode::UnknownSubscription, message);
                     return self.outbox.refused(self.number, error);
                 }
-                return self.subscribed(&reply, place, &answer, wanted);
+                return self.begin_subscription(&reply, place, &answer, wanted);
             }
         }
         self.outbox.reply(&reply, self.number);
     }
 
     /// Whether what was asked for is still wanted now that its answer is there.
-    fn is_wanted(&self, beginning: Option<Beginning>) -> bool {
+    fn finish_beginning(&self, beginning: Option<Beginning>) -> bool {
         beginning.is_none_or(|beginning| self.routes.borrow_mut().answered(beginning))
     }
 
@@ -137,12 +137,13 @@ impl Asked {
         }
     }
 
-    fn subscribed(
+    /// Notes the subscription, answers the client, and subscribes to each partition.
+    fn begin_subscription(
         &self,
         reply: &Reply,
         TopicPlace { topic, home, partitions }: TopicPlace,
         answer: &ControlAnswer,
-        Wanted { number, credit, cursor, when_slow, filter }: Wanted,
+        wanted: Wanted,
     ) {
         let (group, ranges): (_, &[OffsetRange]) = match answer {
             ControlAnswer::ConsumerStart(start) => (start.group, &[]),
@@ -150,7 +151,8 @@ impl Asked {
             // Nothing else answers a request that begins a subscription.
             _ => return self.outbox.reply(reply, self.number),
         };
-        let window = Subscription::share(partitions, credit);
+        let number = wanted.number;
+        let window = Subscription::share(partitions, wanted.credit);
         let subscription = Subscription { topic, home, group, partitions, window };
         {
             let mut routes = self.routes.borrow_mut();
@@ -164,12 +166,21 @@ impl Asked {
         }
         self.outbox.subscription_begins(number);
         self.outbox.reply(reply, self.number);
+        self.subscribe_to_partitions(subscription, ranges, wanted);
+    }
+
+    fn subscribe_to_partitions(
+        &self,
+        subscription: Subscription,
+        ranges: &[OffsetRange],
+        Wanted { number, cursor, when_slow, filter, .. }: Wanted,
+    ) {
         let credit = self.outbox.window_now(subscription.window);
         let placement = &self.core.cores.placement;
         let origin = Origin { session: self.session, request: self.number };
         self.core.with(|core| {
             for (shard, partition) in subscription.each_partition(placement) {
-                let (group, number) = (subscription.group, number);
+                let group = subscription.group;
                 let command = if subscription.is_reader() {
                     let range = ranges.get(partition.index.0 as usize);
                     let at = range.map(|range| range.start).unwrap_or_default();

@@ -132,8 +132,8 @@ impl Session {
                 (topic, self.routes.borrow().homes.get(&topic).copied().unwrap_or(topic))
             }
             Request::Subscribe(_) | Request::Read(_) => {
-                let asks = (self.id, &self.principal);
-                let answer = control_bodies::ask(&self.core.cores, asks, request).await;
+                let (id, principal, cores) = (self.id, &self.principal, &self.core.cores);
+                let answer = control_bodies::ask(cores, id, principal, request).await;
                 let TopicPlace { topic, home, partitions } = answer?.ok()?.place()?;
                 if partitions > 1 {
                     self.routes.borrow_mut().spread.insert(topic);
@@ -147,7 +147,7 @@ impl Session {
         let core = placement.core_of(placement.shard_of(home, PartitionIndex(0)));
         let is_idle = self.outbox.is_empty()
             && self.controls.available_permits() == CONTROL_REQUESTS_MAX
-            && self.routes.borrow().subscriptions.is_empty();
+            && self.routes.borrow().subscriptions.len() == 0;
         let moves = is_idle
             && core != self.core.index
             && !self.routes.borrow().spread.contains(&topic)
@@ -170,8 +170,8 @@ impl Session {
     }
 
     /// Waits while a shard that was published to has too much to commit.
-    pub(crate) async fn has_room(&self, shard: ShardIndex) {
-        self.core.cores.gauges[shard].has_room().await;
+    pub(crate) async fn wait_for_room(&self, shard: ShardIndex) {
+        self.core.cores.gauges[shard].wait_for_room().await;
     }
 
     /// Takes every whole frame off `input` and does what it asks, all in one turn of the shard.
@@ -317,7 +317,7 @@ impl Session {
         }
         let shard = self.shard(head.partition);
         // The frame may have begun to come when there was room, and so may those of very many others.
-        self.has_room(shard).await;
+        self.wait_for_room(shard).await;
         if self.core.look(|core| core.is_draining()) {
             return self.refuse_publish(head, request);
         }
@@ -372,29 +372,8 @@ impl Session {
             );
             return self.refuse(request, ErrorCode::LimitReached, message);
         }
-        let mut parts: Vec<(PartitionIndex, Vec<DeliveryRun>)> = Vec::new();
-        for run in settle.runs.iter() {
-            let delivery = DeliveryRun {
-                first: run.first,
-                count: run.count,
-                attempt: run.attempt,
-                generation: run.generation,
-            };
-            match parts.iter_mut().rev().find(|(index, _)| *index == run.partition) {
-                Some((_, runs)) => runs.push(delivery),
-                None => parts.push((run.partition, vec![delivery])),
-            }
-        }
-        let verdict = match &head.verdict {
-            sennit_protocol::Verdict::Ack => Verdict::Ack,
-            sennit_protocol::Verdict::Retry => Verdict::Retry,
-            sennit_protocol::Verdict::RetryAfter(delay) => Verdict::RetryAfter(*delay),
-            sennit_protocol::Verdict::DeadLetter { reason } => {
-                Verdict::DeadLetter { reason: reason.clone() }
-            }
-            sennit_protocol::Verdict::Extend(span) => Verdict::Extend(*span),
-            sennit_protocol::Verdict::Started => Verdict::Started,
-        };
+        let parts = runs_by_partition(settle);
+        let verdict = verdict(&head.verdict);
         if head.confirm {
             if parts.is_empty() {
                 self.outbox.settled(request, 0, std::iter::empty());
@@ -437,7 +416,7 @@ impl Session {
     fn taken(&mut self, taken: Taken, request: u64) -> Flow {
         let Taken { subscription, partition: index, messages, bytes } = taken;
         let routes = self.routes.borrow();
-        let held = routes.subscriptions.get(&subscription).copied();
+        let held = routes.subscriptions.get(subscription);
         drop(routes);
         let Some(held) = held.filter(|held| held.is_reader()) else {
             return self.unknown_subscription(subscription, request);
@@ -513,7 +492,7 @@ impl Session {
         // What was read before goes first, whatever this waits for.
         self.core.with(|core| core.handle());
         // One read may ask for thousands of answers, each as large as a frame may be.
-        self.outbox.has_room().await;
+        self.outbox.wait_for_room().await;
         // Where the core holds too much already, each has one answer on the way.
         let permits = if self.outbox.is_room_full() { CONTROL_REQUESTS_MAX } else { 1 };
         let Ok(permit) = self.controls.acquire_many(permits as u32).await else { return };
@@ -555,7 +534,7 @@ impl Session {
         let placement = &self.core.cores.placement;
         let mut concerned: Vec<ShardIndex> = routes
             .subscriptions
-            .values()
+            .iter()
             .flat_map(|held| held.each_partition(placement).map(|(shard, _)| shard))
             .collect();
         concerned.sort_unstable();
@@ -567,6 +546,38 @@ impl Session {
             core.handle();
             core.close_session(self.id);
         });
+    }
+}
+
+/// The runs that a frame settles, for each partition that it names.
+fn runs_by_partition(settle: &Settle) -> Vec<(PartitionIndex, Vec<DeliveryRun>)> {
+    let mut parts: Vec<(PartitionIndex, Vec<DeliveryRun>)> = Vec::new();
+    for run in settle.runs.iter() {
+        let delivery = DeliveryRun {
+            first: run.first,
+            count: run.count,
+            attempt: run.attempt,
+            generation: run.generation,
+        };
+        match parts.iter_mut().rev().find(|(index, _)| *index == run.partition) {
+            Some((_, runs)) => runs.push(delivery),
+            None => parts.push((run.partition, vec![delivery])),
+        }
+    }
+    parts
+}
+
+/// The verdict of a frame, as the engine has it.
+fn verdict(verdict: &sennit_protocol::Verdict) -> Verdict {
+    match verdict {
+        sennit_protocol::Verdict::Ack => Verdict::Ack,
+        sennit_protocol::Verdict::Retry => Verdict::Retry,
+        sennit_protocol::Verdict::RetryAfter(delay) => Verdict::RetryAfter(*delay),
+        sennit_protocol::Verdict::DeadLetter { reason } => {
+            Verdict::DeadLetter { reason: reason.clone() }
+        }
+        sennit_protocol::Verdict::Extend(span) => Verdict::Extend(*span),
+        sennit_protocol::Verdict::Started => Verdict::Started,
     }
 }
 

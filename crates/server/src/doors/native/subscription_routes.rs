@@ -1,10 +1,7 @@
 //! What a session has learnt of topics, and what it takes part in: enough to find the shard of each
 //! thing it names.
 
-use std::{
-    collections::{HashMap, HashSet},
-    ops::Deref,
-};
+use std::collections::{HashMap, HashSet};
 
 use sennit_engine::{Command, Credit, ReaderChange, SessionId};
 use sennit_model::{
@@ -120,13 +117,21 @@ impl Subscriptions {
         held.window = Subscription::share(held.partitions, window);
         Some(*held)
     }
-}
 
-impl Deref for Subscriptions {
-    type Target = HashMap<u32, Subscription>;
+    pub(crate) fn get(&self, number: u32) -> Option<Subscription> {
+        self.by_number.get(&number).copied()
+    }
 
-    fn deref(&self) -> &Self::Target {
-        &self.by_number
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.by_number.keys().copied()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Subscription> {
+        self.by_number.values()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_number.len()
     }
 }
 
@@ -158,7 +163,7 @@ impl Routes {
             (count, limit, "SUBSCRIPTIONS_PER_CONNECTION_MAX")
         };
         let refused = |code, message| Err(Box::new(control::Error::new(code, message)));
-        let is_in_use = self.subscriptions.contains_key(&number)
+        let is_in_use = self.subscriptions.get(number).is_some()
             || self.beginning.contains_key(&number)
             || self.watches.contains_key(&number);
         if is_in_use {

@@ -42,7 +42,7 @@ impl Asked {
             let topics = topics[from..until].iter().map(watched_topic).collect();
             let more = page + 1 < pages;
             let watching = control::Watching { subscription: number, topics, more };
-            self.outbox.has_room().await;
+            self.outbox.wait_for_room().await;
             self.outbox.reply(&Reply::Watching(watching), self.number);
         }
         tokio::select! {
@@ -88,7 +88,7 @@ impl Asked {
 /// Tells the client of changes, as fast as it takes them, until there are no more.
 async fn pass_on(changes: &mut mpsc::Receiver<Change>, outbox: &Outbox, subscription: u32) {
     while let Some(change) = changes.recv().await {
-        outbox.has_room().await;
+        outbox.wait_for_room().await;
         let reply = match change {
             Change::Appeared(topic) => {
                 let topic = Some(watched_topic(&topic));

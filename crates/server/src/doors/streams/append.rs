@@ -38,13 +38,14 @@ impl StreamsDoor {
         let append = || first.take().or_else(|| asked(request).ok());
         let appended = self.streams.append(principal, name, append).await?;
         // Whoever may send twice is told whether this was the first time.
-        let is_news = producer.is_some() && has_content && !appended.is_duplicate;
+        let is_news = producer.is_some() && has_content && !appended.answer.is_duplicate;
         let status = if is_news { StatusCode::OK } else { StatusCode::NO_CONTENT };
-        let mut response = answers::at(status, appended.offset(appended.next), appended.is_closed);
+        let mut response =
+            answers::at(status, appended.offset(appended.answer.next), appended.answer.is_closed);
         if let Some(epoch) = producer {
             let headers = response.headers_mut();
             headers.insert(&names::PRODUCER_EPOCH, epoch.into());
-            if let Some(sequence) = appended.sequence.or(given) {
+            if let Some(sequence) = appended.answer.sequence.or(given) {
                 headers.insert(&names::PRODUCER_SEQUENCE, sequence.into());
             }
         }

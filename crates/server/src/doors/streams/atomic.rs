@@ -218,11 +218,11 @@ fn answer(paths: &[String], became: &[Identified<StreamAppended>]) -> Response {
     let each = paths.iter().zip(became).map(|(path, appended)| {
         let mut said = json!({
             "stream": path,
-            "next_offset": Token(appended.offset(appended.next)).to_string(),
-            "closed": appended.is_closed,
-            "duplicate": appended.is_duplicate,
+            "next_offset": Token(appended.offset(appended.answer.next)).to_string(),
+            "closed": appended.answer.is_closed,
+            "duplicate": appended.answer.is_duplicate,
         });
-        if let Some(sequence) = appended.sequence {
+        if let Some(sequence) = appended.answer.sequence {
             said["producer_seq"] = sequence.into();
         }
         said

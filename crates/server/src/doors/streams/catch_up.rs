@@ -38,7 +38,7 @@ impl Source {
         }
         let read = self.room.page(READ_BYTES_MAX);
         let page = self.page(ReadFrom::Offset(first.next), rest.until, read.bytes()).await;
-        Ok(page.ok().filter(|page| follows(page, first)).map(|page| (rest, page)))
+        Ok(page.ok().filter(|page| follows(&page.answer, first)).map(|page| (rest, page)))
     }
 
     /// What follows `first`, as far as it is told.
@@ -48,7 +48,7 @@ impl Source {
         }
         // Of what a fork has inherited its source has told, which does not know where the fork ends.
         let status = self.streams.status(&self.principal, &self.name, false).await?;
-        let (until, is_closed) = (status.next, status.is_closed);
+        let (until, is_closed) = (status.answer.next, status.answer.is_closed);
         Ok(Some(StreamRest { until, is_up_to_date: true, is_closed }))
     }
 
@@ -61,7 +61,7 @@ impl Source {
         let last = StreamChunk { messages: Vec::new(), ..page };
         let held = self.room.account();
         let mut pages = Pages { source: self, last, until, joining, ready: VecDeque::new(), held };
-        pages.are_ready(ready);
+        pages.set_ready(ready);
         Body::Pages(PageSource::unfold(Some(pages), |pages| async move {
             let mut pages = pages?;
             match pages.piece().await {
@@ -101,7 +101,7 @@ impl Pages {
         Ok(piece)
     }
 
-    fn are_ready(&mut self, pieces: VecDeque<Bytes>) {
+    fn set_ready(&mut self, pieces: VecDeque<Bytes>) {
         self.held.set(pieces.iter().map(Bytes::len).sum());
         self.ready = pieces;
     }
@@ -115,11 +115,11 @@ impl Pages {
             self.source.streams.breaks_off(topic, next);
             io::Error::other(problem.code())
         })?;
-        if !follows(&page, &self.last) {
+        if !follows(&page.answer, &self.last) {
             return Err(io::Error::other("the stream that was read is gone"));
         }
-        let pieces = self.joining.join(&page.messages, page.next >= self.until);
-        self.are_ready(pieces.into());
+        let pieces = self.joining.join(&page.answer.messages, page.answer.next >= self.until);
+        self.set_ready(pieces.into());
         self.last = StreamChunk { messages: Vec::new(), ..page.answer };
         Ok(())
     }

@@ -39,7 +39,7 @@ impl StreamsDoor {
                 // What its body is depends on what it is a fork of.
                 let source = self.streams.status(principal, &fork.source, false).await;
                 let source = source.map_err(of_source)?;
-                let form = Form::of(&source.settings.content_type);
+                let form = Form::of(&source.answer.settings.content_type);
                 content::content_of(form, request.body())?
             }
             _ => content::content_of(Form::of(&asked.settings.content_type), request.body())?,
@@ -55,10 +55,11 @@ impl StreamsDoor {
         let (created, stream) =
             self.streams.create(principal, create).await.map_err(of_creation)?;
         let status = if created { StatusCode::CREATED } else { StatusCode::OK };
-        let mut response = answers::at(status, stream.offset(stream.next), stream.is_closed);
+        let mut response =
+            answers::at(status, stream.offset(stream.answer.next), stream.answer.is_closed);
         let headers = response.headers_mut();
-        answers::say_type(headers, &stream.settings)?;
-        say_storage(headers, &stream);
+        answers::say_type(headers, &stream.answer.settings)?;
+        say_storage(headers, &stream.answer);
         headers.insert(header::CACHE_CONTROL, NO_STORE);
         if created && let Some(location) = location(request, self.settings.public_url.as_ref()) {
             headers.insert(header::LOCATION, location);
@@ -72,21 +73,21 @@ impl StreamsDoor {
         name: &TopicName,
     ) -> Result<Response, Problem> {
         let stream = self.streams.status(principal, name, false).await?;
-        let next = stream.offset(stream.next);
-        let mut response = answers::at(StatusCode::OK, next, stream.is_closed);
+        let next = stream.offset(stream.answer.next);
+        let mut response = answers::at(StatusCode::OK, next, stream.answer.is_closed);
         let headers = response.headers_mut();
-        answers::say_type(headers, &stream.settings)?;
-        say_storage(headers, &stream);
+        answers::say_type(headers, &stream.answer.settings)?;
+        say_storage(headers, &stream.answer);
         headers.insert(header::CACHE_CONTROL, NO_STORE);
-        if let Some(seconds) = stream.settings.time_to_live {
+        if let Some(seconds) = stream.answer.settings.time_to_live {
             headers.insert(&names::TIME_TO_LIVE, seconds.into());
         }
-        if let Some((_, text)) = &stream.settings.expires_at
+        if let Some((_, text)) = &stream.answer.settings.expires_at
             && let Ok(text) = HeaderValue::from_str(text)
         {
             headers.insert(&names::EXPIRES_AT, text);
         }
-        if let Some(group) = &stream.settings.group
+        if let Some(group) = &stream.answer.settings.group
             && let Ok(group) = HeaderValue::from_str(group)
         {
             headers.insert(&names::GROUP, group);

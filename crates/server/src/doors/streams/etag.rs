@@ -9,8 +9,8 @@ use crate::{broker::stream_offset::Identified, http::request::Headers};
 /// The tag of `chunk`, quotes and all. One of a stream that was created anew differs, one of a
 /// stream that was closed since too.
 pub(super) fn of(chunk: &Identified<StreamChunk>) -> String {
-    let closed = if chunk.is_closed { ":c" } else { "" };
-    format!("\"{}:{}:{}{closed}\"", chunk.of.number(), chunk.first.0, chunk.next.0)
+    let closed = if chunk.answer.is_closed { ":c" } else { "" };
+    format!("\"{}:{}:{}{closed}\"", chunk.of.number(), chunk.answer.first.0, chunk.answer.next.0)
 }
 
 /// Whether who asks has what `etag` is the tag of.

@@ -48,7 +48,7 @@ impl StreamsDoor {
         if at == ReadFrom::Latest {
             // What comes from here on is waited for: the end has to stay where it is, and be this stream's.
             let end = source.chunk(at, false, READ_BYTES_MAX).await?;
-            at = ReadFrom::Offset(end.next);
+            at = ReadFrom::Offset(end.answer.next);
             source.of = Some(end.of);
         }
         let until = Instant::now() + self.settings.long_poll_timeout;
@@ -93,7 +93,9 @@ impl StreamsDoor {
             // Where exactly it waits.
             let here = match source.chunk(at, false, bytes_max).await {
                 Ok(here)
-                    if here.messages.is_empty() && !here.is_closed && Instant::now() < until =>
+                    if here.answer.messages.is_empty()
+                        && !here.answer.is_closed
+                        && Instant::now() < until =>
                 {
                     here
                 }
@@ -101,8 +103,9 @@ impl StreamsDoor {
             };
             // It may be long before anything comes.
             drop(page);
-            let position =
-                source.position(here.topic, here.offset(here.next), Live::LongPoll).await;
+            let position = source
+                .position(here.answer.topic, here.offset(here.answer.next), Live::LongPoll)
+                .await;
             let wait = position.map(|position| WaitingRead {
                 principal: source.principal.clone(),
                 position,
@@ -122,18 +125,18 @@ impl StreamsDoor {
 
 /// The answer with what has come, or with nothing.
 pub(super) fn answer(chunk: &Identified<StreamChunk>, cursor: u64) -> Result<Response, Problem> {
-    if chunk.messages.is_empty() {
-        return Ok(nothing(chunk.offset(chunk.next), chunk.is_closed, cursor));
+    if chunk.answer.messages.is_empty() {
+        return Ok(nothing(chunk.offset(chunk.answer.next), chunk.answer.is_closed, cursor));
     }
     let mut response = head(chunk, cursor)?;
-    *response.body_mut() = answers::body(read::body(chunk));
+    *response.body_mut() = answers::body(read::body(&chunk.answer));
     Ok(response)
 }
 
 /// The same without its body.
 pub(super) fn head(chunk: &Identified<StreamChunk>, cursor: u64) -> Result<Response, Problem> {
-    if chunk.messages.is_empty() {
-        return Ok(nothing(chunk.offset(chunk.next), chunk.is_closed, cursor));
+    if chunk.answer.messages.is_empty() {
+        return Ok(nothing(chunk.offset(chunk.answer.next), chunk.answer.is_closed, cursor));
     }
     let mut response = read::head_of_chunk(chunk)?;
     response.headers_mut().insert(&names::CURSOR, cursor.into());

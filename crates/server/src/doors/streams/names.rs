@@ -2,6 +2,18 @@
 
 use http::HeaderName;
 
+use crate::http::browser_headers::PageHeaders;
+
+/// The headers of requests that pages of other origins may send, and those of answers that they may read.
+pub(crate) static PAGE_HEADERS: PageHeaders = PageHeaders::new(
+    "content-type, authorization, if-none-match, last-event-id, stream-seq, \
+    stream-ttl, stream-expires-at, stream-closed, stream-forked-from, stream-fork-offset, \
+    stream-fork-sub-offset, stream-storage, stream-group, producer-id, producer-epoch, producer-seq",
+    "etag, location, retry-after, stream-next-offset, stream-up-to-date, \
+    stream-closed, stream-cursor, stream-ttl, stream-expires-at, stream-group, stream-storage, \
+    stream-sse-data-encoding, producer-epoch, producer-seq, producer-expected-seq, producer-received-seq",
+);
+
 macro_rules! names {
     ($($name:ident = $text:literal;)*) => {
         $(pub(super) static $name: HeaderName = HeaderName::from_static($text);)*

@@ -28,7 +28,11 @@ use self::{
 use super::{Live, ReadPosition, WaitingRead};
 use crate::{
     broker::stream_offset::{Identified, StreamOffset},
-    runtime::{core::CoreHandle, shard_answers::Answer, write_buffer::WriteBuffer},
+    runtime::{
+        core::CoreHandle,
+        shard_answers::{Answer, ParkedQuestion},
+        write_buffer::WriteBuffer,
+    },
 };
 use crate::{
     doors::streams,
@@ -43,9 +47,6 @@ use crate::{
 /// How many are told, or looked at, before others on the core have their turn.
 const TURN: usize = 256;
 
-/// A question of which nobody awaits the answer.
-const NOBODYS: u64 = u32::MAX as u64;
-
 /// The parked connections of a core.
 #[derive(Debug)]
 pub(crate) struct ParkedConnections {
@@ -59,8 +60,8 @@ pub(crate) struct ParkedConnections {
     telling: VecDeque<(u32, Option<Notice>)>,
     /// What the sockets have said, until it was looked at.
     heard: Vec<Heard>,
-    /// Questions so far.
-    asked: u32,
+    /// The number of the last question.
+    question_number: u32,
     /// How long an event stream may be silent, in milliseconds.
     silence: Moment,
     began: Instant,
@@ -88,7 +89,7 @@ impl ParkedConnections {
             sockets,
             telling: VecDeque::new(),
             heard: Vec::new(),
-            asked: 0,
+            question_number: 0,
             silence: u64::try_from(silence.as_millis()).unwrap_or(Moment::MAX),
             began: Instant::now(),
         })
@@ -118,7 +119,7 @@ impl ParkedConnections {
             let due = self.readers.next_due().map(|due| self.began + Duration::from_millis(due));
             tokio::select! {
                 () = thread_state.parking_entry.notify.notified() => {}
-                () = self.sockets.have_something() => {}
+                () = self.sockets.wait_for_events() => {}
                 () = sleep_until(due.unwrap_or(self.began)), if due.is_some() => {}
                 () = thread_state.closing.begun(), if !is_closing => {}
             }
@@ -169,20 +170,20 @@ impl ParkedConnections {
 
     /// Asks for what comes at a position.
     fn ask(&mut self, at: u32) {
-        self.asked = self.asked.wrapping_add(1) & (u32::MAX >> 1);
-        let question = self.asked;
+        self.question_number = (self.question_number + 1) & ParkedQuestion::NUMBER_MAX;
+        let question = ParkedQuestion::new(self.question_number, at);
         if let Some(held) = self.readers.position_mut(at) {
-            held.question = question;
+            held.question = Some(question);
             let (position, read) = (held.position.clone(), held.position.question());
-            self.command(&position, number(question, at), StreamCommand::Read(read));
+            self.command(&position, question, StreamCommand::Read(read));
         }
     }
 
-    fn command(&self, position: &ReadPosition, number: u64, command: StreamCommand) {
+    fn command(&self, position: &ReadPosition, question: ParkedQuestion, command: StreamCommand) {
         let (partition, home) = position.stream;
         let shard = self.core.cores.placement.shard_of(home, partition.index);
         self.core.with(|core| {
-            let origin = core.answers.of_parked(number);
+            let origin = core.answers.of_parked(question);
             core.command(shard, Command::Stream(origin, partition, command));
         });
     }
@@ -193,18 +194,19 @@ impl ParkedConnections {
         if self.readers.position(at).is_some_and(readers::Held::is_forsaken)
             && let Some(held) = self.readers.forget_position(at)
         {
-            self.command(&held.position, number(held.question, at), StreamCommand::StopReading);
+            let question = held.question.unwrap_or(ParkedQuestion::UNAWAITED);
+            self.command(&held.position, question, StreamCommand::StopReading);
         }
     }
 
     fn hear_answers(&mut self) {
         let answers = self.core.look(|core| core.answers.for_parked.take());
-        for (asked, answer) in answers {
-            let at = asked as u32;
-            let is_awaited = |held: &readers::Held| number(held.question, at) == asked;
+        for (question, answer) in answers {
+            let at = question.position();
+            let is_awaited = |held: &readers::Held| held.question == Some(question);
             if self.readers.position(at).is_some_and(is_awaited) {
                 let news = self.news(at, answer);
-                self.readers.is_answered(at);
+                self.readers.set_answered(at);
                 self.telling.push_back((at, news));
             }
         }
@@ -217,7 +219,7 @@ impl ParkedConnections {
             self.readers.position(at)?.position;
         let has_come = chunk.is_closed || !chunk.messages.is_empty();
         let chunk = Identified { of, answer: chunk };
-        (has_come && streams::is_sound(&chunk)).then(|| Notice::new(chunk, live))
+        (has_come && streams::is_sound(&chunk.answer)).then(|| Notice::new(chunk, live))
     }
 
     /// Tells some of those who are to be told; says whether there are more.
@@ -244,8 +246,8 @@ impl ParkedConnections {
         let (position, manner, patience) = (position.position.clone(), held.manner, held.patience);
         let told = news.and_then(|news| {
             let cursor = news.cursor_after(patience.cursor);
-            let next = news.chunk.offset(news.chunk.next);
-            let goes_on = position.live.is_events() && !news.chunk.is_closed;
+            let next = news.chunk.offset(news.chunk.answer.next);
+            let goes_on = position.live.is_events() && !news.chunk.answer.is_closed;
             news.told(manner, cursor, &thread_state).map(|out| (out, cursor, next, goes_on))
         });
         let Some((out, cursor, next, goes_on)) = told else {
@@ -279,9 +281,4 @@ impl ParkedConnections {
             None => self.readers.set_due(reader, self.moment(Instant::now() + IDLE_TIMEOUT)),
         }
     }
-}
-
-/// The number of a question about a position.
-fn number(question: u32, at: u32) -> u64 {
-    u64::from(question) << 32 | u64::from(at)
 }

@@ -83,8 +83,9 @@ impl Source {
         let (one_append, for_fork) = (false, false);
         let read = StreamRead { at, before, bytes_max, waits, one_append, for_fork };
         let chunk = self.streams.read(&self.principal, &self.name, self.of, read).await?;
-        if !is_sound(&chunk) {
-            tracing::error!(stream = %self.name, offset = chunk.first.0, "what was read is damaged");
+        if !is_sound(&chunk.answer) {
+            let offset = chunk.answer.first.0;
+            tracing::error!(stream = %self.name, offset, "the messages read at this offset are damaged");
             let detail = "what lies at the offset does not match its checksum";
             return Err(Problem::damaged(detail));
         }
@@ -143,7 +144,7 @@ impl StreamsDoor {
                 if asked.at == Position::Latest {
                     return of_end(&chunk);
                 }
-                let Some((rest, next)) = source.rest_of(&chunk).await? else {
+                let Some((rest, next)) = source.rest_of(&chunk.answer).await? else {
                     return known_or(request, &chunk, of_chunk);
                 };
                 let StreamRest { until, is_up_to_date, is_closed } = rest;
@@ -157,7 +158,7 @@ impl StreamsDoor {
                 })
             }
             Some(Live::LongPoll) => self.long_poll(source, asked).await,
-            Some(live) => self.events(source, (asked, live)).await,
+            Some(live) => self.events(source, asked, live).await,
         }
     }
 }
@@ -165,14 +166,14 @@ impl StreamsDoor {
 /// The answer that gives what was read.
 pub(super) fn of_chunk(chunk: &Identified<StreamChunk>) -> Result<Response, Problem> {
     let mut response = head_of_chunk(chunk)?;
-    *response.body_mut() = answers::body(body(chunk));
+    *response.body_mut() = answers::body(body(&chunk.answer));
     Ok(response)
 }
 
 /// The same without its body.
 pub(super) fn head_of_chunk(chunk: &Identified<StreamChunk>) -> Result<Response, Problem> {
     let mut response = head(StatusCode::OK, chunk, &etag::of(chunk))?;
-    answers::say_type(response.headers_mut(), &chunk.settings)?;
+    answers::say_type(response.headers_mut(), &chunk.answer.settings)?;
     Ok(response)
 }
 
@@ -213,14 +214,14 @@ fn head(
     chunk: &Identified<StreamChunk>,
     etag: &str,
 ) -> Result<Response, Problem> {
-    let mut response = answers::at(status, chunk.offset(chunk.next), chunk.is_closed);
+    let mut response = answers::at(status, chunk.offset(chunk.answer.next), chunk.answer.is_closed);
     let headers = response.headers_mut();
     let etag = HeaderValue::from_str(etag).map_err(|_| Problem::damaged("no tag"))?;
     headers.insert(header::ETAG, etag);
-    if chunk.is_up_to_date {
+    if chunk.answer.is_up_to_date {
         headers.insert(&names::UP_TO_DATE, TRUE);
     }
-    let may_be_kept = chunk.first < chunk.next || chunk.is_closed;
+    let may_be_kept = chunk.answer.first < chunk.answer.next || chunk.answer.is_closed;
     headers.insert(header::CACHE_CONTROL, if may_be_kept { CACHED } else { ASKED_AGAIN });
     Ok(response)
 }
@@ -258,7 +259,8 @@ mod tests {
     /// The same with other answers about its end.
     fn with(
         chunk: Identified<StreamChunk>,
-        (is_up_to_date, is_closed): (bool, bool),
+        is_up_to_date: bool,
+        is_closed: bool,
     ) -> Identified<StreamChunk> {
         let Identified { of, answer } = chunk;
         Identified { of, answer: StreamChunk { is_up_to_date, is_closed, ..answer } }
@@ -278,13 +280,13 @@ mod tests {
 
     #[test]
     fn a_part_does_not_say_that_it_is_all() {
-        let part = with(chunk("text/plain", "x"), (false, false));
+        let part = with(chunk("text/plain", "x"), false, false);
         assert!(of_chunk(&part).unwrap().headers.get(&names::UP_TO_DATE).is_none());
     }
 
     #[test]
     fn the_last_of_a_closed_stream_says_so() {
-        let last = with(chunk("text/plain", "x"), (true, true));
+        let last = with(chunk("text/plain", "x"), true, true);
         assert_eq!(of_chunk(&last).unwrap().headers[&names::CLOSED], "true");
     }
 

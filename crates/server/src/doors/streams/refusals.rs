@@ -110,8 +110,8 @@ impl From<StreamFailure> for Problem {
         match failure {
             StreamFailure::Stream(refusal) => of_refusal(&refusal, detail),
             StreamFailure::StreamAt(refusal) => {
-                let problem = of_refusal(&refusal, detail);
-                match offset_said_by(&refusal) {
+                let problem = of_refusal(&refusal.answer, detail);
+                match offset_said_by(&refusal.answer) {
                     Some(next) => problem.with(&names::NEXT_OFFSET, Token(refusal.offset(next))),
                     None => problem,
                 }

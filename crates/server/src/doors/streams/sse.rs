@@ -37,23 +37,26 @@ impl StreamsDoor {
     pub(super) async fn events(
         &self,
         mut source: Source,
-        (asked, live): (Asked, Live),
+        asked: Asked,
+        live: Live,
     ) -> Result<Response, Problem> {
         let page = source.room.page(EVENT_BYTES_MAX);
         let first = source.chunk(asked.at.read_from(), false, page.bytes()).await?;
         source.of = Some(first.of);
-        let encoding = Encoding::of(&first.settings.content_type, live);
+        let encoding = Encoding::of(&first.answer.settings.content_type, live);
         let random = getrandom::u64().unwrap_or_default();
         let said_at = Instant::now();
         let events = Events {
             thread_state: self.thread_state.clone(),
-            topic: first.topic,
+            topic: first.answer.topic,
             live,
-            position: source.position(first.topic, first.offset(first.next), live).await,
+            position: source
+                .position(first.answer.topic, first.offset(first.answer.next), live)
+                .await,
             source,
             cursor: cursor::next(now(), asked.cursor, random),
-            next: first.offset(first.next),
-            is_up_to_date: first.is_up_to_date,
+            next: first.offset(first.answer.next),
+            is_up_to_date: first.answer.is_up_to_date,
             first: Some(first),
             is_over: false,
             said_at,
@@ -150,7 +153,7 @@ impl Events {
         )
         .await
         {
-            Ok(Ok(chunk)) if chunk.topic == self.topic => Some(self.told(&chunk)),
+            Ok(Ok(chunk)) if chunk.answer.topic == self.topic => Some(self.told(&chunk)),
             Err(_) if until < self.ends_at => {
                 self.said_at = Instant::now();
                 Some(Bytes::from_static(KEEP_ALIVE))
@@ -171,12 +174,12 @@ impl Events {
 
     fn told(&mut self, chunk: &Identified<StreamChunk>) -> Bytes {
         self.cursor = self.cursor.max(cursor::next(now(), None, 0));
-        self.next = chunk.offset(chunk.next);
-        self.is_up_to_date = chunk.is_up_to_date;
-        self.is_over = chunk.is_closed;
+        self.next = chunk.offset(chunk.answer.next);
+        self.is_up_to_date = chunk.answer.is_up_to_date;
+        self.is_over = chunk.answer.is_closed;
         self.said_at = Instant::now();
         let mut out = BytesMut::new();
-        put_event(chunk, self.live, &mut out);
+        put_event(&chunk.answer, self.live, &mut out);
         put_control(chunk, self.cursor, &mut out);
         out.freeze()
     }
@@ -206,6 +209,6 @@ fn put_event(chunk: &StreamChunk, live: Live, out: &mut BytesMut) {
 
 fn put_control(chunk: &Identified<StreamChunk>, cursor: u64, out: &mut BytesMut) {
     let StreamChunk { is_up_to_date, is_closed, .. } = chunk.answer;
-    let next = chunk.offset(chunk.next);
+    let next = chunk.offset(chunk.answer.next);
     event::put_control(out, Place { next, is_up_to_date, is_closed, cursor });
 }

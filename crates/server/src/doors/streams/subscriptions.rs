@@ -41,10 +41,11 @@ impl StreamsDoor {
     pub(super) async fn subscriptions(
         &self,
         principal: &Principal,
-        (resource, captures): (SubscriptionResource, Captures<'_>),
+        resource: SubscriptionResource,
+        captures: Captures<'_>,
         request: &Request,
     ) -> Response {
-        let told = match asked((resource, captures), request, self.settings.public_url.as_ref()) {
+        let told = match asked(resource, captures, request, self.settings.public_url.as_ref()) {
             Ok(asked) => self.ask(principal.clone(), asked).await,
             Err(NotAsked::Refused(refusal)) => Err(refusal),
             Err(other) => return not_asked(&other),
@@ -86,7 +87,8 @@ impl StreamsDoor {
 
 /// What a request asks.
 fn asked(
-    (resource, captures): (SubscriptionResource, Captures<'_>),
+    resource: SubscriptionResource,
+    captures: Captures<'_>,
     request: &Request,
     public: Option<&PublicUrl>,
 ) -> Result<Asked, NotAsked> {
@@ -211,7 +213,7 @@ mod tests {
         let StreamsResource::Subscriptions(resource) = found else {
             panic!("{path} is no path of subscriptions")
         };
-        asked((resource, captures), &request, None).map_err(|why| not_asked(&why).status().as_u16())
+        asked(resource, captures, &request, None).map_err(|why| not_asked(&why).status().as_u16())
     }
 
     #[test]
@@ -261,7 +263,7 @@ mod tests {
             .body(Bytes::from_static(br#"{"wake_id":"w","generation":1}"#))
             .unwrap();
         let captures = Captures { id: "s", rest: "" };
-        let refused = asked((SubscriptionResource::Ack, captures), &request.into(), None);
+        let refused = asked(SubscriptionResource::Ack, captures, &request.into(), None);
         let Err(NotAsked::Refused(refusal)) = refused else { panic!("it was let through") };
         assert_eq!(refusal, SubscriptionRefusal::TokenInvalid);
     }

@@ -61,7 +61,8 @@ pub(crate) struct LocalShard {
 impl LocalShard {
     /// A shard that was recovered; `is_full` if the disk has no room for what its lane lacks.
     pub(crate) fn new(
-        (index, shard): (ShardIndex, Shard),
+        index: ShardIndex,
+        shard: Shard,
         cores: Arc<Cores>,
         workers: Workers,
         is_full: bool,
@@ -252,7 +253,7 @@ impl LocalShard {
     }
 
     fn publish_metrics(&self) {
-        let (metrics, counters) = (&self.metrics, self.shard.counters());
+        let (metrics, counters) = (&self.metrics.counts, self.shard.counters());
         metrics.confirmed_messages.set(counters.confirmed_messages);
         metrics.confirmed_early_messages.set(counters.confirmed_early_messages);
         metrics.duplicate_batches.set(counters.duplicate_batches);

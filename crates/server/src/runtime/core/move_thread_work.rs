@@ -21,7 +21,7 @@ impl LocalShard {
     /// What was to be emptied was copied.
     pub(super) fn moved(&mut self, moved: Moved) {
         let bytes = moved.batches.iter().map(|batch| u64::from(batch.place.bytes)).sum();
-        self.metrics.moved_bytes.add(bytes);
+        self.metrics.counts.moved_bytes.add(bytes);
         self.shard.handle_move(moved, now());
         self.look_at = Timestamp(0);
     }
@@ -35,7 +35,7 @@ impl LocalShard {
     pub(super) fn compacted(&mut self, done: CompactionDone) {
         let parts = done.batches.iter().flat_map(|batch| &batch.parts);
         let bytes = parts.map(|part| u64::from(part.place.bytes)).sum();
-        self.metrics.moved_bytes.add(bytes);
+        self.metrics.counts.moved_bytes.add(bytes);
         self.shard.handle_compaction(done, now());
         self.look_at = Timestamp(0);
     }

@@ -3,7 +3,7 @@
 
 use sennit_engine::Effect;
 
-use super::{Core, home_of, own_session};
+use super::{Core, CoreSession};
 use crate::runtime::index::CoreIndex;
 
 impl Core {
@@ -37,15 +37,15 @@ impl Core {
             | Effect::Stream(origin, _) => origin.session,
             // The first core has the control of topics.
             Effect::DeadLetterTopicNeeded { .. } | Effect::StreamEnded { .. } => {
-                own_session(CoreIndex::FIRST)
+                CoreSession::of_core(CoreIndex::FIRST).into()
             }
         };
-        let home = home_of(session);
+        let home = CoreSession::from(session).core();
         if home != self.index {
             self.effects[home].push(effect);
             return;
         }
-        if session == own_session(home) {
+        if session == CoreSession::of_core(home).into() {
             match (&effect, &self.needs) {
                 (Effect::DeadLetterTopicNeeded { source }, Some(needs)) => {
                     needs.dead_letter_topic(*source);

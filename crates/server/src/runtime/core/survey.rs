@@ -23,7 +23,7 @@ impl CoreHandle {
             let first = &self.cores.inboxes[CoreIndex::FIRST];
             for local in &mut self.core.borrow_mut().shards {
                 let Some(mut findings) = local.shard.survey(LOOKS_OF_A_ROUND) else { continue };
-                local.metrics.parked_messages.set(findings.parked);
+                local.metrics.counts.parked_messages.set(findings.parked);
                 let now = now();
                 findings.holding.retain(|held| now.since(held.since) >= HOLDING_TOLD_AFTER);
                 let _ = first.send(Message::Holding(local.index, findings.holding));

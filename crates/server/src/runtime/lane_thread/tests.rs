@@ -169,7 +169,7 @@ fn publishes_are_refused_while_held_slots_are_missing_and_acks_have_them() {
     };
     append(&mut writer);
     assert_eq!(told(), Some(true));
-    assert_eq!(writer.metrics.storage_needed_bytes.value(), 2 * (16 << 10));
+    assert_eq!(writer.metrics.counts.storage_needed_bytes.value(), 2 * (16 << 10));
     (1..held).for_each(|_| append(&mut writer));
     assert_eq!((told(), writer.lane.spare_count()), (None, 0));
     // What consumers have freed is as good as room on the disk, once all is there and one more.
@@ -182,7 +182,7 @@ fn publishes_are_refused_while_held_slots_are_missing_and_acks_have_them() {
     assert_eq!(told(), None);
     writer.add_spare(maker.make().unwrap(), SlotRequest::Held);
     assert_eq!(told(), Some(false));
-    assert_eq!(writer.metrics.storage_needed_bytes.value(), 0);
+    assert_eq!(writer.metrics.counts.storage_needed_bytes.value(), 0);
 }
 
 #[test]

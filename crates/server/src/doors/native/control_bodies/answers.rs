@@ -62,6 +62,7 @@ fn topic_list(page: &TopicPage) -> control::TopicList {
 
 fn topic_description(topic: &TopicDescription) -> control::TopicDescription {
     let partitions = (0..).zip(&topic.partitions);
+    let partitions = partitions.map(|(index, of)| partition_description(index, of));
     control::TopicDescription {
         name: topic.name.to_string(),
         id: topic.id.0,
@@ -69,13 +70,14 @@ fn topic_description(topic: &TopicDescription) -> control::TopicDescription {
         config: Some((&topic.config).into()),
         kind: topic_kind(&topic.config).into(),
         created_ms: None,
-        partitions: partitions.map(partition_description).collect(),
+        partitions: partitions.collect(),
         groups: topic.groups.iter().map(group_description).collect(),
     }
 }
 
 fn partition_description(
-    (index, partition): (u32, &PartitionDescription),
+    index: u32,
+    partition: &PartitionDescription,
 ) -> control::PartitionDescription {
     control::PartitionDescription {
         index,

@@ -24,7 +24,7 @@ fn outbox() -> Outbox {
 /// Writes as much as makes a good write to a socket that takes all of it.
 fn write(outbox: &Outbox) {
     outbox.fill(&mut WriteBuffer::default());
-    outbox.is_unwritten(0);
+    outbox.set_unwritten(0);
 }
 
 fn gap(partition: u32, offsets: std::ops::Range<u64>, reason: GapReason) -> Gap {
@@ -160,7 +160,7 @@ fn very_many_who_do_not_read_messages_of_8_mib_have_no_more_of_them_than_there_i
             outbox.deliver(message.clone());
             outbox.fill(&mut WriteBuffer::default());
             // What the socket has not taken counts as well.
-            outbox.is_unwritten(8 << 20);
+            outbox.set_unwritten(8 << 20);
         }
     }
     let held: usize = deaf.iter().map(|outbox| outbox.account.bytes()).sum();
@@ -175,21 +175,22 @@ async fn all_are_told_when_nobody_is_given_more_and_when_there_is_room_again() {
     let idle: [Outbox; 2] = std::array::from_fn(|_| Outbox::new(1 << 20, &room));
     let others = others(&room, 0);
     for (bytes, messages) in [(WAITING_CORE_BYTES_LAST + 1, 0), (0, 9)] {
-        let told =
-            async { tokio::join!(idle[0].needs_holding_back(), idle[1].needs_holding_back()) };
+        let told = async {
+            tokio::join!(idle[0].wait_for_hold_back_change(), idle[1].wait_for_hold_back_change())
+        };
         tokio::join!(told, async { others.set(bytes) });
         let windows = idle.each_ref().map(|outbox| outbox.window_now(wanted).messages);
         assert_eq!(windows, [messages; 2]);
     }
     // Also who was busy when it turned.
     others.set(WAITING_CORE_BYTES_LAST + 1);
-    assert!(is_ready(idle[0].needs_holding_back()));
-    assert!(!is_ready(idle[0].needs_holding_back()));
+    assert!(is_ready(idle[0].wait_for_hold_back_change()));
+    assert!(!is_ready(idle[0].wait_for_hold_back_change()));
 }
 
 /// Asks for as long as it is read.
 fn ask_all(outbox: &Outbox) {
-    while is_ready(outbox.has_room()) {
+    while is_ready(outbox.wait_for_room()) {
         outbox.reply(&Reply::Pong, 0);
     }
 }
@@ -203,7 +204,7 @@ fn many_who_ask_and_do_not_read_are_read_no_further_than_their_core_has_room_for
     // Two have filled what is theirs alone, one of them by confirms.
     ask_all(&deaf[0]);
     let mut sequence = 0;
-    while is_ready(deaf[1].has_room()) {
+    while is_ready(deaf[1].wait_for_room()) {
         deaf[1].confirm(&confirmed(sequence));
         sequence += 2;
     }
@@ -214,18 +215,18 @@ fn many_who_ask_and_do_not_read_are_read_no_further_than_their_core_has_room_for
     assert!(more <= deaf.len() * (WRITE_BYTES + 100), "{more} bytes wait");
     assert!(held()[2..].iter().all(|held| *held > 0), "everybody is answered something");
     let reads = &deaf[2];
-    assert!(!is_ready(reads.has_room()));
+    assert!(!is_ready(reads.wait_for_room()));
     write(reads);
-    assert!(is_ready(reads.has_room()), "who reads goes on");
+    assert!(is_ready(reads.wait_for_room()), "who reads goes on");
     // What the socket has not taken waits too.
     ask_all(reads);
     reads.fill(&mut WriteBuffer::default());
-    reads.is_unwritten(1);
-    assert!(!is_ready(reads.has_room()));
-    reads.is_unwritten(0);
+    reads.set_unwritten(1);
+    assert!(!is_ready(reads.wait_for_room()));
+    reads.set_unwritten(0);
     ask_all(reads);
     drop(others);
-    assert!(is_ready(reads.has_room()), "there is room again");
+    assert!(is_ready(reads.wait_for_room()), "there is room again");
 }
 
 #[tokio::test(flavor = "current_thread", start_paused = true)]
@@ -262,6 +263,6 @@ async fn all_who_wait_for_room_go_on_once_there_is_some_or_the_session_is_over()
                 write(&outbox);
             }
         };
-        tokio::join!(outbox.has_room(), outbox.has_room(), make_room);
+        tokio::join!(outbox.wait_for_room(), outbox.wait_for_room(), make_room);
     }
 }

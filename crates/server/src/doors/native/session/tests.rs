@@ -50,12 +50,19 @@ fn core(folder: &std::path::Path) -> CoreHandle {
     let (inbox, _) = tokio::sync::mpsc::unbounded_channel();
     let move_permit = Arc::new(MovePermit::new(|| {}));
     let reserve = Arc::new(DiskReserve::new(1, vec![inbox.clone()], SEGMENT_BYTES));
-    let lane = (lane, SlotBudget::new(1, false), reserve.clone());
     let slots = mpsc::channel().0;
     let index = ShardIndex(0);
     let to_shard = ShardSender { shard: index, core: inbox.clone() };
-    let (lane, _) =
-        lane_thread::start(lane, mpsc::channel(), to_shard.clone(), slots, Arc::default()).unwrap();
+    let (lane, _) = lane_thread::start(
+        lane,
+        SlotBudget::new(1, false),
+        reserve.clone(),
+        mpsc::channel(),
+        to_shard.clone(),
+        slots,
+        Arc::default(),
+    )
+    .unwrap();
     let (reads, _) = ReadThreads::start(reader, &to_shard).unwrap();
     let loans = Loans { lane: lane.door(), reserve: reserve.clone() };
     let (moves, _) =
@@ -73,7 +80,7 @@ fn core(folder: &std::path::Path) -> CoreHandle {
         own_topic: <_>::default(),
     });
     let workers = Workers { lane, reads, moves };
-    let local = LocalShard::new((index, shard), cores.clone(), workers, false);
+    let local = LocalShard::new(index, shard, cores.clone(), workers, false);
     let core = CoreHandle::new(CoreIndex(0), vec![local], cores);
     let open = PartitionCommand::Open {
         config: TopicConfig::of_kind(TopicKind::Stream),

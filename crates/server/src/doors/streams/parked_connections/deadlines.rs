@@ -6,7 +6,7 @@ use sennit_engine::StreamCommand;
 use tokio::time::Instant;
 
 use super::{
-    NOBODYS, ParkedConnections, TURN,
+    ParkedConnections, TURN,
     readers::{Moment, Patience},
 };
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
         http1_answers::{encode, put_end, put_pieces},
         response::Response,
     },
-    runtime::{clock::now, write_buffer::WriteBuffer},
+    runtime::{clock::now, shard_answers::ParkedQuestion, write_buffer::WriteBuffer},
 };
 
 impl ParkedConnections {
@@ -23,13 +23,22 @@ impl ParkedConnections {
     pub(super) fn do_what_is_due(&mut self) -> bool {
         let now = self.moment(Instant::now());
         for _ in 0..TURN {
-            let Some(reader) = self.readers.is_due(now) else { return false };
+            let Some(reader) = self.readers.first_due(now) else { return false };
             match self.readers.position_of(reader).map(|held| held.position.clone()) {
                 None => self.part(reader),
                 Some(position) => {
                     // Who waits uses the stream.
+<<<<<<< HEAD
                     self.command(&position, NOBODYS, StreamCommand::Status { touches: true });
                     self.has_waited(reader, position, now);
+=======
+                    self.command(
+                        &position,
+                        ParkedQuestion::UNAWAITED,
+                        StreamCommand::Ask { touches: true },
+                    );
+                    self.end_silence(reader, position, now);
+>>>>>>> server
                 }
             }
         }
@@ -37,7 +46,7 @@ impl ParkedConnections {
     }
 
     /// A reader has waited at `position` for as long as it may be silent.
-    fn has_waited(&mut self, reader: u32, position: ReadPosition, now: Moment) {
+    fn end_silence(&mut self, reader: u32, position: ReadPosition, now: Moment) {
         let Some(held) = self.readers.get(reader) else { return };
         let (manner, patience) = (held.manner, held.patience);
         let mut out = WriteBuffer::default();

@@ -35,8 +35,8 @@ impl Notice {
     /// News of `chunk` for those who wait so.
     pub(super) fn new(chunk: Identified<StreamChunk>, live: Live) -> Self {
         let body = match live {
-            Live::LongPoll => streams::body(&chunk),
-            Live::Events | Live::Base64Events => vec![streams::event(&chunk, live)],
+            Live::LongPoll => streams::body(&chunk.answer),
+            Live::Events | Live::Base64Events => vec![streams::event(&chunk.answer, live)],
         };
         let random = getrandom::u64().unwrap_or_default();
         Self { chunk, live, now: now(), random, body, kept: Vec::new() }
@@ -91,7 +91,7 @@ impl Notice {
             Live::Events | Live::Base64Events => {
                 let place = streams::control(&self.chunk, cursor);
                 put_pieces(&[&self.body[0], &place], manner.is_chunked(), out);
-                if self.chunk.is_closed {
+                if self.chunk.answer.is_closed {
                     put_end(manner.is_chunked(), out);
                 }
             }

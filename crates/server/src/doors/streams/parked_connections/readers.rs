@@ -12,7 +12,7 @@ use crate::{
     doors::streams::{Live, ReadPosition},
     http::http1_answers::Manner,
     identity::principal::Principal,
-    runtime::wire::WireAtRest,
+    runtime::{shard_answers::ParkedQuestion, wire::WireAtRest},
 };
 
 /// A moment, in milliseconds since the core began.
@@ -61,8 +61,8 @@ pub(super) struct Patience {
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) position: ReadPosition,
-    /// The number of the question to the stream.
-    pub(super) question: u32,
+    /// The question to the stream, once it is asked.
+    pub(super) question: Option<ParkedQuestion>,
     first: u32,
     last: u32,
     /// Whether the question is answered: who waits here is being told, and nobody joins any more.
@@ -150,7 +150,7 @@ impl Readers {
     }
 
     /// Who is due at `now`, or was before.
-    pub(super) fn is_due(&self, now: Moment) -> Option<u32> {
+    pub(super) fn first_due(&self, now: Moment) -> Option<u32> {
         self.due.first().filter(|(due, _)| *due <= now).map(|(_, reader)| *reader)
     }
 
@@ -171,7 +171,7 @@ impl Readers {
             Some(&at) => (at, Joined::Others),
             None => {
                 let (first, last) = (NOBODY, NOBODY);
-                let held = Held { position, question: 0, first, last, is_answered: false };
+                let held = Held { position, question: None, first, last, is_answered: false };
                 let at = number(self.positions.insert(held));
                 self.by_key.insert(key, at);
                 (at, Joined::New(at))
@@ -226,7 +226,7 @@ impl Readers {
     }
 
     /// The question of a position is answered: who comes from now on waits elsewhere.
-    pub(super) fn is_answered(&mut self, position: u32) {
+    pub(super) fn set_answered(&mut self, position: u32) {
         if let Some(held) = self.positions.get_mut(position as usize) {
             held.is_answered = true;
             self.by_key.remove(&key(&held.position));

@@ -55,7 +55,7 @@ impl Sockets {
     }
 
     /// Waits until there is something to take.
-    pub(super) async fn have_something(&self) {
+    pub(super) async fn wait_for_events(&self) {
         if let Ok(mut ready) = self.0.readable().await {
             ready.clear_ready();
         }
