@@ -1,10 +1,10 @@
-//! What each message says of itself, at the start of its payload: who sent it, as which, when it
-//! was meant to be sent; and a filling that is known in advance.
+//! The stamp at the start of each payload: producer, sequence, and the intended time of sending; behind it a
+//! filling that both ends know.
 //!
 //! ```text
 //! offset size
 //!      0    8  sequence     of this producer, from 0
-//!      8    8  intended_ns  when it was meant to be sent, on the shared clock
+//!      8    8  intended_ns  the intended time of sending, on the shared clock
 //!     16    4  producer
 //!     20    4  checksum     XXH3-64 of bytes 0..20, low half
 //!     24    .  filling      bytes that both ends know

@@ -1,6 +1,6 @@
-//! Admission: whether something may be appended to a partition. The partition has to exist, its stream to live
-//! and to be open, messages need keys where these are kept, and nothing is appended twice. It changes
-//! nothing, except that it deletes a stream whose time is over.
+//! Admission: decides whether a batch may be appended to a partition. The partition must exist, its stream must be
+//! live and open, messages need keys where the topic keeps the latest of each key, and no batch is appended twice.
+//! It changes nothing, except that it deletes a stream whose time is over.
 
 use sennit_model::{Durability, Offset, PartitionId, Timestamp, TopicConfig};
 

@@ -1,6 +1,5 @@
-//! The one append: it makes records of what was admitted, a native publish and an append to a stream alike.
-//! It has memory and offsets ready before, and puts several batches into one frame. It does not know what
-//! may be appended.
+//! The one append: it makes records of admitted batches, for native publishes and for appends to streams. Memory
+//! and offsets are reserved first, and several batches go into one frame. Admission is not its business.
 
 use sennit_model::{Durability, Offset, PartitionId, ProducerStamp, Timestamp};
 

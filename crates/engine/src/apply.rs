@@ -1,5 +1,5 @@
-//! What records do to the state of a shard: the same live, in a replay, and wherever else the journal
-//! is followed. Nothing is refused here.
+//! Records change the state of a shard, by the same code live, in a replay, and on a replica. Nothing is refused
+//! here.
 
 use bytes::Bytes;
 use sennit_model::{

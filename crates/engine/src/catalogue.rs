@@ -1,5 +1,4 @@
-//! Which topics and groups there are. One shard leads the catalogue; it knows names and settings,
-//! never messages.
+//! The catalogue: all topics and groups. One shard leads it; it knows names and settings, never messages.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! The state written piece by piece between other records, so that replay is short and no turn is
-//! long. Each piece says what is true where it stands; what happens to it later, later records say.
-//! `kept` has the layout of the pieces, `replay` reads them back.
+//! A checkpoint: the state written piece by piece between other records, so that a replay is short and no turn is
+//! long. Each piece is true at its place in the log; later records change it. `kept` has the layout of the pieces,
+//! `replay` reads them back.
 
 use bytes::Bytes;
 use sennit_model::{Durability, PartitionId, ProducerId, TopicId};

@@ -1,5 +1,5 @@
-//! How the fields of records and snapshots are laid out in bytes: little-endian numbers, text and
-//! lists with their count before them. One place, so that both sides agree.
+//! The layout of the fields of records and snapshots: little-endian numbers, text, and lists that begin with their
+//! count. Both directions stand here, so that they agree.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The commands of a shard. A command has been admitted: its names are parsed and its batch is
-//! checked; whether it may be done is for `decide` to say.
+//! The commands to a shard. A command has been admitted: its names are parsed and its batch is checked. `decide`
+//! accepts or refuses it.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,6 +1,6 @@
-//! Key compaction, as far as it is the state's: which partition is to be looked through, what of it may
-//! be, and what becomes of batches when it is known which of their messages are superseded.
-//! Who knows that has read them: see `Mover::compact` of the shard.
+//! Key compaction, as far as it belongs to the state: it names the partition to compact next and the part that may
+//! be compacted, and applies the result to its batches. It does not look for superseded messages itself:
+//! `Mover::compact` of the shard reads the batches.
 
 use sennit_model::{Batch, Offset, PartitionId, Timestamp};
 

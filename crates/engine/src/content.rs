@@ -1,5 +1,4 @@
-//! The messages of one append: a batch, or several where one does not hold so many messages. It does not
-//! know where they go.
+//! The messages of one append: one batch, or several if they do not fit into one. It does not know where they go.
 
 use sennit_model::{Batch, MessageView};
 

@@ -1,6 +1,6 @@
-//! Named cursors: an offset of a partition that outlives its readers. They live beside the
-//! partitions, so that a partition without one pays nothing. One that is set often in a turn is one
-//! record. It does not know who reads.
+//! Named cursors: an offset of a partition that outlives its readers. They live beside the partitions, so that a
+//! partition without one pays nothing. A cursor that is set often in a turn costs one record. It does not know the
+//! readers.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,4 @@
-//! How a dead letter is made: the message as it was, with headers that say where it comes from and
-//! why it is here.
+//! A dead letter is a copy of the failed message with headers that name its source and the reason.
 
 use bytes::Bytes;
 use sennit_model::{

@@ -1,5 +1,5 @@
-//! Commands about groups are decided here: settle, subscribe, trim. A command may be refused; a record that
-//! leaves here will be applied.
+//! Commands about groups are decided here: settle, subscribe, trim. A command may be refused; a record that leaves
+//! here will be applied.
 
 use std::{ops::Range, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Ready messages are delivered to the members of a group in turn, as far as their credit and
-//! the batches at hand reach. A lease is not a record; it lives in memory.
+//! Delivery: the members of a group take turns at its ready messages, as far as their credit and the loaded batches
+//! allow. A lease is not a record; it lives in memory.
 
 use sennit_model::{Generation, GroupId, Offset, OffsetRange, PartitionId, ReadFrom, Timestamp};
 

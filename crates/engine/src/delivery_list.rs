@@ -1,5 +1,5 @@
-//! The deliveries to a subscription in one partition, in their order: which of those that it still holds is
-//! the oldest. It does not know what follows from that.
+//! The deliveries to a subscription in one partition, in order, so that the oldest one it still holds is found. It
+//! does not know what follows from that.
 
 use std::{
     collections::{BTreeMap, VecDeque},

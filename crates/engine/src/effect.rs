@@ -1,5 +1,5 @@
-//! What is to be done in the world once a command is decided. Effects that promise something wait
-//! for the commit of the records they stand on; the shard holds them back.
+//! The effects of a command outside the engine. An effect that promises something waits for the commit of its
+//! records; the shard holds it back.
 
 use std::sync::Arc;
 

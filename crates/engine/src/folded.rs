@@ -1,5 +1,5 @@
-//! A partition at rest in a few bytes: all that is so of it, as numbers of seven bits a byte. Nothing is
-//! decided here, and nothing outlives the process: what a checkpoint says is `kept`.
+//! A partition at rest in a few bytes: its whole state in numbers of seven bits a byte. Nothing is decided here,
+//! and the bytes never leave the process: `kept` has the layout for checkpoints.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The batches that lie at an offset, and the parts of them that fit a window. Each batch is looked up once for
-//! all waiters of a pass. It knows no waiter.
+//! Finds the batch at an offset, and the part of it that fits a window. Each batch is looked up once for all
+//! waiters of a pass. It knows no waiter.
 
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
-//! A group in one partition: which of its messages are ready, leased, waiting, dying, damaged
-//! or settled. In a dead-letter topic the dying ones are parked: they go nowhere.
-//! Every visible offset is in exactly one of these states, or delayed by its publisher.
+//! A group in one partition: the state of each message, which is ready, leased, waiting, dying, damaged or settled.
+//! In a dead-letter topic the dying ones are parked: they go nowhere. Every visible offset is in exactly one of
+//! these states, or delayed by its publisher.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 

@@ -1,5 +1,5 @@
-//! Which groups keep the oldest messages of a partition from being freed, while others are through with
-//! them. It frees nothing.
+//! Finds the groups that keep the oldest messages of a partition from being freed, although all other groups have
+//! settled them. It frees nothing.
 
 use crate::{effect::Holding, group::Group, partition::Partition};
 

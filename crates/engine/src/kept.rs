@@ -1,8 +1,8 @@
-//! What is kept of the state in checkpoints and snapshots, item by item: how each is laid out, and
-//! how it is put back. Leases are not kept, only the attempts that failed before them.
+//! The items of checkpoints and snapshots: the layout of each, and how it is restored. Leases are not kept, only
+//! the failed attempts before them.
 //!
-//! An item of a partition is its head (settings and offsets), some of its producers, or a slice:
-//! everything that is so in a range of offsets.
+//! An item of a partition is its head (settings and offsets), some of its producers, or a slice: the whole state of
+//! a range of offsets.
 
 use std::{ops::Range, sync::Arc};
 

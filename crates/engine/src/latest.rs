@@ -1,5 +1,5 @@
-//! Partitions that keep the latest message of each key: up to where each is clean, and when it is worth
-//! to look for what is superseded. Who looks has the messages; here no key is known.
+//! Partitions that keep the latest message of each key: how far each is clean, and when a compaction is worth its
+//! cost. It knows no key; the compactor reads the messages.
 
 use std::{collections::VecDeque, time::Duration};
 

@@ -1,4 +1,4 @@
-//! A lease: which consumer holds a run of messages, and until when. It does not know the others.
+//! A lease: the consumer that holds a run of messages, and its deadline. It does not know the other leases.
 
 use sennit_model::Timestamp;
 

@@ -1,5 +1,5 @@
-//! The leases of a group: made, extended, ended, and how far one that ends counts as worked on. It
-//! does not decide what becomes of a message whose lease ends.
+//! The leases of a group: made, extended, ended; and the part of an ended lease that counts as worked on. It does
+//! not decide what becomes of a message whose lease ends.
 
 use std::ops::Range;
 

@@ -1,13 +1,10 @@
-//! What topics, groups, leases and producers *mean*. Commands go in, records and effects come
-//! out; time, the journal and the batches are arguments. It knows no disk, no network, no clock.
+//! The meaning of topics, groups, leases and producers. Commands go in, records and effects come out; time, the
+//! journal and the batches are arguments. It knows no disk, no network, no clock.
 //!
-//! In reading order: a [`Command`] is decided (`append`, `decide`, `catalogue`), what is decided is a
-//! [`Record`], records are applied (`apply`) to partitions and groups (`partition`, `group`), and
-//! what is to be done in the world leaves as an [`Effect`] (`deliver`, `read`, `timers`). A [`Checkpoint`] writes the
-//! state piece by piece, and a [`Replay`] comes back to it.
-//!
-//! Inside, a half-open range of offsets is a `Range<u64>`, or a `start` and an `end` of their own; commands, records
-//! and effects have an `OffsetRange`.
+//! In reading order: a [`Command`] is decided (`append`, `decide`, `catalogue`) and becomes a [`Record`]; records
+//! are applied (`apply`) to partitions and groups (`partition`, `group`); an [`Effect`] leaves for the world
+//! outside (`deliver`, `read`, `timers`). A [`Checkpoint`] writes the state piece by piece, and a [`Replay`]
+//! restores it.
 
 mod admission;
 mod append;

@@ -1,5 +1,5 @@
-//! A partition's index: which batch holds which offsets, and where the journal keeps it. Batches
-//! that were freed leave holes. It knows places as numbers, not files.
+//! A partition's index: the offsets of each batch, and its place in the journal. Freed batches leave holes. It
+//! knows places as numbers, not files.
 
 use std::{collections::VecDeque, ops::Range};
 

@@ -1,5 +1,5 @@
-//! What was lost for good: which offsets of which partitions, so that their readers receive a gap; and, in a
-//! replay, how far a hole in the journal may have reached, so that no offset is used twice.
+//! The ranges of offsets that are lost for good, so that readers receive a gap there. In a replay, also the
+//! greatest range that a hole in the journal may have covered, so that no offset is used twice.
 
 use std::ops::Range;
 

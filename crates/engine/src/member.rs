@@ -1,4 +1,4 @@
-//! A member of a group in one partition: a subscription, its window, and how much of that is in use.
+//! A member of a group in one partition: a subscription, its window, and how much of the window is in use.
 
 use crate::{command::Credit, delivery_list::DeliveryList, lease::Holder};
 

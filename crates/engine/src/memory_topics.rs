@@ -1,5 +1,4 @@
-//! The partitions that are kept in memory alone, and how much they keep together. It does not know
-//! where.
+//! The partitions that are kept in memory only, and their total size. It does not know where the batches are.
 
 use hashbrown::HashMap;
 use sennit_model::PartitionId;

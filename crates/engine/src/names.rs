@@ -1,5 +1,5 @@
-//! What topics and their groups are called, where dead letters have to say it. The catalogue's shard tells
-//! when it is asked; it is in memory alone: what a dead letter says is in its record.
+//! The names of topics and groups that dead letters need. The catalogue's shard sends them on request; they are
+//! kept in memory only, since each dead letter's record contains them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The command that names a topic and its groups: dead letters that waited for the names are moved then.
+//! The command that names a topic and its groups; dead letters that waited for the names are moved then.
 
 use std::sync::Arc;
 

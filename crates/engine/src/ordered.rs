@@ -1,5 +1,5 @@
-//! Small things in an order that whoever asks brings along, packed: in pieces, so that neither a growth
-//! nor a removal moves much. What comes last in order, as new things do, goes into full pieces.
+//! A sorted list of small values under an order that the caller brings along, packed into pieces, so that neither
+//! growth nor removal moves much. Values added at the end, as new ones are, fill their pieces.
 
 use std::cmp::Ordering;
 

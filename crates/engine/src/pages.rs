@@ -1,5 +1,5 @@
-//! Values in numbered places, packed: what grows to half a million entries is never copied for it, nor
-//! half empty after it. It knows nothing of what it holds.
+//! Values in numbered places, packed into pages: a table of half a million entries is never copied to grow, nor
+//! half empty afterwards. It knows nothing of the values.
 
 use std::ops::{Index, IndexMut};
 

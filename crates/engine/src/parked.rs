@@ -1,5 +1,5 @@
-//! Messages of a dead-letter topic that failed there for good: parked where they are, with the reason,
-//! until somebody asks for them. Where they lie among a group's states is for `group`.
+//! Parked messages: they failed for good in a dead-letter topic, and stay there with the reason until a command
+//! retries them. `group` holds their state.
 
 use sennit_model::{GroupId, OffsetRange, PartitionId, limits::PARKED_SHOWN_MAX};
 

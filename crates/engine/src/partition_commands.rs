@@ -1,5 +1,5 @@
 //! The commands that open, drop, describe and locate a partition: each is refused, answered, or becomes a record.
-//! The others that a partition has are in the files of what they change.
+//! The other commands of a partition are in the files of the state that they change.
 
 use sennit_model::{Durability, Offset, OffsetRange, PartitionId, ReadFrom, TopicConfig};
 

@@ -1,5 +1,5 @@
-//! The partitions of a shard: found by number in one step, walked in order a few at a time, and those
-//! at rest folded into the bytes that say all of them. Access to a folded one unfolds it.
+//! The partitions of a shard: found by number in one step, walked in order a few at a time. Partitions at rest are
+//! folded; access to a folded one unfolds it.
 
 use std::{
     cell::{Cell, OnceCell},

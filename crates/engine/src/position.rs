@@ -1,5 +1,6 @@
-//! Where a read of a partition begins, and the gap that its reader receives first: offsets that were rolled back,
-//! lost or are not kept. Readers and reads of streams use it alike. It looks up no batch.
+//! The position at which a read of a partition begins, and the gaps that its reader receives first: offsets that
+//! were rolled back, lost or are not kept. Native readers and reads of HTTP streams both use it. It looks up no
+//! batch.
 
 use sennit_model::{Durability, OffsetRange, ReadFrom};
 

@@ -1,4 +1,4 @@
-//! What a partition remembers of its producers, so that a batch sent twice is appended once.
+//! The memory that a partition has of its producers, so that a batch that was sent twice is appended once.
 
 use std::collections::{BTreeMap, VecDeque};
 

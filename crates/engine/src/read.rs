@@ -1,5 +1,5 @@
-//! Readers: each receives every committed batch in order, cut to its window, and a gap wherever something
-//! is not kept. It knows no group.
+//! Readers receive each committed batch in order, cut to their windows, and a gap for each range that is not kept.
+//! This file knows no group.
 
 use bytes::Bytes;
 use sennit_model::{CursorName, Offset, PartitionId, limits::CURSORS_PER_TOPIC_MAX};

@@ -1,4 +1,4 @@
-//! Why bytes in the journal are no record of this version.
+//! The reasons why bytes in the journal are not a record of this version.
 
 use sennit_model::{BatchError, ConfigError, NameError};
 

@@ -1,4 +1,4 @@
-//! Why a command was refused. A refusal changes nothing.
+//! The refusals of commands. A refusal changes nothing.
 
 use sennit_model::{ConfigError, CursorName, NameError, Offset, limits};
 

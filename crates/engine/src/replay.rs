@@ -1,9 +1,9 @@
-//! From records to the state. A replay begins with an empty journal, or with a checkpoint: while
-//! its pieces come in, records of what is not there yet pass by, because a piece will say what came
-//! of them; what is there already is changed as ever.
+//! From records to the state. A replay begins with an empty journal, or with a checkpoint. While a checkpoint's
+//! pieces arrive, records of missing parts are ignored, since a later piece contains their result; parts that are
+//! restored already change as ever.
 //!
-//! Where the journal is damaged, what is known is kept: offsets are never given twice, and which of
-//! them may be lost is said.
+//! Where the journal is damaged, the known part is kept: no offset is used twice, and the offsets that may be lost
+//! are named.
 
 use bytes::Bytes;
 use hashbrown::HashMap;

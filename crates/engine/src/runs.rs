@@ -1,5 +1,5 @@
-//! Sets of offsets kept as runs: what a group knows of its messages is a handful of these, so a
-//! million messages in the same state cost as much as one.
+//! Sets of offsets kept as runs: a group's state is a handful of these, so a million messages in the same state
+//! cost as much as one.
 
 use std::{collections::BTreeMap, ops::Range};
 

@@ -1,5 +1,5 @@
-//! In which groups sessions take part, or did: who has left one still speaks for itself alone there. It
-//! knows of groups only which there are, and forgets those that are gone.
+//! The groups in which each session takes part, or took part: a session that has left a group still settles for
+//! itself only. It knows of groups only that they exist, and forgets those that are gone.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! What a partition has to know of its topic as one number, so that a start compares half a million of
-//! them without a word between threads.
+//! A hash of the settings that a partition has of its topic. At a start, shards and catalogue compare half a
+//! million of them without a message between threads.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 

@@ -1,4 +1,4 @@
-//! What topics, groups and streams have in common: equal settings are one value, whoever has them.
+//! Topics, groups and streams with equal settings share one value.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Readers that are too far behind: they skip to the newest message, or end, as they have chosen. Readers that
-//! have chosen to wait catch up from wherever their messages lie.
+//! Readers that are too far behind: they skip to the newest message, or end, by their own choice. Readers that
+//! chose to wait catch up from the disk.
 
 use sennit_model::{PartitionId, WhenSlow, limits::READER_BEHIND_BYTES_MAX};
 

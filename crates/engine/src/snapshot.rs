@@ -1,5 +1,5 @@
-//! The state as one value: everything a replay of all records would come to. It is what tests and
-//! the simulator compare states by; the journal gets it in pieces (`checkpoint`).
+//! The state as one value: the result of a replay of all records. Tests and the simulator compare states by it; the
+//! journal gets it in pieces (`checkpoint`).
 
 use bytes::Bytes;
 use sennit_model::{Generation, Timestamp};

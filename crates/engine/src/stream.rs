@@ -1,6 +1,5 @@
-//! The commands to a partition that is an HTTP stream, and its answers: its settings, appends
-//! with the producer's and the closing's say in the same record, reads that may wait, forks. It knows
-//! no HTTP.
+//! The commands to a partition that is an HTTP stream, and their answers: settings, appends that carry a producer's
+//! state and the end of the stream in the same record, reads that may wait, forks. It knows no HTTP.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Appends to streams and their answers: one append, or several to all of their streams or to none. All are
-//! admitted before anything is appended. It knows no frames.
+//! Appends to streams and their answers: one append, or several that happen to all of their streams or to none. All
+//! are admitted before anything is appended. It knows no frames.
 
 use sennit_model::{PartitionId, ProducerStamp, Timestamp};
 

@@ -1,5 +1,5 @@
-//! What the journal holds of HTTP streams, as bytes: what a stream is told when it is opened, what an
-//! append says beside its messages, and what a checkpoint keeps of it. It decides nothing.
+//! The bytes of HTTP streams in the journal: settings in the record that opens a stream, notes beside the messages
+//! of an append, and the stream's item in a checkpoint. It decides nothing.
 
 use sennit_model::{Offset, PartitionId, Timestamp, TopicId};
 

@@ -1,5 +1,5 @@
-//! Reads of streams: each is answered with the messages at its offset or with the stream that they lie in, or
-//! waits for messages. It changes nothing but the list of the reads that wait.
+//! Reads of HTTP streams: the answer is content, a redirection to another stream's content, or a wait for new
+//! content. A read changes nothing but the list of waiting reads.
 
 use std::{ops::Range, sync::Arc};
 

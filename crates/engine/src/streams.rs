@@ -1,6 +1,5 @@
-//! What partitions remember that are HTTP streams: settings, who has appended, forks, and the reads
-//! that wait. It lives beside the partitions, so that one that is no stream pays nothing. It decides
-//! nothing.
+//! The state of HTTP streams beside their partitions: settings, producers, forks, and waiting reads. A partition
+//! that is no stream costs nothing here. It decides nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,5 +1,5 @@
-//! A walk over all partitions, a part at a time, that adds up what no turn counts. Its result is a little old,
-//! and nothing depends on it.
+//! A walk over all partitions, a part at a time, that adds up totals which are not counted on the way. Its result
+//! is a little old, and nothing depends on it.
 
 use sennit_model::{GroupId, Timestamp, TopicId, limits::HOLDING_GROUPS_MAX};
 

@@ -1,5 +1,5 @@
-//! Partitions that are not durable: they deliver and confirm messages before the commit, as far as offsets are
-//! reserved, and deliveries and confirms say so. Readers receive a gap for messages that a crash took.
+//! Topics that are not durable deliver and confirm messages before the commit, as far as offsets are reserved, and
+//! mark them so. A reader receives a rollback for messages that a crash has taken back.
 
 use sennit_model::{
     Durability, Offset, OffsetRange, PartitionId,

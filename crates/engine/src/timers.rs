@@ -1,5 +1,5 @@
-//! What happens when time passes: leases end, retries and delays come due, messages expire or
-//! grow too old, sessions are given up.
+//! The effects of time: leases end, retries and delays become due, messages expire or grow too old, sessions are
+//! given up.
 
 use std::{collections::BTreeMap, ops::Range};
 

@@ -1,4 +1,4 @@
-//! How often a message of a group was delivered, and how often that counts. It knows no lease.
+//! The number of deliveries of a message, and how many of them count as failed attempts. It knows no lease.
 
 /// The result of a message's deliveries in a group, without the one that is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

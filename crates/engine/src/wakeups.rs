@@ -1,6 +1,6 @@
-//! Wakeups: which waiters of a partition a pass looks at. It looks at all of them once the visible end has
-//! moved, else at those that may get something all the same. Waiters are readers, and reads of streams. It
-//! does not know what they get.
+//! Wakeups: selects the waiters of a partition for a pass. It selects all of them once the visible end has moved,
+//! else those that may receive something anyway. Waiters are readers, and reads of streams. It does not know what
+//! they receive.
 
 /// The wakeups of one kind of waiters of a partition.
 #[derive(Debug, Default)]

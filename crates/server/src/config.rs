@@ -1,4 +1,4 @@
-//! What the broker is told when it starts.
+//! The configuration of a broker at its start.
 
 use std::{
     net::{IpAddr, SocketAddr},

@@ -1,5 +1,4 @@
-//! The thread of a core: it recovers its shards, starts what works for them, and takes what reaches
-//! it until the broker stops.
+//! The thread of a core: it recovers its shards, starts their helpers, and serves its inbox until the broker stops.
 
 mod shard_start;
 

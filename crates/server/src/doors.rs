@@ -1,5 +1,5 @@
-//! The doors of the broker, one for each protocol. They make commands and requests of what clients send, and
-//! answers of what comes back.
+//! The doors of the broker, one for each protocol. They convert clients' messages to commands and requests, and
+//! answers back.
 
 pub(crate) mod http_router;
 pub(crate) mod http_routes;

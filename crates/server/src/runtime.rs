@@ -1,5 +1,5 @@
-//! What runs the shards: threads, lanes, the mail between cores, clock, budgets and metrics. It knows no door,
-//! no topic by name and no protocol.
+//! The runtime that drives the shards: threads, lanes, the mail between cores, clock, budgets and metrics. It knows
+//! no door, no topic by name and no protocol.
 
 pub(crate) mod clock;
 pub(crate) mod core;

@@ -1,5 +1,5 @@
-//! Starting and stopping: the directory is locked, every shard is recovered on the core that
-//! will run it, then the doors open. Stopping goes the other way round.
+//! Starting and stopping: the directory is locked, each shard is recovered on the core that will run it, then the
+//! doors open. Stopping goes the other way round.
 
 use std::{
     net::SocketAddr,

@@ -1,6 +1,6 @@
-//! What a backup is: a tar of FORMAT, the broker's keys and each lane's slots and packs, whose last entry says with
-//! a length and a checksum of each that it is whole. docs/reference/backup.md is the page of it. It
-//! knows no broker and no folder.
+//! The archive of a backup: a tar of FORMAT, the broker's keys and each lane's slots and packs. Its last entry
+//! proves that it is whole: a length and a checksum of each file. docs/reference/backup.md describes it. It knows
+//! no broker and no folder.
 
 use std::{
     collections::BTreeSet,

@@ -1,5 +1,5 @@
-//! Several streams that are appended to together: found, asked of the one shard that owns them, and
-//! found anew if one is not what it was. It knows no HTTP.
+//! Atomic appends to several streams: they are located, sent to the one shard that owns them, and located again if
+//! one has changed. It knows no HTTP.
 
 use sennit_engine::{Command, StreamAnswer, StreamAppended, StreamRefusal};
 

@@ -1,6 +1,5 @@
-//! A backup of a broker that serves: all lanes are pinned, cut, and copied into an archive that
-//! leaves through the HTTP port. How the journal looks at the cuts is a state that a crash could
-//! have left (docs/decisions/0010).
+//! A backup of a running broker: all lanes are pinned, cut, and copied into an archive that leaves through the HTTP
+//! port. At the cuts the journal looks as a crash could have left it (docs/decisions/0010).
 
 use std::{
     collections::BTreeSet,

@@ -1,5 +1,5 @@
-//! What shards need of the catalogue, until it is done: a topic for their dead letters, the end of a stream
-//! whose time is over. A shard asks once, so whatever cannot be done is tried again.
+//! Needs of shards that the catalogue has not met yet: a topic for dead letters, the end of a stream whose time is
+//! over. A shard reports a need once, so a failure is tried again here.
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 

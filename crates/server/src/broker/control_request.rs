@@ -1,5 +1,5 @@
-//! The requests that the control of names and settings answers, in the broker's own types. It knows no
-//! protocol: each door makes these requests of what its clients send, and answers of what comes back.
+//! The requests to the control of names and settings, in the broker's own types. Each door converts its protocol's
+//! requests to these, and the answers back. It knows no protocol.
 
 mod answer;
 mod protection;

@@ -1,5 +1,5 @@
-//! Where answers broke off because a stream could not be read on, so that the next one ends before that
-//! place and who goes on from there is told why. Each core has all of them. It reads nothing.
+//! Positions where answers broke off because a stream could not be read further: the next answer ends before that
+//! position, and a reader that continues there receives the reason. Each core has all of them. It reads nothing.
 
 use std::{cell::RefCell, collections::HashMap};
 

@@ -1,5 +1,4 @@
-//! The one spelling of what stands in the path of a stream: a byte stands for itself, or is written `%XX`.
-//! It knows text only.
+//! The one spelling of the path of a stream: a byte stands for itself, or is written `%XX`. It knows text only.
 
 /// A byte of a path, and whether it was written `%XX`.
 pub(crate) type Letter = (u8, bool);

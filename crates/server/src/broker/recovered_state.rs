@@ -1,4 +1,4 @@
-//! What a start has found that the catalogue may not know: it is brought in line before anybody is let in.
+//! State that recovery found and the catalogue may not know; it is brought in line before clients are accepted.
 
 use std::collections::HashSet;
 

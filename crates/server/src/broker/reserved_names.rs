@@ -1,4 +1,4 @@
-//! Names that no client's stream or topic has: the broker and the protocol of streams keep theirs there.
+//! The names that clients cannot use for streams or topics: those of the broker's own and of the streams protocol.
 
 use sennit_model::TopicName;
 

@@ -1,5 +1,5 @@
-//! A data directory out of the archive of a backup. It is one only when everything is there,
-//! durable, and as its checksums say.
+//! Restores a data directory from the archive of a backup. The directory becomes valid only when everything is
+//! there, durable, and matches its checksums.
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -1,6 +1,5 @@
-//! Reads everything at rest once in a while and holds it against its checksums, so that damage is
-//! found while there is still a copy elsewhere. One thread for all shards, in short reads with long
-//! rests: commits do not notice it.
+//! Reads everything at rest once in a while and checks its checksums, so that damage is found while there is still
+//! a copy elsewhere. One thread serves all shards, in short reads with long pauses: commits do not notice it.
 
 use std::{
     collections::BTreeSet,

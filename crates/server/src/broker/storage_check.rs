@@ -1,4 +1,4 @@
-//! Looking at a data directory that no broker serves.
+//! Verifies a data directory that no broker serves.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! Streams that begin and end: the catalogue's part on the first core and the partition's where that
-//! lives, both in one commit's time; forks hold what they were made of. It knows no HTTP.
+//! Creates, closes, forks and deletes streams: the catalogue's part on the first core, and the partition's part on
+//! its own core, in the time of one commit. A source is held as long as it has forks. It knows no HTTP.
 
 use std::collections::HashSet;
 

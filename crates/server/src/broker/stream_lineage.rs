@@ -1,5 +1,5 @@
-//! Which offsets a fork shares with what it was forked from: those up to where it begins. A client that
-//! has read the source may go on in the fork. It knows no HTTP.
+//! The offsets that a fork shares with its source: those before the fork begins. A client that has read the source
+//! may continue in the fork. It knows no HTTP.
 
 use sennit_engine::{ForkOf, StreamAnswer, StreamCommand, StreamRead};
 use sennit_model::{Offset, ReadFrom, TopicName};

@@ -1,5 +1,5 @@
-//! Offsets of streams as clients hold them: an offset together with the stream that it was given of. A
-//! stream that is deleted and created anew has the same name and other offsets.
+//! Offsets of streams as clients hold them: an offset together with the identity of its stream. A stream that is
+//! deleted and created anew has the same name and other offsets.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What is asked of streams by name, and what may come of it. It knows nobody who asks or answers.
+//! Requests about streams by name, and their results. It does not know the callers.
 
 use sennit_engine::{
     Content, Refusal, StreamAppend, StreamRefusal, StreamSettings, StreamStatus, Topic,

@@ -1,5 +1,5 @@
-//! Streams as the doors ask for them: by name, wherever they live. Whoever asks gets an answer once
-//! it is durable as the stream promises. It knows no HTTP.
+//! Streams by name, wherever they live, for all doors. An answer to an append comes when the append is as durable
+//! as the stream promises. It knows no HTTP.
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc, time::Duration};
 

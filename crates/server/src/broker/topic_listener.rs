@@ -1,5 +1,5 @@
-//! A listener hears of topics that can be read, and of those that are gone. The control of topics tells it, and
-//! knows nothing else of it.
+//! A listener is notified of topics that can be read, and of deleted ones. The control of topics knows nothing else
+//! of its listeners.
 
 use std::{fmt, pin::Pin, rc::Rc};
 

@@ -1,5 +1,5 @@
-//! Which changes to names and settings wait for each other: those to one topic and to the one of its
-//! dead letters. Others go on beside them and share their commits. It knows names only.
+//! Orders changes to names and settings: changes to one topic and to its dead-letter topic wait for each other.
+//! Other changes run beside them and share their commits. It knows names only.
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},

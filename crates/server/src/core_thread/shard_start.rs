@@ -1,5 +1,5 @@
-//! How a core's thread starts one of its shards: it is recovered, then those that work for it begin. What
-//! can go wrong with the data goes wrong before anything runs.
+//! The start of a shard on a core's thread: the shard is recovered, then its helper threads start. An error in the
+//! data is found before anything runs.
 
 use std::{
     path::Path,

@@ -1,5 +1,5 @@
-//! The router of a thread: it looks at each request of the HTTP port, finds its route, and hands it to the
-//! door that answers there. It knows routes, and leaves what they mean to the doors.
+//! The router of a thread finds the route of each HTTP request, and passes the request to the door that answers
+//! there. It knows routes, not what they mean.
 
 use std::{rc::Rc, sync::Arc};
 

@@ -1,5 +1,5 @@
-//! Every route of the HTTP port, with what lies there. The router finds each request's route here, so that
-//! there is none which is not in this table, and tests go over all of it. It knows no requests and no answers.
+//! The table of all routes of the HTTP port. The router finds each request's route here, so no route exists outside
+//! this table, and tests go over all of it. It knows no requests and no answers.
 
 use super::streams::routes::{self as stream_routes, StreamsResource};
 use crate::http::route::{Captures, Reach, Route};

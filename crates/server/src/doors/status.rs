@@ -1,5 +1,5 @@
-//! Is the broker alive, is it ready, what does it count; and its backup. It knows no sockets, and
-//! answers on any thread.
+//! The broker's state over HTTP: alive, ready, metrics; and its backup. It knows no sockets, and answers on any
+//! thread.
 
 use std::{
     io,

@@ -1,11 +1,10 @@
-//! The door for HTTP streams: the Durable Streams protocol, over requests and answers that are whole.
-//! It knows no sockets, and of streams what `crate::broker::streams` says.
+//! The door for HTTP streams: the Durable Streams protocol, over whole requests and answers. It knows no sockets,
+//! and of streams only `crate::broker::streams`.
 //!
-//! In reading order: `name` and `query` say what is asked of which stream; `settings` and `create` make
-//! one; `content` makes messages of bodies and bodies of messages; `append`, `atomic`, `read` with `catch_up`,
-//! `long_poll` and `sse` with `event` are the traffic; `parked` are those of them that wait without a task; `refusals` says no.
-//! What is reserved for `subscriptions` is asked
-//! of them, with their `subscription_bodies`.
+//! In reading order: `name` and `query` find the stream and the position that a request names; `settings` and
+//! `create` make a stream; `content` converts bodies to messages and back; `append`, `atomic`, `read` with
+//! `catch_up`, `long_poll` and `sse` with `event` are the traffic; `parked_connections` keeps readers that wait
+//! without a task; `refusals` says no. Paths below `__ds` go to `subscriptions`, with their `subscription_bodies`.
 
 mod answers;
 mod append;

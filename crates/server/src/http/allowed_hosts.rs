@@ -1,6 +1,6 @@
-//! By which hosts the port may be asked for. A page whose own name was made to point at this machine (DNS
-//! rebinding) asks by that name, so that names have to be known; an address cannot be made to point
-//! elsewhere. It knows no origins.
+//! The hosts that a request may name. A page can make a name of its own point at this machine (DNS rebinding) and
+//! then sends that name, so names have to be allowed one by one; an address cannot be made to point elsewhere. It
+//! knows no origins.
 
 use std::net::IpAddr;
 

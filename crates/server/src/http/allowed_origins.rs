@@ -1,6 +1,5 @@
-//! Which pages of browsers may ask what: a page is known by its origin, which browsers say with every
-//! request that a page may read the answer of, or that changes something. It knows no hosts but those of
-//! origins.
+//! The origins that may use a route. A browser names the origin of a page in each request whose answer the page may
+//! read or that changes something. It knows no hosts but those of origins.
 
 use std::str::FromStr;
 

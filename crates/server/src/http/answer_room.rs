@@ -1,5 +1,5 @@
-//! What the answers of a core hold together until their clients have taken them, and how much is read at once
-//! for the next one: little where they hold too much. It knows no connections and no streams.
+//! The memory of all answers of a core that clients have not taken yet, and how much the next answer may read at
+//! once: little when they hold much. It knows no connections and no streams.
 
 use std::{cell::Cell, rc::Rc};
 

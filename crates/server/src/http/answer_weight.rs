@@ -1,4 +1,4 @@
-//! What answers hold of memory until their clients have taken them. It knows no connections.
+//! The memory that an answer holds until its client has taken it. It knows no connections.
 
 use super::{body::Body, limits::ANSWER_BYTES_EXPECTED};
 

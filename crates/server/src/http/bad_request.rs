@@ -1,6 +1,5 @@
-//! Why a request cannot be read: the status, and a sentence for who wrote the client. It knows no
-//! sockets; whoever reads on behind it would read another request than was meant, so the connection
-//! ends with it.
+//! A request that cannot be parsed: the status, and a sentence for the author of the client. The connection ends
+//! with it, because the bytes behind it could be taken for another request. It knows no sockets.
 
 use http::StatusCode;
 

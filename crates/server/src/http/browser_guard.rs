@@ -1,7 +1,6 @@
-//! What stands between the port and pages in browsers: each request is looked at before it is routed. The
-//! host that it names has to be one of the broker's, or a page could reach the port by a name of its own
-//! that points here; and a page of another origin may use what is meant for it, and no more. It knows no
-//! streams.
+//! The guard against pages in browsers: it checks each request before the request is routed. The host must be one
+//! of the broker's, or a page could reach the port by a name of its own that points here. A page of another origin
+//! may use only the routes that allow it. It knows no streams.
 
 use std::cell::RefCell;
 

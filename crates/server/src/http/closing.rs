@@ -1,5 +1,5 @@
-//! Whether the connections of a thread are to end: those at rest at once, those under way with what
-//! they were asked. It knows no connections.
+//! The closing of a thread's connections: those at rest end at once, those with requests under way when these are
+//! answered. It knows no connections.
 
 use std::cell::Cell;
 

@@ -1,5 +1,4 @@
-//! One connection of the HTTP port: its first bytes say which HTTP it speaks. It knows what to listen
-//! for, and no requests.
+//! One connection of the HTTP port: its first bytes show which HTTP it speaks. It knows no requests.
 
 use std::rc::Rc;
 

@@ -1,5 +1,5 @@
-//! At which core a connection would better be: that of the streams it asks for, which spares each
-//! request the way to another thread and back. It knows no sockets.
+//! The best core for a connection: that of the streams it uses, which saves each request the way to another thread
+//! and back. It knows no sockets.
 
 use crate::runtime::{index::CoreIndex, peer_cores::PeerCores, placement::has_http_place_at};
 

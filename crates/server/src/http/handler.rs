@@ -1,5 +1,5 @@
-//! The handler of a thread: it answers the requests that the transports make of bytes. A transport asks it
-//! for what it has to know of a request beforehand, and knows nothing else of what requests mean.
+//! The handler of a thread answers the requests that the transports parse. A transport learns everything that it
+//! needs about a request's meaning from the handler.
 
 use std::{any::Any, fmt, pin::Pin, rc::Rc};
 

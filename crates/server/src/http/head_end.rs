@@ -1,6 +1,5 @@
-//! Where the head of a request ends, found as its bytes come, each looked at once. It refuses what
-//! one reader takes for the end of a line and another does not: a line feed or a carriage return by
-//! itself, and NUL. It knows nothing else of a head.
+//! Finds the end of a request's head as its bytes arrive; each byte is looked at once. It refuses bytes that
+//! parsers disagree on: a line feed or a carriage return by itself, and NUL. It knows nothing else of a head.
 
 use memchr::memchr3;
 

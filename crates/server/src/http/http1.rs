@@ -1,6 +1,5 @@
-//! One HTTP/1 connection. Requests that came together are begun together where they may be,
-//! in order, and answered in order; what is ready goes out in one write. It knows requests and answers,
-//! and not what they mean.
+//! One HTTP/1 connection. Requests that arrived together start together where that is allowed, and are answered in
+//! order; finished answers leave in one write. It does not know what requests mean.
 
 mod leaving;
 

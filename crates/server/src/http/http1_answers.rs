@@ -1,5 +1,5 @@
-//! Answers to bytes of an HTTP/1 connection: the head, and whatever of the body is there. What comes
-//! bit by bit is given piece by piece. It knows no sockets.
+//! Encodes answers for an HTTP/1 connection: the head, and the part of the body that is there. A body that comes in
+//! pieces is sent in chunks. It knows no sockets.
 
 use std::{
     io::{self, Write as _},

@@ -1,5 +1,5 @@
-//! The body of an HTTP/1 request, gathered as it comes: of a length said before, or in chunks
-//! (RFC 9112, 7.1). It keeps no more than has come and a step, and knows no sockets.
+//! Gathers the body of an HTTP/1 request as it arrives: with a length, or in chunks (RFC 9112, 7.1). It holds no
+//! more than the bytes that came, and one step of growth. It knows no sockets.
 
 use bytes::{BufMut as _, Bytes, BytesMut, buf::Limit};
 

@@ -1,5 +1,5 @@
-//! How long an HTTP/1 connection may go without what it waits for. One timer each, moved only when
-//! it rings or has to ring earlier: a busy connection does not touch it.
+//! The timeouts of an HTTP/1 connection. Each connection has one timer, moved only when it fires or has to fire
+//! earlier: a busy connection does not touch it.
 
 use std::{
     pin::Pin,

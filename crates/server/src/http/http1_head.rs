@@ -1,6 +1,6 @@
-//! The head of an HTTP/1 request: its line, its headers, and what they say of the body and of the
-//! connection (RFC 9112). Where two readers could see two different requests it is refused. It takes
-//! whole heads, and knows no sockets.
+//! The head of an HTTP/1 request: its line, its headers, and what these fix for the body and the connection (RFC
+//! 9112). A head that two parsers could read as two different requests is refused. It takes whole heads, and knows
+//! no sockets.
 
 use std::mem::MaybeUninit;
 

@@ -1,5 +1,5 @@
-//! Bytes of an HTTP/1 connection to requests, however they come in pieces. It keeps what a request
-//! that is not whole has brought, within limits, and knows no sockets and no time.
+//! Parses the bytes of an HTTP/1 connection into requests, in whatever pieces they arrive. It holds the bytes of an
+//! unfinished request, within limits. It knows no sockets and no time.
 
 use bytes::{Bytes, BytesMut, buf::Limit};
 use http::StatusCode;

@@ -1,5 +1,5 @@
-//! One HTTP/2 connection, by hyper: requests with their bodies gathered, answers as they come. It knows
-//! requests and answers, and not what they mean.
+//! One HTTP/2 connection, by hyper: bodies of requests are gathered, answers are sent as they come. It does not
+//! know what requests mean.
 
 use std::{
     convert::Infallible,

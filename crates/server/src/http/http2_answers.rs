@@ -1,5 +1,5 @@
-//! Answers on their way to the client of an HTTP/2 connection, and what they hold until it has taken them. It
-//! knows no requests.
+//! Answers on their way to the client of an HTTP/2 connection, and the memory that they hold until the client has
+//! taken them. It knows no requests.
 
 use std::{
     cell::Cell,

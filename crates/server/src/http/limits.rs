@@ -1,5 +1,5 @@
-//! What the HTTP port takes, and how long it waits. docs/reference/http.md tells each of them; where
-//! one is reached the answer names it.
+//! The limits and timeouts of the HTTP port. docs/reference/http.md describes each of them; an answer names the
+//! limit that was reached.
 
 use std::time::Duration;
 

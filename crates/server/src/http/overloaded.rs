@@ -1,5 +1,4 @@
-//! The answer to a connection for which there is no place: said before anything is read. It knows no
-//! requests.
+//! The answer to a connection beyond the limit, sent before anything is read. It knows no requests.
 
 use std::time::Duration;
 

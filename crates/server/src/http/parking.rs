@@ -1,4 +1,4 @@
-//! Why a connection leaves its task, and what it brings to the next one when it was parked.
+//! A connection leaves its task for one of these reasons, and comes back with these things after it was parked.
 
 use super::{
     core_affinity::Departure, handler::Wait, http1_answers::Manner, parking_entry::Parking,

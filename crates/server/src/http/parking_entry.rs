@@ -1,4 +1,4 @@
-//! The way from the connections of a core to its parked ones, and what a connection takes along. It knows no
+//! The way from a core's connections to its parked ones, and the state that a connection takes along. It knows no
 //! streams, and not what becomes of parked connections.
 
 use std::{

@@ -1,6 +1,6 @@
-//! The HTTP port: accepts connections, a limited number of them at once, and hands them round the cores.
-//! Who finds no place waits a moment, and is told to come again then.
-//! While there are no cores to serve them, at the start and at the end, its own thread does.
+//! The HTTP port: it accepts connections, a limited number of them at once, and hands them round the cores. A
+//! connection beyond the limit waits a moment, and is then refused with a time to retry. While there are no cores
+//! to serve connections, at the start and at the end, the port's own thread serves them.
 
 use std::{cell::Cell, fmt, rc::Rc, sync::Arc};
 

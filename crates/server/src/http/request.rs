@@ -1,6 +1,5 @@
-//! A request as the rooms behind the port see it, by whichever HTTP it came: what is asked of what, with
-//! which headers and what body. Headers stay where they lie in its head: most of them nobody looks at. It
-//! knows no sockets.
+//! A request as the handlers see it, whichever HTTP it came by: method, path, headers, body. Headers stay where
+//! they lie in the head, since most of them are never read. It knows no sockets.
 
 use std::{fmt, ops::Range};
 

@@ -1,5 +1,4 @@
-//! An answer as the rooms behind the port give it: a status, headers, a body. By whichever HTTP it goes is
-//! not theirs to know.
+//! An answer as the handlers give it: a status, headers, a body. The transport decides how it is sent.
 
 use http::{HeaderName, HeaderValue, StatusCode};
 

@@ -1,5 +1,5 @@
-//! A route of the HTTP port: a pattern of paths, the methods that are known there, and whose pages may use
-//! it. It knows no requests, and not what lies at a route.
+//! A route of the HTTP port: a pattern of paths, the methods allowed there, and the origins that may use it. It
+//! knows no requests.
 
 /// Whose pages may use a route. A program that is no browser may use all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! The wire of an HTTP connection: one that a slow client takes from keeps taking, whatever the system says of it.
-//! It knows no HTTP.
+//! The wire of an HTTP connection. A write to a slow client continues as long as the client takes bytes, whatever
+//! the system reports. It knows no HTTP.
 
 use std::{
     io::{self, IoSlice},

@@ -1,5 +1,5 @@
-//! What all HTTP connections of a thread share: the buffers that they read into and write from, one
-//! after the other, so that a connection at rest has none; the date; whether they are to end.
+//! State that all HTTP connections of a thread share: the buffers for reads and writes, used one after the other,
+//! so that a connection at rest has none; the date; whether the connections have to end.
 
 use std::{
     cell::{Cell, RefCell},

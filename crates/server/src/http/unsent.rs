@@ -1,4 +1,4 @@
-//! What a connection sends, and its socket has not taken yet. It knows no requests.
+//! The bytes that a connection has to send and its socket has not taken yet. It knows no requests.
 
 use std::{
     io::{self, IoSlice},

@@ -1,4 +1,4 @@
-//! The principal of a request: on whose behalf it is made. It knows no credentials and no rights.
+//! The principal of a request: the identity it is made for. It knows no credentials and no rights.
 
 /// On whose behalf something is asked. Clones are cheap: every request has one.
 #[derive(Clone, Debug, PartialEq, Eq)]

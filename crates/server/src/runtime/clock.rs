@@ -1,6 +1,5 @@
-//! The time that shards are told. It follows the wall clock forward, and never goes back while the broker
-//! runs: were it to go back by an hour, no lease would end and no delay be over for that hour. It knows
-//! nothing of what waits for a time.
+//! The time for the shards. It follows the wall clock forward, and never goes back while the broker runs: if it
+//! went back by an hour, no lease would end and no delay would be over for that hour. It knows no timers.
 
 use std::{
     sync::{

@@ -1,5 +1,5 @@
-//! One core: the shards that it runs, the sessions that are at home here, and the carrying between them, the
-//! lanes and the other cores. Everything here runs on one thread and never waits while it holds the core.
+//! One core: the shards that it runs, the sessions that live here, and the traffic between these, the lanes and the
+//! other cores. Everything here runs on one thread and never waits while it holds the core.
 
 mod catalogue_needs;
 mod core_session;

@@ -1,5 +1,5 @@
-//! How much disk a broker needs: which sizes a new data directory gets where the disk is small, and whether
-//! there is room for a start. It looks at the disk, and changes nothing.
+//! The disk space that a broker needs: the sizes of a new data directory on a small disk, and whether there is room
+//! to start. It reads the disk's state and changes nothing.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! How the lanes share the disk: who lacks slots, which publishes are refused, and what is lent to a pack. Slots
-//! that are held lie on the disk already; what is counted here are those that are missing. Who needs them is
-//! for `sennit_shard::SlotBudget` to say.
+//! Lanes that share a disk: the slots that each lacks, the publishes that are refused, and the bytes lent to a
+//! pack. Held slots are on the disk already, so only missing ones are counted here. `sennit_shard::SlotBudget`
+//! decides how many a lane needs.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU64,

@@ -1,5 +1,5 @@
-//! Stopping: sessions are told, what was published is committed, what waits for them goes out, all
-//! within bounds. Then the cores end.
+//! Stopping: sessions are notified, published messages are committed, waiting answers are sent, all within bounds.
+//! Then the cores end.
 
 use std::time::Duration;
 

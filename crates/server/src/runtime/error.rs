@@ -1,4 +1,4 @@
-//! Why the broker does not start, or stopped.
+//! The reasons why the broker does not start, or stopped.
 
 use std::{io, net::SocketAddr, path::PathBuf};
 

@@ -1,5 +1,5 @@
-//! The descriptors of the process: it has as many as it may, and connections leave the log those that
-//! it needs.
+//! The file descriptors of the process: it takes as many as the system allows, and reserves those that the log
+//! needs.
 
 use std::os::fd::{AsFd, AsRawFd as _};
 

@@ -1,4 +1,5 @@
-//! What reaches a core, or one of its shards, from other threads: everything in batches, one wake for each.
+//! The inbox of a core or a shard for messages from other threads: messages come in batches, with one wake for each
+//! batch.
 
 use std::{any::Any, collections::BTreeSet, rc::Rc, time::Duration};
 

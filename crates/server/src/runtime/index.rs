@@ -1,4 +1,4 @@
-//! Indices of cores and of shards, which are not one another's, and vectors that only the right one opens.
+//! Indices of cores and of shards as different types, and vectors that accept only the right one.
 
 use std::{
     marker::PhantomData,

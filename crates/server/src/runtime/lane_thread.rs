@@ -1,5 +1,5 @@
-//! The lane's own thread: it writes and syncs one batch of frames while the next gathers. While it
-//! rests, the core may write a small batch by itself. It holds no state but the lane.
+//! The lane's own thread: it writes and syncs one batch of frames while the next gathers. While it rests, the core
+//! may write a small batch by itself. It holds no state but the lane.
 
 use std::{
     collections::VecDeque,

@@ -1,5 +1,5 @@
-//! Has a core's thread give back what came free while it was busy: the allocator keeps that until the
-//! thread asks for memory again, which one at rest does not. It does not know what the memory was for.
+//! Returns memory that came free while a core was busy: the allocator keeps it until the thread allocates again,
+//! which a thread at rest does not.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Counters of each core and of each shard, written with relaxed stores on the data path and read when asked for.
-//! docs/reference/metrics.md lists them.
+//! Counters of each core and of each shard, written with relaxed stores on the data path. docs/reference/metrics.md
+//! lists them.
 
 use std::sync::{
     Arc, Mutex, PoisonError,

@@ -1,5 +1,5 @@
-//! Whose turn it is to copy batches into packs. What is copied lies in memory meanwhile, as much as a
-//! segment holds: one shard at a time, so that this is paid for once. It knows nothing of what is moved.
+//! Permits one shard at a time to copy batches into packs. A copy holds as much memory as a segment, and this way
+//! it is paid for once. It knows nothing of the batches.
 
 use std::sync::{Mutex, PoisonError};
 

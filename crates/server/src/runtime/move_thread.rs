@@ -1,5 +1,5 @@
-//! Empties old segments and thin packs, compacts what keeps the latest of each key, and removes packs that nobody needs, beside the lane and
-//! slowly enough that commits hardly notice.
+//! Empties old segments and thin packs, compacts partitions that keep the latest of each key, and removes unused
+//! packs, beside the lane and slowly enough that commits hardly notice.
 
 use std::{
     collections::VecDeque,

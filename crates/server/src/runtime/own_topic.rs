@@ -1,4 +1,4 @@
-//! Which topic the broker itself writes to, whatever clients are refused. It does not know what for.
+//! The topic to which the broker itself writes, even while clients' publishes are refused.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

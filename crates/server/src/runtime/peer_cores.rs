@@ -1,5 +1,5 @@
-//! A core among the others, as its connections see it: whose streams they ask for. It knows no sockets
-//! and no protocol.
+//! The other cores, as a core's connections see them: by the streams that live there. It knows no sockets and no
+//! protocol.
 
 use std::{cell::Cell, sync::Arc};
 

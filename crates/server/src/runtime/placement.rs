@@ -1,5 +1,5 @@
-//! The table of where things are: the shard of a partition, and the core that runs a shard; and which core
-//! takes another connection. It is made at the start and stays as it is: cores share it without a lock.
+//! The placement table: the shard of a partition, the core of a shard, and the core that takes another connection.
+//! It is made at the start and never changes, so cores share it without a lock.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! How many published bytes of a shard wait for their commit, those on their way to it included.
-//! Above the high mark publishers are not read until it has fallen below the low one; who does not
-//! publish is not held up.
+//! The published bytes of a shard that wait for their commit or are on their way to it. Above the high mark
+//! publishers are not read until the gauge has fallen below the low mark; connections that do not publish are not
+//! affected.
 
 use std::{
     sync::atomic::{

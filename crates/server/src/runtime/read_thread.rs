@@ -1,5 +1,5 @@
-//! Reads batches back for consumers that lag, so that the shard never waits for the disk. There are
-//! two threads for each shard: while one makes room for what it reads, the disk serves the other.
+//! Reads batches back for consumers that lag, so that the shard never waits for the disk. Each shard has two such
+//! threads: while one allocates for its read, the disk serves the other.
 
 use std::{sync::mpsc, thread};
 

@@ -1,6 +1,6 @@
-//! How often readers are written to. Where very many small writes would take all of a core's time, a
-//! reader has its turn every third millisecond, and a write carries what has come since the last one.
-//! Turns are spread, so that neither the core nor who reads gets everything at once. It knows no sockets.
+//! The pace of writes to readers. Where very many small writes would take all of a core's time, a reader is served
+//! every third millisecond, and one write carries everything since the last one. Readers are spread over the three
+//! milliseconds, so that the load stays even. It knows no sockets.
 
 use std::{cell::Cell, io, os::fd::OwnedFd, rc::Rc, time::Duration};
 

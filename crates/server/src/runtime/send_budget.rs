@@ -1,5 +1,4 @@
-//! What waits for the sockets of a core: how many bytes that is on all its connections together, and whether
-//! it is too much. It knows no connections, and not what the bytes are.
+//! The limit on the bytes that wait for all sockets of a core. It knows no connections, and not what the bytes are.
 
 use std::{cell::Cell, rc::Rc};
 

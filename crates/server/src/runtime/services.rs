@@ -1,5 +1,5 @@
-//! What runs on a core beside its shard: doors, the control of topics. Other threads ask a core to do
-//! something with one of them, which is found by its type. It knows none of them.
+//! Services run on a core beside its shards: doors, the control of topics. Other threads send a core a task for one
+//! of them, which is found by its type. It knows none of them.
 
 use std::{
     any::{Any, TypeId},

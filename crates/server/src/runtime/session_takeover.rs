@@ -1,6 +1,6 @@
-//! A session whose client has come back on another connection, before it was noticed that this one
-//! is dead. The session ends as if that were noticed now; only then is its successor greeted, so
-//! that it may settle what this one held. It does not know what a session holds.
+//! A session whose client has reconnected before the broker noticed the loss. The old session ends as if the loss
+//! were noticed now, and only then its successor is greeted, so that it may settle the old one's deliveries. It
+//! knows nothing of deliveries.
 
 use std::{
     cell::{Cell, RefCell},

@@ -1,4 +1,4 @@
-//! What shards answer to a core that asks in nobody's name: each question waits here for its answer.
+//! Questions that a core sends to shards on its own behalf wait here for their answers.
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 

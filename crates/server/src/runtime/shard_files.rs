@@ -1,5 +1,5 @@
-//! The ways to the shards' files for those who copy or read them while the broker serves. What
-//! they hold keeps no thread of a shard from ending.
+//! Access to the shards' files for backup and scrub while the broker serves. It keeps no thread of a shard from
+//! ending.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,4 @@
-//! Makes and removes slots while the lane goes on: filling a file takes too long to be waited for.
+//! Creates and removes slots beside the lane: filling a file takes too long to wait for.
 
 use std::{
     collections::VecDeque,

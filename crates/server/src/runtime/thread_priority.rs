@@ -1,4 +1,4 @@
-//! Threads whose work can wait give way to those that somebody waits for.
+//! Lowers the priority of threads whose work can wait.
 
 use rustix::process::setpriority_process;
 

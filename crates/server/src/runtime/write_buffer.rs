@@ -1,5 +1,5 @@
-//! What one write takes to a wire: bytes made ready here, and between them long batches, which go
-//! out from where they lie. It knows no frames.
+//! One vectored write to a wire: bytes encoded here, and between them long batches, which are sent from where they
+//! lie. It knows no frames.
 
 use std::io::{self, IoSlice};
 

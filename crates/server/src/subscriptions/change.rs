@@ -1,6 +1,5 @@
-//! What becomes of subscriptions, as it is kept: one JSON message for each change. A change says how
-//! things are afterwards, so that it may be read twice, and a whole subscription may be written again
-//! at any time. It knows no streams.
+//! Changes of subscriptions as they are stored: one JSON message for each. A change contains the new state, so it
+//! may be read twice, and a whole subscription may be written again at any time. It knows no streams.
 
 use sennit_model::{Offset, TopicId, TopicName};
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! Works for one subscription: wakes it when there is something, tells whoever does the work, and ends
-//! leases whose time is over. One task for each. What others are told was durable before.
+//! The driver of one subscription: wakes it when its streams have new content, notifies the worker, and ends leases
+//! whose time is over. Each subscription has one task. Everything it sends was durable before.
 
 use std::{rc::Rc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! The broker's own keys: the one that signs what webhooks are told, and the secret of the tokens.
-//! They lie in a file of the data directory, and are made when first needed. It knows no subscriptions.
+//! The broker's own keys: the key that signs webhooks, and the secret of the tokens. They lie in a file of the data
+//! directory, and are created when first needed. It knows no subscriptions.
 
 use std::{io, path::Path};
 

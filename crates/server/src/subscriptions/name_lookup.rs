@@ -1,5 +1,5 @@
-//! Asks the system what names stand for, a few at a time. A thread that asks for a name whose servers are
-//! silent lasts longer than whoever waits for it, so its place comes free when it ends, and not before.
+//! Resolves host names by the system, a few at a time. A lookup whose name servers are silent outlives its caller;
+//! its place comes free when the lookup ends, and not before.
 
 use std::{io, net::SocketAddr, sync::Arc};
 

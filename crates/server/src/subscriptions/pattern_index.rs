@@ -1,5 +1,5 @@
-//! Which subscriptions may mean a stream, by what the names begin with that their patterns mean: of ten
-//! thousand patterns nearly all begin otherwise, and are not looked at. It knows text only.
+//! Finds the subscriptions whose patterns may match a stream, by the literal beginnings of the patterns: of ten
+//! thousand patterns nearly all begin otherwise and are not checked. It knows text only.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -1,5 +1,5 @@
-//! Who has a subscription's work: nobody, somebody who is to be told, or somebody who works and for
-//! how long. It knows no streams.
+//! The phases of a subscription's work: idle, to be delivered, or claimed by a worker until a deadline. It knows no
+//! streams.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
-//! All subscriptions, and which of them are linked to which stream: whom it concerns that a stream has
-//! appeared, has gone, or has grown. It waits for nothing, and what it changes it says.
+//! All subscriptions and their links to streams: it finds those that are concerned when a stream appears, goes or
+//! grows. It waits for nothing, and returns each change that it makes.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

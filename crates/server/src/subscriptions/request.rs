@@ -1,5 +1,5 @@
-//! What is asked of subscriptions and what may come of it: a `config` with its `glob`, within `limits`,
-//! or a `refusal`. It knows nobody who asks or answers.
+//! Requests about subscriptions and their results: a `config` with its `glob`, within `limits`, or a `refusal`. It
+//! does not know the callers.
 
 mod config;
 mod glob;

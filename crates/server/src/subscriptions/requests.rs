@@ -1,5 +1,5 @@
-//! What is asked of subscriptions from outside, and what is answered. What an answer says was durable
-//! before. It knows no HTTP.
+//! Requests to subscriptions from outside, and their answers. An answer reports only durable changes. It knows no
+//! HTTP.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

@@ -1,6 +1,6 @@
-//! Where subscriptions are kept: in a stream of the broker's own, one message for each change, written
-//! in the order in which they were decided. When it has grown to a multiple of what there is, everything is
-//! written once more and what lies before is trimmed. It knows no subscription's rules.
+//! The store of subscriptions: a stream of the broker's own, with one message for each change, written in the order
+//! of the decisions. When it has grown to a multiple of the live state, the state is written once more and
+//! everything before is trimmed. It knows no subscription's rules.
 
 use std::{
     cell::{Cell, RefCell},

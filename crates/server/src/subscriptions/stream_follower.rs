@@ -1,5 +1,5 @@
-//! Follows the ends of streams: one task for each stream that subscriptions are linked to, however many
-//! those are. It reads only while one of them rests, for whoever is busy looks again when it is done.
+//! Follows the ends of streams: one task for each stream that has subscriptions, however many. It reads only while
+//! one of them rests, since a busy one looks again when it is done.
 
 use std::{rc::Rc, time::Duration};
 

@@ -1,6 +1,6 @@
-//! One subscription as a state machine: what is done of each stream it is linked to, and who has the
-//! work. It decides what is to change and applies it; the time and the names of wakes are arguments. It
-//! knows neither streams nor requests, and waits for nothing.
+//! One subscription as a state machine: its progress in each linked stream, and the holder of its work. It decides
+//! changes and applies them; the time and the names of wakes are arguments. It knows neither streams nor requests,
+//! and waits for nothing.
 
 use std::collections::BTreeMap;
 

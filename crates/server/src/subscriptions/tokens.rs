@@ -1,5 +1,5 @@
-//! Tokens: by what somebody who was given work shows it. The broker keeps none of them; each says
-//! whose it is, and that it says so is what its code proves. It knows no subscriptions' states.
+//! The tokens that prove a worker's claim. The broker stores none of them: each names its claim, and its code
+//! proves it. It knows no subscriptions' states.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::hmac;

@@ -1,6 +1,6 @@
-//! Which addresses the broker calls because somebody has asked it to: servers in the public internet,
-//! over TLS. What a name stands for is looked at each time it is called, and that very address is
-//! called, so that a name cannot mean one thing when it is looked at and another when it is used.
+//! The addresses that the broker may call for webhooks: servers in the public internet, over TLS. A name is
+//! resolved for each call, and exactly the checked address is called, so that a name cannot change between check
+//! and use.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! How subscriptions look to those who ask: JSON as the protocol has it. It knows no requests.
+//! Subscriptions as JSON, in the shape of the protocol. It knows no requests.
 
 use sennit_model::TopicId;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! Tells a webhook: one request, signed, on a connection of its own to an address that was looked at.
-//! Redirects are not followed. It knows no subscriptions.
+//! Calls a webhook: one signed request, on a connection of its own to a checked address. Redirects are not
+//! followed. It knows no subscriptions.
 
 use std::{io, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! The named cursors of a topic, gathered from what its partitions answered. It knows no protocol.
+//! The named cursors of a topic, gathered from the answers of its partitions. It knows no protocol.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Topics for the dead letters of others: created when a shard needs one, and known to the partitions that
-//! send there. It knows no protocol.
+//! Dead-letter topics: each is created when a shard needs it, and made known to the partitions that send there. It
+//! knows no protocol.
 
 use std::sync::Arc;
 

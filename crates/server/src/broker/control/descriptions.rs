@@ -1,5 +1,5 @@
-//! Descriptions of topics and groups: what the catalogue knows of them together with what their partitions
-//! answered. It asks nobody, and knows no protocol.
+//! Descriptions of topics and groups: the catalogue's part and the answers of their partitions. It knows no
+//! protocol.
 
 use sennit_engine::{CatalogueGroup, PartitionDescription, Topic};
 use sennit_model::{GroupId, PartitionIndex};

@@ -1,5 +1,5 @@
-//! What the control does when the broker starts: the shards come in line with the catalogue, and topics that
-//! the catalogue has lost are adopted, before any client is let in. It knows no protocol.
+//! The control's part of a start: the shards are brought in line with the catalogue, and topics that the catalogue
+//! has lost are adopted, before clients are accepted. It knows no protocol.
 
 use std::{collections::BTreeMap, rc::Rc};
 

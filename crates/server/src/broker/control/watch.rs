@@ -1,5 +1,5 @@
-//! Watches for topics: the control finds the topics that a pattern matches now, and passes on what
-//! changes. It knows no session and no protocol.
+//! Requests to watch for topics: the control finds the topics that a pattern matches now, and then reports changes.
+//! It knows no session and no protocol.
 
 use std::rc::Rc;
 

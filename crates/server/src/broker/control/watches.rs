@@ -1,4 +1,4 @@
-//! Who watches for topics, on the first core: told of those that a pattern means as the catalogue commits
+//! Watches for topics, on the first core: each receives the topics that match its pattern as the catalogue commits
 //! them. It knows no session and no protocol.
 
 use sennit_model::{TopicId, TopicName, TopicPattern, limits::WATCH_TOPICS_MAX};

@@ -1,5 +1,5 @@
-//! What the control of names and settings answers, in the broker's own types. How long an answer may be on
-//! a connection is a door's matter.
+//! The answers of the control of names and settings, in the broker's own types. A door decides how long an answer
+//! may be on a connection.
 
 use std::time::Duration;
 

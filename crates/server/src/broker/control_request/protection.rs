@@ -1,5 +1,5 @@
-//! Which requests would change what is the broker's own: topics of reserved names can be read by all, and
-//! changed by nobody from outside. It knows no sessions and no protocol.
+//! Protects the broker's own topics: everyone may read topics with reserved names, and no client may change them.
+//! It knows no sessions and no protocol.
 
 use sennit_model::TopicName;
 

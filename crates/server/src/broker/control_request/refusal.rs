@@ -1,5 +1,5 @@
-//! Why the broker refused a request about names and settings, or a stream. It knows no protocol: each door
-//! gives every refusal a code or status of its own.
+//! The refusals of requests about names and settings, and about streams. Each door gives every refusal a code or
+//! status of its own. It knows no protocol.
 
 use sennit_engine::Refusal;
 use sennit_model::{

@@ -1,5 +1,5 @@
-//! A connection on its way to a core: fresh from the listener, or from another core, because the
-//! partition it works with lives here. Next to its partition a message is spared two threads.
+//! A connection on its way to a core: new from the listener, or from another core because its partition lives here.
+//! On its partition's core a message is spared two threads.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,4 @@
-//! One socket: a task that reads and a task that writes. They know bytes; frames are the
-//! session's.
+//! A connection of the native protocol: one task reads and one writes. They know bytes; the session knows frames.
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Requests about names and settings as the native protocol carries them: control bodies become requests
-//! of the control, its answers become replies. What they do is the control's matter.
+//! Control bodies of the native protocol become requests of the control, and the control's answers become replies.
+//! The control carries the requests out.
 
 mod answers;
 mod requests;

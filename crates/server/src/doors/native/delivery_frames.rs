@@ -1,5 +1,5 @@
-//! Deliveries as frames: what follows one another goes out as one frame, what is longer than the client
-//! takes as several. It does not know who waits for them.
+//! Deliveries as frames: adjacent deliveries become one frame, one that is longer than the client accepts becomes
+//! several. It does not know the receivers.
 
 use std::iter;
 

@@ -1,5 +1,5 @@
-//! Holds back what a session takes part in while too much of what it was given waits for its socket. Its
-//! windows say what the client has room for; this is the broker's own room. It knows no socket.
+//! Pauses the subscriptions of a session while too many of its deliveries wait for its socket. A window is the
+//! client's room; this is the broker's own. It knows no socket.
 
 use std::convert::Infallible;
 

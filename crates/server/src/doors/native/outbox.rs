@@ -1,5 +1,5 @@
-//! What waits to be sent on one connection. Confirms are merged while they wait; deliveries stay
-//! where they lie until the socket takes them.
+//! The outbox of one connection. Confirms are merged while they wait; deliveries stay where they lie until the
+//! socket takes them.
 
 mod effects;
 

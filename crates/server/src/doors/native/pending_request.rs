@@ -1,5 +1,5 @@
-//! A session's request about names and settings while it waits for its answer, and what the session
-//! learns from it. It does not know what the request does.
+//! A session's request about names and settings while it waits for its answer, and the topics and subscriptions
+//! that the session notes from the answer. It does not know what the request does.
 
 use std::{cell::RefCell, rc::Rc, sync::atomic::Ordering};
 

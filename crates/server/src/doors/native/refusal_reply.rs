@@ -1,5 +1,5 @@
-//! Refusals as errors of the native protocol: each has one code, and the context that a client needs to
-//! mend it. It does not know who refused.
+//! Refusals as errors of the native protocol: each has one code, and the context that helps the client to correct
+//! the request. It does not know where a refusal comes from.
 
 use sennit_engine::Refusal;
 use sennit_protocol::{ErrorCode, control};

@@ -1,5 +1,5 @@
-//! Answers that are longer than the frames of their connection: a page of topics becomes shorter, a group
-//! shows fewer of its parked messages, and of anything else the client is told how long it would be.
+//! Answers that are longer than their connection's frames: a page of topics is shortened, a group shows fewer of
+//! its parked messages, and any other answer becomes an error with its length.
 
 use sennit_protocol::{ErrorCode, FrameHeader, Reply, control};
 

@@ -1,5 +1,5 @@
-//! What waits to be sent on one connection, in its order: replies, deliveries and gaps. Gaps that follow one
-//! another are one. It does not know who waits for them.
+//! The frames that wait to be sent on one connection, in order: replies, deliveries and gaps. Adjacent gaps are
+//! joined. It does not know the receivers.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry, vec_deque::Iter},

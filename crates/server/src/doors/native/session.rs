@@ -1,5 +1,5 @@
-//! The speaker on a connection: frames in, commands out. What a frame asks for is admitted or
-//! refused here; what it means is for the engine.
+//! A session: frames come in, commands go out. A frame is admitted or refused here; the engine gives it its
+//! meaning.
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 

@@ -1,5 +1,4 @@
-//! What a session has learnt of topics, and what it takes part in: enough to find the shard of each
-//! thing it names.
+//! The topics that a session has opened and its subscriptions: enough to find the shard of each.
 
 use std::collections::{HashMap, HashSet};
 

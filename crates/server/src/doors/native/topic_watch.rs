@@ -1,5 +1,5 @@
-//! A session's watch: asked of the first core, told to the client as long as both are there. It does not
-//! know which topics there are.
+//! A session's watch for topics: it is registered with the first core, and its results go to the client as long as
+//! both exist. It does not know which topics there are.
 
 use sennit_model::TopicPattern;
 use sennit_protocol::{ErrorCode, Reply, control};

@@ -1,5 +1,4 @@
-//! POST /v1/atomic: what is appended to several streams of one group, to all of them or to none. It
-//! knows no reads.
+//! POST /v1/atomic: appends to several streams of one group, to all of them or to none. It knows no reads.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! A read of more than is read at once: what lies in a stream up to where that ended when the read began,
-//! page by page, as the socket takes them. It knows no versions of HTTP.
+//! A long read: it sends the stream page by page, up to the end that the stream had when the read began, as the
+//! socket takes the pages. It knows no versions of HTTP.
 
 use std::{collections::VecDeque, io};
 

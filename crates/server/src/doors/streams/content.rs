@@ -1,5 +1,5 @@
-//! What streams hold, in and out: a body becomes the messages of a batch, messages become a body.
-//! Bytes are cut and joined, JSON is taken apart by one level and put into an array again.
+//! The content of streams: a body becomes the messages of a batch, messages become a body. Bytes are cut and
+//! joined; a JSON array is split into its elements and put together again.
 
 use std::fmt;
 

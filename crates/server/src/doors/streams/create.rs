@@ -1,5 +1,4 @@
-//! PUT: a stream is there from now on, with what it begins with. HEAD: how it is. It knows no
-//! messages.
+//! PUT creates a stream, with its first content. HEAD describes it. It knows no messages.
 
 use http::{HeaderValue, StatusCode, header};
 use sennit_engine::{StreamRefusal, StreamStatus};

@@ -1,5 +1,5 @@
-//! The cursor of live reads: the number of the 20-second interval, so that what caches hold for one
-//! is not asked for in the next. It knows no streams.
+//! The cursor of live reads: the number of a 20-second interval, so that a cached answer of one interval is not
+//! used in the next. It knows no streams.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! DELETE: a stream is gone, but for what its forks need. It knows nothing else.
+//! DELETE removes a stream, except the content that its forks need. It knows nothing else.
 
 use http::StatusCode;
 use sennit_model::TopicName;

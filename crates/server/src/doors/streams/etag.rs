@@ -1,5 +1,5 @@
-//! The tag of what a read gives: which stream, from where to where, and whether that is the end for
-//! ever. It knows no bodies.
+//! The entity tag of a read: the stream, the range, and whether the range ends at the final end. It knows no
+//! bodies.
 
 use http::header::IF_NONE_MATCH;
 use sennit_engine::StreamChunk;

@@ -1,5 +1,5 @@
-//! Server-sent events as bytes: what was read, and behind it where to go on. It knows no streams and
-//! no time.
+//! Server-sent events as bytes: the content of a read, and behind it the offset to continue at. It knows no streams
+//! and no time.
 
 use std::fmt::Write as _;
 

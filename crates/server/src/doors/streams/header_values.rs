@@ -1,4 +1,4 @@
-//! How the value of a header is read of a request. It knows no header.
+//! Reads the value of a request's header. It knows no particular header.
 
 use http::HeaderName;
 

@@ -1,5 +1,5 @@
-//! Reads that wait for their stream and need no task for it: what they wait for, and what those are told
-//! who wait for the same, made once for all of them. It knows no sockets.
+//! Reads that wait for their stream without a task: the position they wait at, and the answers, which are encoded
+//! once for all that wait at the same one. It knows no sockets.
 
 use sennit_engine::{StreamChunk, StreamRead};
 use sennit_model::ReadFrom;

@@ -1,10 +1,10 @@
-//! The parked connections of a core: they wait for their streams without a task, a buffer or a timer of
-//! their own. One question to a stream stands for all who wait at one position of it; what comes is made into
-//! an answer once and written to each of them. It knows when, not what streams say.
+//! The parked connections of a core: they wait for their streams without a task, a buffer or a timer of their own.
+//! One question to a stream stands for all that wait at one position; the answer is encoded once and written to
+//! each of them. It decides when to write, not what.
 //!
-//! In reading order: `http::parking_entry` and `http::parking` are the way in and out, `readers` holds the connections, `notices` are
-//! what they are told; `deadlines` and `leaving` are what is done when nothing comes, or the client says something, of which
-//! `sockets` knows.
+//! In reading order: `http::parking_entry` and `http::parking` are the way in and out, `readers` holds the
+//! connections, `notices` encodes the answers; `deadlines` acts when nothing comes, `leaving` when a client sends
+//! something, which `sockets` detects.
 
 mod deadlines;
 mod leaving;

@@ -1,5 +1,4 @@
-//! The address by which others find the broker: what the addresses begin with that it gives away. It
-//! knows no paths.
+//! The public URL of the broker: the beginning of all addresses that it hands out. It knows no paths.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! What the query of a read asks: from where, and whether to stay. It knows no headers.
+//! The query of a read: its offset, and whether the read is live. It knows no headers.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! GET: what lies in a stream from an offset on. It knows how an answer looks, not how one waits.
+//! GET reads a stream from an offset. It makes the answer; others wait for content.
 
 use std::rc::Rc;
 

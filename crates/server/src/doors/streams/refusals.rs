@@ -1,5 +1,5 @@
-//! What was not done, as an answer: a status, a machine-readable code, a sentence, and the headers that
-//! say what would be right. It knows no requests.
+//! Refusals as HTTP answers: a status, a machine-readable code, a sentence, and headers that say what would be
+//! right. It knows no requests.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};

@@ -1,4 +1,4 @@
-//! The routes of the streams protocol, each with its path, its methods and whose pages may use it. It knows no
+//! The routes of the streams protocol, each with its path, its methods and the origins that may use it. It knows no
 //! requests and no answers.
 
 use crate::http::route::{Captures, Reach, Route};

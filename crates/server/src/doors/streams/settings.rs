@@ -1,5 +1,4 @@
-//! What a request to create a stream says of it: its type, its end, how it is kept, what it is a fork
-//! of. It knows no bodies.
+//! The settings in a request that creates a stream: type, end, storage, source of a fork. It knows no bodies.
 
 use http::{StatusCode, header};
 use jiff::{civil::DateTime, fmt::temporal::Pieces};

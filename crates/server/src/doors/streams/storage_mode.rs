@@ -1,5 +1,5 @@
-//! The storage modes of streams: four names for a durability, and for whether what is read is checked
-//! again. It knows no requests.
+//! The storage modes of streams: each of the four names stands for a durability, and for whether reads check the
+//! content again. It knows no requests.
 
 use std::{fmt, str::FromStr};
 

@@ -1,5 +1,5 @@
-//! How a stream is kept whose creator does not say: by the beginning of its name, or as the broker is
-//! told for all others. It knows no requests.
+//! The storage mode of a stream whose creator names none: by the prefix of its name, or the broker's default. It
+//! knows no requests.
 
 use std::str::FromStr;
 

@@ -1,5 +1,5 @@
-//! What requests about subscriptions say, read from their JSON and checked; what answers are made of. It
-//! knows no paths and waits for nothing.
+//! The JSON bodies of requests about subscriptions, parsed and checked, and the bodies of their answers. It knows
+//! no paths and waits for nothing.
 
 use http::StatusCode;
 use sennit_model::TopicName;

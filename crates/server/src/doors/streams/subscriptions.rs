@@ -1,6 +1,5 @@
-//! What the protocol keeps for itself below `__ds`: subscriptions and the broker's public keys. Paths
-//! and methods become what is asked of the first core, what it says becomes an answer. It knows no
-//! subscriptions.
+//! The routes below `__ds`: subscriptions and the broker's public keys. Paths and methods become requests to the
+//! first core, and its replies become answers. It knows no rules of subscriptions.
 
 use std::rc::Rc;
 

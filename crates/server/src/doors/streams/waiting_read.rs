@@ -1,4 +1,4 @@
-//! Where a read waits for its stream, and how long.
+//! A read that waits for its stream: the position and the deadline.
 
 use sennit_model::TopicName;
 use tokio::time::Instant;

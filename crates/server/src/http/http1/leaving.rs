@@ -1,4 +1,4 @@
-//! When a connection may leave its task: for another core, to be parked, or for good.
+//! A connection may leave its task for another core, to be parked, or for good; this file decides when.
 
 use std::{
     pin::{Pin, pin},

@@ -1,4 +1,4 @@
-//! What shards need of the catalogue without a session's asking; the first core hears of all of it.
+//! Shards need something of the catalogue that no session requested; the first core receives all such needs.
 
 use std::fmt;
 

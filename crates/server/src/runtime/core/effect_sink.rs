@@ -1,4 +1,4 @@
-//! The way from a core to a session that is at home on it, whatever protocol that speaks.
+//! The way from a core to a session that lives on it, whatever protocol the session speaks.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The way to a core from everything that runs on its thread, and the loop that has it carry.
+//! The handle of a core for everything that runs on its thread, and the loop that drives the core.
 
 use std::{cell::RefCell, rc::Rc, sync::Arc, thread, time::Duration};
 

@@ -1,5 +1,4 @@
-//! Has a core's shards fold what nobody has touched for a while, a little at a time. What that is, the
-//! shards know.
+//! Folds idle partitions of a core's shards, a few at a time. The shards decide which are idle.
 
 use std::time::Duration;
 

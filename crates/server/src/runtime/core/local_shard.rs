@@ -1,5 +1,5 @@
-//! One of the shards that a core runs, with those that work for it: its lane, its readers, its move thread. It
-//! knows no session; where its effects belong, the core says.
+//! One of the shards that a core runs, with its helpers: the lane, the readers, the move thread. It knows no
+//! session; the core routes its effects.
 
 use std::{sync::Arc, time::Duration};
 

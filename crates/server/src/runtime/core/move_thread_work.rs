@@ -1,5 +1,5 @@
-//! What a shard has its move thread do: empty segments and packs, compact, remove; and what it makes of the
-//! answers. When there is reason to is the shard's to say.
+//! A shard's work for its move thread: emptying segments and packs, compacting, removing; and how it uses the
+//! results. The shard decides when work is due.
 
 use sennit_journal::Container;
 use sennit_model::Timestamp;

@@ -1,5 +1,5 @@
-//! Where the effects of a core's shards belong: to sessions that are at home on this core, to the other
-//! cores', and to who asked in the core's own name.
+//! Routing of the effects of a core's shards: to sessions of this core, to other cores, and to questions of the
+//! core itself.
 
 use sennit_engine::Effect;
 

@@ -1,5 +1,5 @@
-//! Surveys a core's partitions, a few at a time, for the metrics that no turn counts. What is counted, the
-//! engine knows; what topics and groups are called, the first core.
+//! Surveys a core's partitions, a few at a time, for metrics that are not counted on the way. The engine counts;
+//! the first core adds the names of topics and groups.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What a subscription is told when it is created, in the one spelling that is compared and kept. It
-//! knows neither requests nor streams.
+//! The settings of a subscription, in the one spelling that is compared and stored. It knows neither requests nor
+//! streams.
 
 use sennit_model::TopicName;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! How much of everything there may be of subscriptions, and how long things last.
-//! docs/reference/http-streams.md tells each of them; a refusal names the one that was reached.
+//! The limits and periods of subscriptions. docs/reference/http-streams.md describes each of them; a refusal names
+//! the limit that was reached.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! What is not done for who asks about subscriptions, each with the code that the protocol gives it.
-//! It knows no statuses.
+//! Refusals of requests about subscriptions, each with the protocol's code. It knows no statuses.
 
 use std::net::IpAddr;
 

@@ -1,9 +1,7 @@
-//! Control bodies as requests of the control: names and settings are parsed and checked here. It asks
-//! nobody.
+//! Parses control bodies into requests of the control: names and settings are checked here.
 //!
-//! A body may have several faults, and clients are told of one. Which one that is has always been the same:
-//! a reserved topic before all else, and a topic that does not exist before the name of a group or cursor
-//! of it.
+//! A body may have several errors, and the client receives one. The order is fixed: a reserved topic comes before
+//! everything else, and a missing topic before the name of its group or cursor.
 
 use std::{str::FromStr, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What an effect of a shard says to a client of the native protocol.
+//! Frames of the native protocol for the effects of a shard.
 
 use sennit_engine::{Command, Effect, GapReason, ReaderChange, SessionId};
 use sennit_protocol::{ErrorCode, Gap, PublishedAt, Reply, SettleRun, control};

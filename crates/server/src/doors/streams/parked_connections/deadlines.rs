@@ -1,5 +1,5 @@
-//! What parked connections are told when nothing comes: a long-poll is told so, an event stream hears that it still
-//! stands and ends in its time, and who asks for nothing is let go. It knows no clock but that of `parked_connections`.
+//! The deadlines of parked connections: a long-poll receives its empty answer, an event stream a sign of life and
+//! later its end, and an idle connection is closed. It knows no clock but that of `parked_connections`.
 
 use bytes::Bytes;
 use sennit_engine::StreamCommand;
@@ -28,17 +28,12 @@ impl ParkedConnections {
                 None => self.part(reader),
                 Some(position) => {
                     // Who waits uses the stream.
-<<<<<<< HEAD
-                    self.command(&position, NOBODYS, StreamCommand::Status { touches: true });
-                    self.has_waited(reader, position, now);
-=======
                     self.command(
                         &position,
                         ParkedQuestion::UNAWAITED,
-                        StreamCommand::Ask { touches: true },
+                        StreamCommand::Status { touches: true },
                     );
                     self.end_silence(reader, position, now);
->>>>>>> server
                 }
             }
         }

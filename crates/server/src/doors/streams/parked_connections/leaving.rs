@@ -1,5 +1,5 @@
-//! How a parked connection goes on: its client has gone, or says something, or takes its answer slowly, or the
-//! broker stops. Whoever is still there goes back to a task. It knows no requests.
+//! The end of parking: the client has gone, or sends something, or takes its answer slowly, or the broker stops. A
+//! connection whose client is there returns to a task. It knows no requests.
 
 use std::time::Duration;
 

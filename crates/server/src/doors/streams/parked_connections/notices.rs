@@ -1,6 +1,5 @@
-//! What those are told who wait at a position. What is the same for all is made once; the head, or the place
-//! to go on at, once for those who have the same cursor and are answered in the same manner. It knows no
-//! sockets and nobody who waits.
+//! The answers to parked readers at one position. The shared part is encoded once; the head, or the offset to
+//! continue at, once for all that have the same cursor and kind of answer. It knows no sockets and no readers.
 
 use bytes::Bytes;
 use sennit_engine::StreamChunk;

@@ -1,5 +1,5 @@
-//! The parked connections: each with what it waits for, the positions with those who wait at each, and
-//! who is due when. It knows no answers, and no more of a wire than that it is held.
+//! The parked connections: the position and deadline of each, and all that wait at a position. It knows no answers,
+//! and does not use the wires that it holds.
 
 use std::collections::{BTreeSet, HashMap};
 

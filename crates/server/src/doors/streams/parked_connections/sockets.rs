@@ -1,5 +1,5 @@
-//! The sockets of parked connections: which of them has something to read, or has ended. One registration with the
-//! runtime for all of them. It knows nobody who waits.
+//! The sockets of parked connections: finds those with something to read, or that have ended. All of them have one
+//! registration with the runtime. It does not know the connections.
 
 use std::{
     io,
