@@ -141,9 +141,9 @@ impl FrameBuilder {
     /// Sets the durable mark for the next frames: all positions before `position` are durable.
     ///
     /// # Panics
-    /// If the mark goes back, or beyond the last sealed frame.
+    /// If the position lies beyond the last sealed frame.
     pub fn set_durable(&mut self, position: Position) {
-        assert!(self.durable <= position && position <= self.last_end, "nothing ends there");
+        assert!(position <= self.last_end, "nothing was sealed there");
         self.durable = position;
     }
 
