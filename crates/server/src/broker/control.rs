@@ -75,7 +75,7 @@ pub(crate) fn ask(
 }
 
 /// Answers that shards owe.
-type Asked = Vec<oneshot::Receiver<Result<Answer, Refusal>>>;
+type PendingAnswers = Vec<oneshot::Receiver<Result<Answer, Refusal>>>;
 
 impl Control {
     /// Tells `listener` of topics that come and go.
@@ -176,7 +176,7 @@ impl Control {
     }
 
     /// Asks every partition of a topic to be as the catalogue says; `None` if it is gone.
-    fn ask_to_open(&self, topic: TopicId) -> Option<Asked> {
+    fn ask_to_open(&self, topic: TopicId) -> Option<PendingAnswers> {
         let topic = self.core.look(|core| core.catalogue().topic(topic).cloned())?;
         let open = PartitionCommand::Open {
             config: *topic.config(),
@@ -199,7 +199,7 @@ impl Control {
         &self,
         topic: &Topic,
         command: impl Fn(PartitionIndex) -> PartitionCommand,
-    ) -> Asked {
+    ) -> PendingAnswers {
         self.ask_partitions_that(topic, |index| Some(command(index)))
     }
 
@@ -208,7 +208,7 @@ impl Control {
         &self,
         topic: &Topic,
         command: impl Fn(PartitionIndex) -> Option<PartitionCommand>,
-    ) -> Asked {
+    ) -> PendingAnswers {
         let placement = &self.core.cores.placement;
         self.core.with(|core| {
             let asked = (0..topic.config().partitions).filter_map(|index| {
@@ -244,7 +244,7 @@ fn group_named(
 }
 
 /// Waits for all answers.
-async fn gather(asked: Asked) -> Result<Vec<Answer>, ControlRefusal> {
+async fn gather(asked: PendingAnswers) -> Result<Vec<Answer>, ControlRefusal> {
     let mut answers = Vec::with_capacity(asked.len());
     for answer in asked {
         let answer = answer.await.map_err(|_| ControlRefusal::ShuttingDown)?;

@@ -64,7 +64,7 @@ impl RecoveredShard {
             torn_bytes = report.torn_bytes,
             "recovered"
         );
-        tell_damage(index, report, &cores.shard_metrics[index].counts);
+        log_damage(index, report, &cores.shard_metrics[index].counts);
         let has_no_room = make_room_to_start(index, &path, &mut parts, &cores.reserve)?;
         Ok(Self { index, parts, has_no_room })
     }
@@ -110,11 +110,11 @@ impl RecoveredShard {
             metrics,
         )?;
         let packs: Arc<PackPin> = Arc::default();
-        let turn = cores.move_permit.clone();
+        let permit = cores.move_permit.clone();
         let (reads, [one_read, other_read]) = ReadThreads::start(reader, &inbox)?;
         let loans = Loans { lane: lane.door(), reserve };
         let (moves, move_thread) =
-            move_thread::start(mover, inbox.clone(), packs.clone(), turn, loans)?;
+            move_thread::start(mover, inbox.clone(), packs.clone(), permit, loans)?;
         shard_files.open(index, LaneFiles { lane: lane.door(), packs, core: inbox });
         let workers = Workers { lane, reads, moves };
         let local = LocalShard::new(index, shard, cores.clone(), workers, has_no_room);
@@ -160,7 +160,7 @@ fn make_room_to_start(
 }
 
 /// Says what recovery has found damaged: what is left is served.
-fn tell_damage(ShardIndex(shard): ShardIndex, report: &RecoveryReport, counts: &ShardCounts) {
+fn log_damage(ShardIndex(shard): ShardIndex, report: &RecoveryReport, counts: &ShardCounts) {
     for damage in &report.damage {
         let (path, position) = (damage.path.display(), damage.position.0);
         let (bytes, what) = (damage.bytes, damage.problem);

@@ -100,13 +100,13 @@ impl Status {
                 body["quarantined"][name] = sum.into();
             }
         }
-        self.tell_storage(&mut body);
+        self.describe_storage(&mut body);
         full(status, "application/json", (body.to_string() + "\n").into())
     }
 
     /// Says that publishes to some shard are refused for want of room. That is no reason not to be ready: who
     /// consumes and deletes makes room, and has to get through.
-    fn tell_storage(&self, body: &mut serde_json::Value) {
+    fn describe_storage(&self, body: &mut serde_json::Value) {
         let of_full = self.shards.iter().filter(|shard| shard.counts.storage_full.value() > 0);
         let (shards, needed) = of_full.fold((0, 0), |(shards, needed), shard| {
             (shards + 1, needed + shard.counts.storage_needed_bytes.value())

@@ -32,7 +32,7 @@ use super::{
     limits::{
         BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, IDLE_TIMEOUT, STREAMS_MAX, WRITE_TIMEOUT,
     },
-    request::{Request as Asked, weight_of_head},
+    request::{Request as GatheredRequest, weight_of_head},
     response::Response,
     thread_state::{BodyAccount, HttpThreadState},
 };
@@ -145,11 +145,11 @@ impl RequestAnswers {
         };
         self.thread_state.count(answer.status());
         let Response { status, headers, mut body } = answer;
-        let mut told = HeaderMap::with_capacity(16);
-        told.extend(headers.iter().cloned());
+        let mut header_map = HeaderMap::with_capacity(16);
+        header_map.extend(headers.iter().cloned());
         if is_head {
             if let Some(bytes @ 1..) = body.bytes() {
-                told.entry(header::CONTENT_LENGTH).or_insert(bytes.into());
+                header_map.entry(header::CONTENT_LENGTH).or_insert(bytes.into());
             }
             body = Body::Empty;
         }
@@ -158,13 +158,13 @@ impl RequestAnswers {
             Box::pin(async move { thread_state.closing.begun().await }) as End
         });
         let mut answer = http::Response::new(OutgoingBody::new(body, held, closing, under_way));
-        (*answer.status_mut(), *answer.headers_mut()) = (status, told);
+        (*answer.status_mut(), *answer.headers_mut()) = (status, header_map);
         answer
     }
 
     /// The answer to a request, and what it holds until its client has taken it. A read is not begun before
     /// there is room for what it may bring.
-    async fn ask(&self, request: Rc<Asked>) -> (Response, Held) {
+    async fn ask(&self, request: Rc<GatheredRequest>) -> (Response, Held) {
         let handler = &self.handler;
         let expected = handler.answer_bytes_expected(&request);
         let patience = if expected > 0 { handler.patience(&request) } else { Patience::None };

@@ -147,7 +147,7 @@ pub(crate) struct LaneHandle {
 
 impl LaneHandle {
     /// Tells the thread; false if it has ended.
-    pub(crate) fn tell(&self, message: LaneMessage) -> bool {
+    pub(crate) fn send(&self, message: LaneMessage) -> bool {
         self.messages.send(message).is_ok()
     }
 
@@ -290,7 +290,7 @@ impl<D: Disk> Writer<D> {
         self.metrics.counts.journal_bytes.add(bytes as u64);
         self.metrics.counts.journal_syncs.add(1);
         self.ask_for_slots();
-        self.tell_whether_full();
+        self.report_room();
         self.look_for_room();
         let (spare_slots, is_full) = (self.lane.spare_count(), self.room.is_full());
         Ok(Committed { end, took, is_all: true, spare_slots, is_full })
@@ -309,7 +309,7 @@ impl<D: Disk> Writer<D> {
         }
         segments.into_iter().for_each(|segment| self.lane.release(segment));
         self.give_back_surplus();
-        self.tell_whether_full();
+        self.report_room();
     }
 
     /// Has spare slots removed that are neither held nor left alone.
@@ -329,7 +329,7 @@ impl<D: Disk> Writer<D> {
             self.room.slot_waited();
         }
         self.ask_for_slots();
-        self.tell_whether_full();
+        self.report_room();
     }
 
     fn set_room(&mut self, room: bool) {
@@ -340,7 +340,7 @@ impl<D: Disk> Writer<D> {
             self.unpin();
         }
         self.ask_for_slots();
-        self.tell_whether_full();
+        self.report_room();
     }
 
     /// Looks whether the disk has room for what the lanes lack, if this one has begun to use the slots that it
@@ -356,7 +356,7 @@ impl<D: Disk> Writer<D> {
     }
 
     /// Says whether publishes have to be refused, whenever that changes, and what is missing.
-    fn tell_whether_full(&mut self) {
+    fn report_room(&mut self) {
         let spare = self.lane.spare_count();
         let changed = self.room.update_full(spare);
         let (missing, is_full) = (self.room.missing(spare), self.room.is_full());
@@ -385,7 +385,7 @@ impl<D: Disk> Writer<D> {
         self.lane.add_spare(slot);
         self.reserve.remove_outside_slot(self.core.shard);
         self.room.slot_made(wish);
-        self.tell_whether_full();
+        self.report_room();
         // It was asked for before another lane was full, or before this one was no more.
         self.give_back_surplus();
     }
@@ -394,7 +394,7 @@ impl<D: Disk> Writer<D> {
         let spare = self.lane.spare_count();
         let lent =
             self.room.may_release_slot(spare).then(|| self.lane.take_surplus(spare - 1).pop());
-        self.tell_whether_full();
+        self.report_room();
         lent.flatten()
     }
 

@@ -93,7 +93,7 @@ struct MoveThread {
     in_hurry: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     pin: Arc<PackPin>,
-    turn: Arc<MovePermit>,
+    permit: Arc<MovePermit>,
     /// Where a pack gets its room from on a disk that has none.
     loans: Loans,
     /// Packs to be removed when nothing else is to be done.
@@ -117,11 +117,11 @@ pub(crate) fn start(
     mover: Mover<RealDisk>,
     core: ShardSender,
     pin: Arc<PackPin>,
-    turn: Arc<MovePermit>,
+    permit: Arc<MovePermit>,
     loans: Loans,
 ) -> Result<(MoveHandle, thread::JoinHandle<()>), ServeError> {
     let name = format!("move-{}", core.shard.0);
-    let (handle, mut moves) = MoveThread::new(mover, core, pin, turn, loans);
+    let (handle, mut moves) = MoveThread::new(mover, core, pin, permit, loans);
     let thread = thread::Builder::new()
         .name(name)
         .spawn(move || {
@@ -137,7 +137,7 @@ impl MoveThread {
         mut mover: Mover<RealDisk>,
         core: ShardSender,
         pin: Arc<PackPin>,
-        turn: Arc<MovePermit>,
+        permit: Arc<MovePermit>,
         loans: Loans,
     ) -> (MoveHandle, Self) {
         let in_hurry: Arc<AtomicBool> = Arc::default();
@@ -154,7 +154,7 @@ impl MoveThread {
         let handle = MoveHandle { messages: send, stop: stop.clone() };
         let (to_remove, said) = (Vec::new(), VecDeque::new());
         let moves =
-            Self { mover, messages, core, in_hurry, stop, pin, turn, loans, to_remove, said };
+            Self { mover, messages, core, in_hurry, stop, pin, permit, loans, to_remove, said };
         (handle, moves)
     }
 
@@ -231,8 +231,8 @@ impl MoveThread {
 
     fn compact(&mut self, step: &CompactionStep) -> Result<(), Ended> {
         self.in_hurry.store(false, Relaxed);
-        let turn = self.turn.clone();
-        let compacted = turn.with(|| {
+        let permit = self.permit.clone();
+        let compacted = permit.with(|| {
             let bytes = step.batches.iter().map(|(batch, _)| u64::from(batch.place.bytes)).sum();
             let _lent = self.loans.reserve.lend(bytes);
             self.mover.set_left_bytes(self.loans.reserve.left_by_pack(bytes));
@@ -271,8 +271,8 @@ impl MoveThread {
             return Ok(Ok(Moved::default()));
         }
         drop(held);
-        let turn = self.turn.clone();
-        Ok(turn.with(|| self.copy(home, &wanted)))
+        let permit = self.permit.clone();
+        Ok(permit.with(|| self.copy(home, &wanted)))
     }
 
     /// On a short disk the lane lends the pack a slot's room: the segment that is emptied pays it back.
@@ -374,11 +374,11 @@ mod tests {
         let disk = RealDisk::new(Access::Buffered);
         let parts = sennit_shard::recover(&disk, lane, settings, Timestamp(1)).unwrap();
         let (core, inbox) = tokio::sync::mpsc::unbounded_channel();
-        let turn = Arc::new(MovePermit::new(|| {}));
+        let permit = Arc::new(MovePermit::new(|| {}));
         let reserve = DiskReserve::new(1, vec![core.clone()], 64 << 10);
         let loans = Loans::of_nobody(Arc::new(reserve));
         let core = ShardSender { shard: ShardIndex(0), core };
-        let (handle, moves) = MoveThread::new(parts.mover, core, Arc::default(), turn, loans);
+        let (handle, moves) = MoveThread::new(parts.mover, core, Arc::default(), permit, loans);
         (handle, moves, inbox)
     }
 

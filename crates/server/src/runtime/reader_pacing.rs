@@ -32,7 +32,7 @@ pub(crate) struct ReaderPacing {
     /// Rung when there begin to be many.
     crowd: Notify,
     /// Whether turns are being given: only then anybody waits.
-    is_ringing: Cell<bool>,
+    is_active: Cell<bool>,
     /// Turns that were given so far.
     given: Cell<u64>,
     turns: [Notify; TURNS as usize],
@@ -50,7 +50,7 @@ impl Default for ReaderPacing {
             deliveries: Cell::default(),
             is_crowded: Cell::default(),
             crowd: Notify::new(),
-            is_ringing: Cell::default(),
+            is_active: Cell::default(),
             given: Cell::default(),
             turns: [const { Notify::const_new() }; TURNS as usize],
             readers: Cell::default(),
@@ -73,11 +73,11 @@ impl ReaderPacing {
             self.is_crowded.set(self.is_recent(now) && self.deliveries.get() > DELIVERIES_MAX);
             self.deliveries.set(0);
             self.since.set(now);
-            if self.is_crowded.get() && !self.is_ringing.get() {
+            if self.is_crowded.get() && !self.is_active.get() {
                 self.crowd.notify_one();
             }
         }
-        self.is_ringing.get().then(|| {
+        self.is_active.get().then(|| {
             let given = self.given.get();
             given + TURNS - (given + TURNS - place.0) % TURNS
         })
@@ -89,8 +89,8 @@ impl ReaderPacing {
     }
 
     /// Waits for this turn; not at all where it was given already.
-    pub(crate) async fn turn(&self, turn: u64) {
-        while self.is_ringing.get() && self.given.get() < turn {
+    pub(crate) async fn wait_for_turn(&self, turn: u64) {
+        while self.is_active.get() && self.given.get() < turn {
             self.turns[(turn % TURNS) as usize].notified().await;
         }
     }
@@ -110,13 +110,13 @@ impl ReaderPacing {
         };
         loop {
             self.crowd.notified().await;
-            self.is_ringing.set(true);
+            self.is_active.set(true);
             if let Err(error) = self.give_turns(&timer).await {
                 tracing::warn!(%error, "many readers are written to at once");
             }
-            // What cannot be set now rings unheard, until there are many again.
+            // A timer that cannot be stopped rings without effect until there are many readers again.
             let _ = timer.set(Duration::ZERO);
-            self.is_ringing.set(false);
+            self.is_active.set(false);
             self.turns.iter().for_each(Notify::notify_waiters);
         }
     }
@@ -199,13 +199,13 @@ mod tests {
     async fn each_has_every_third_turn_and_neighbours_have_others() {
         let pace = ReaderPacing::default();
         assert_eq!(pace.wrote(pace.place(), 1, Instant::now()), None, "nobody gives turns");
-        pace.is_ringing.set(true);
+        pace.is_active.set(true);
         let places = [pace.place(), pace.place(), pace.place()];
         for given in 0..7 {
             let mut turns = places.map(|place| pace.wrote(place, 1, Instant::now()).unwrap());
             turns.sort_unstable();
             assert_eq!(turns, [given + 1, given + 2, given + 3]);
-            let mut waits = turns.map(|turn| Box::pin(pace.turn(turn)));
+            let mut waits = turns.map(|turn| Box::pin(pace.wait_for_turn(turn)));
             for wait in &mut waits {
                 assert!(is_pending(wait.as_mut()).await);
             }
@@ -217,10 +217,10 @@ mod tests {
             }
         }
         // Who comes late for its turn does not wait for another.
-        assert!(!is_pending(pin!(pace.turn(1))).await);
+        assert!(!is_pending(pin!(pace.wait_for_turn(1))).await);
         // Once nobody gives turns, nobody waits for one.
-        pace.is_ringing.set(false);
-        assert!(!is_pending(pin!(pace.turn(1000))).await);
+        pace.is_active.set(false);
+        assert!(!is_pending(pin!(pace.wait_for_turn(1000))).await);
     }
 
     async fn is_pending(mut future: std::pin::Pin<&mut impl Future<Output = ()>>) -> bool {
@@ -240,12 +240,12 @@ mod tests {
                     while had < 5 {
                         tokio::task::yield_now().await;
                         if let Some(turn) = pace.wrote(place, DELIVERIES_MAX + 1, Instant::now()) {
-                            pace.turn(turn).await;
+                            pace.wait_for_turn(turn).await;
                             had += 1;
                         }
                     }
                     let begun = Instant::now();
-                    while pace.is_ringing.get() {
+                    while pace.is_active.get() {
                         assert!(begun.elapsed().as_secs() < 60, "it rings on");
                         tokio::time::sleep(STEP).await;
                     }

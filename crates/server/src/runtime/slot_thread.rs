@@ -89,7 +89,7 @@ impl<D: Disk> SlotThread<D> {
                 self.remove();
                 if self.was_full && self.is_full() == Some(false) {
                     self.was_full = false;
-                    self.tell_whether_full();
+                    self.report_room();
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -133,11 +133,11 @@ impl<D: Disk> SlotThread<D> {
                 self.hand_over(slot);
                 // That the next finds none is said before it is wanted: by then more is published.
                 self.was_full = self.is_full().unwrap_or(self.was_full);
-                self.tell_whether_full();
+                self.report_room();
             }
             Err(Fault::StorageFull { .. }) => {
                 self.was_full = true;
-                self.tell_whether_full();
+                self.report_room();
             }
             Err(fault) => {
                 let _ = self.core.send(ShardMessage::Fenced(fault));
@@ -166,7 +166,7 @@ impl<D: Disk> SlotThread<D> {
     }
 
     /// Tells the lane, though it may have heard it before: it looks by itself too.
-    fn tell_whether_full(&self) {
+    fn report_room(&self) {
         let _ = self.lane.send(LaneMessage::Room(!self.was_full));
     }
 

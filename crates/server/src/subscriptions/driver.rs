@@ -1,5 +1,5 @@
-//! The driver of one subscription: wakes it when its streams have new content, notifies the worker, and ends leases
-//! whose time is over. Each subscription has one task. Everything it sends was durable before.
+//! Drives one subscription: wakes it when a stream has more, sends the wake, and ends leases whose time is
+//! over. One task for each. A wake is durable before it is sent.
 
 use std::{rc::Rc, time::Duration};
 
@@ -14,7 +14,7 @@ use super::{
     Subscriptions,
     change::{Change, Link, Moved, What},
     keys::Keys,
-    subscription::{Due, Subscription, Told},
+    subscription::{Due, Subscription, WakeOutcome},
     tokens::Token,
     view,
     webhook::WebhookAnswer,
@@ -63,7 +63,7 @@ impl Subscriptions {
                         sleep(REST).await;
                     }
                 },
-                Due::Tell => self.tell(&id, life, &notify).await,
+                Due::SendWake => self.send_wake(&id, life, &notify).await,
             }
         }
     }
@@ -86,8 +86,8 @@ impl Subscriptions {
         }
     }
 
-    /// Tells whoever does the work that there is some.
-    async fn tell(self: &Rc<Self>, id: &str, life: u64, notify: &Notify) {
+    /// Sends a wake: calls the webhook, or writes into the wake stream.
+    async fn send_wake(self: &Rc<Self>, id: &str, life: u64, notify: &Notify) {
         let (way, wake, snapshot) = match self.registry.borrow().get(id) {
             Some(member) => {
                 let it = &member.subscription;
@@ -103,19 +103,19 @@ impl Subscriptions {
             Way::PullWake(stream) => {
                 if self.write_wake(id, stream).await {
                     if let Some(member) = self.registry.borrow_mut().get_mut(id) {
-                        member.subscription.told(&wake);
+                        member.subscription.note_wake_sent(&wake);
                     }
                     return;
                 }
-                Told::Failed(chance)
+                WakeOutcome::Failed(chance)
             }
             Way::Webhook(url) => match self.call_until_over(url, id, &wake, notify).await {
                 None => return,
-                Some(Ok(WebhookAnswer::Done)) => Told::Done(snapshot),
-                Some(Ok(WebhookAnswer::Taken)) => Told::Taken,
+                Some(Ok(WebhookAnswer::Done)) => WakeOutcome::Done(snapshot),
+                Some(Ok(WebhookAnswer::Taken)) => WakeOutcome::Taken,
                 Some(Err(reason)) => {
                     tracing::info!(id, reason, "a webhook did not accept a wake");
-                    Told::Failed(chance)
+                    WakeOutcome::Failed(chance)
                 }
             },
         };

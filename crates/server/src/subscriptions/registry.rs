@@ -28,7 +28,7 @@ pub(crate) struct Registry {
     /// Those of them that have a pattern.
     pattern_index: PatternIndex,
     /// Those of them whose wakes are written into a stream.
-    told_in: HashMap<TopicName, BTreeSet<Box<str>>>,
+    by_wake_stream: HashMap<TopicName, BTreeSet<Box<str>>>,
     followed: HashMap<TopicName, Followed>,
     links: usize,
     /// Those that are woken, and those that somebody has.
@@ -116,7 +116,7 @@ impl Registry {
             self.pattern_index.add(beginning, id);
         }
         if let Some(stream) = subscription.config.wake_stream() {
-            self.told_in.entry(stream.clone()).or_default().insert(id.into());
+            self.by_wake_stream.entry(stream.clone()).or_default().insert(id.into());
         }
         let member = Member { subscription, notify: Rc::default(), life };
         self.members.insert(id.into(), member);
@@ -158,11 +158,11 @@ impl Registry {
             self.pattern_index.remove(beginning, id);
         }
         if let Some(stream) = member.subscription.config.wake_stream()
-            && let Some(told) = self.told_in.get_mut(stream)
+            && let Some(told) = self.by_wake_stream.get_mut(stream)
         {
             told.remove(id);
             if told.is_empty() {
-                self.told_in.remove(stream);
+                self.by_wake_stream.remove(stream);
             }
         }
         self.links -= member.subscription.links().len();
@@ -211,9 +211,9 @@ impl Registry {
 
     /// A stream is there, and was not before: those whose wakes are written into it are told there.
     pub(crate) fn wakes_appeared(&mut self, stream: &TopicName) {
-        for id in self.told_in.get(stream).into_iter().flatten() {
+        for id in self.by_wake_stream.get(stream).into_iter().flatten() {
             if let Some(member) = self.members.get_mut(id) {
-                member.subscription.tell_again();
+                member.subscription.send_wake_again();
                 member.notify.notify_one();
             }
         }

@@ -17,10 +17,10 @@ pub(crate) use self::{
     refusal::{SubscriptionRefusal, UrlRejected},
 };
 
-/// What is asked, of the subscription of an id.
+/// A request about subscriptions, for those of an id where it names one.
 #[derive(Debug)]
-pub(crate) enum Asked {
-    /// Be there, as told.
+pub(crate) enum SubscriptionRequest {
+    /// Create it with these settings, or find it with the same.
     Create(NewSubscription),
     /// How is it?
     Get(Box<str>),
@@ -66,14 +66,14 @@ pub(crate) struct Ack {
     pub(crate) is_done: bool,
 }
 
-/// What is answered.
+/// The answer to a [`SubscriptionRequest`] that is not refused.
 #[derive(Debug)]
-pub(crate) enum Told {
-    /// It was made, and is like this.
+pub(crate) enum SubscriptionAnswer {
+    /// The subscription was created; its description.
     Created(Value),
-    /// Like this.
-    So(Value),
-    /// It is done, and there is nothing to be said.
+    /// The description of what was asked for.
+    Body(Value),
+    /// Done: the answer has no body.
     Done,
     /// The public keys.
     Keys(Value),

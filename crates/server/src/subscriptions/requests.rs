@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use tokio::{task::spawn_local, time::timeout};
 
 use super::request::{
-    Ack, Asked, Config, NewSubscription, SubscriptionRefusal, Told, Way,
+    Ack, Config, NewSubscription, SubscriptionAnswer, SubscriptionRefusal, SubscriptionRequest,
+    Way,
     limits::{CHANGES_WAITING_MAX, COMMIT_TIMEOUT},
 };
 use super::{
@@ -33,8 +34,8 @@ impl Subscriptions {
     pub(crate) async fn answer(
         self: Rc<Self>,
         _principal: &Principal,
-        asked: Asked,
-    ) -> Result<Told, SubscriptionRefusal> {
+        asked: SubscriptionRequest,
+    ) -> Result<SubscriptionAnswer, SubscriptionRefusal> {
         // The rights of the principal will be checked here: to the subscription of this id, for what it asks; to read
         // the streams that it is to be linked to, and to append to the one that it is to be woken by. From then on the
         // broker reads and appends by itself. A worker and a webhook show the token of their wake besides.
@@ -43,26 +44,33 @@ impl Subscriptions {
             return Err(SubscriptionRefusal::Unavailable(why.into()));
         }
         if self.store.waiting() >= CHANGES_WAITING_MAX
-            && !matches!(asked, Asked::Get(_) | Asked::List)
+            && !matches!(asked, SubscriptionRequest::Get(_) | SubscriptionRequest::List)
         {
             let limit = CHANGES_WAITING_MAX;
             return Err(SubscriptionRefusal::Limit { name: "CHANGES_WAITING_MAX", limit });
         }
         match asked {
-            Asked::Create(new) => self.create(new).await,
-            Asked::Get(id) => self.view(&id).map(Told::So),
-            Asked::List => Ok(Told::So(view::all(self.registry.borrow().members()))),
-            Asked::Delete(id) => self.delete(id).await,
-            Asked::Link(id, streams) => self.link(id, streams).await,
-            Asked::Unlink(id, stream) => self.unlink(id, stream).await,
-            Asked::Claim(id, worker) => self.claim(id, worker).await,
-            Asked::Ack(ack) => self.ack(ack).await,
-            Asked::Release(ack) => self.release(ack).await,
-            Asked::Keys => Ok(Told::Keys(self.keys().map_err(of_keys)?.public())),
+            SubscriptionRequest::Create(new) => self.create(new).await,
+            SubscriptionRequest::Get(id) => self.view(&id).map(SubscriptionAnswer::Body),
+            SubscriptionRequest::List => {
+                Ok(SubscriptionAnswer::Body(view::all(self.registry.borrow().members())))
+            }
+            SubscriptionRequest::Delete(id) => self.delete(id).await,
+            SubscriptionRequest::Link(id, streams) => self.link(id, streams).await,
+            SubscriptionRequest::Unlink(id, stream) => self.unlink(id, stream).await,
+            SubscriptionRequest::Claim(id, worker) => self.claim(id, worker).await,
+            SubscriptionRequest::Ack(ack) => self.ack(ack).await,
+            SubscriptionRequest::Release(ack) => self.release(ack).await,
+            SubscriptionRequest::Keys => {
+                Ok(SubscriptionAnswer::Keys(self.keys().map_err(of_keys)?.public()))
+            }
         }
     }
 
-    async fn create(self: &Rc<Self>, new: NewSubscription) -> Result<Told, SubscriptionRefusal> {
+    async fn create(
+        self: &Rc<Self>,
+        new: NewSubscription,
+    ) -> Result<SubscriptionAnswer, SubscriptionRefusal> {
         let NewSubscription { id, config, base } = new;
         if let Some(found) = self.find(&id, &config)? {
             return self.kept(found).await;
@@ -79,7 +87,7 @@ impl Subscriptions {
         }
         let durable = self.add(&id, config, base, &ends)?;
         wait_until_durable(durable).await?;
-        self.view(&id).map(Told::Created)
+        self.view(&id).map(SubscriptionAnswer::Created)
     }
 
     /// Adds a subscription, linked to what is there.
@@ -105,20 +113,27 @@ impl Subscriptions {
     }
 
     /// The subscription that is asked for, if it is there.
-    fn find(&self, id: &str, config: &Config) -> Result<Option<Told>, SubscriptionRefusal> {
+    fn find(
+        &self,
+        id: &str,
+        config: &Config,
+    ) -> Result<Option<SubscriptionAnswer>, SubscriptionRefusal> {
         let registry = self.registry.borrow();
         match registry.get(id) {
             None => Ok(None),
             Some(found) if found.subscription.config == *config => {
                 drop(registry);
-                self.view(id).map(|told| Some(Told::So(told)))
+                self.view(id).map(|told| Some(SubscriptionAnswer::Body(told)))
             }
             Some(_) => Err(SubscriptionRefusal::Exists),
         }
     }
 
     /// Says it once all that it relies on is durable.
-    async fn kept(self: &Rc<Self>, told: Told) -> Result<Told, SubscriptionRefusal> {
+    async fn kept(
+        self: &Rc<Self>,
+        told: SubscriptionAnswer,
+    ) -> Result<SubscriptionAnswer, SubscriptionRefusal> {
         wait_until_durable(self.keep(&[])).await?;
         Ok(told)
     }
@@ -165,18 +180,21 @@ impl Subscriptions {
         Ok(view::subscription(id, &member.subscription, &keys, |topic| self.tag(topic)))
     }
 
-    async fn delete(self: &Rc<Self>, id: Box<str>) -> Result<Told, SubscriptionRefusal> {
+    async fn delete(
+        self: &Rc<Self>,
+        id: Box<str>,
+    ) -> Result<SubscriptionAnswer, SubscriptionRefusal> {
         if self.registry.borrow_mut().remove(&id) {
             drop(self.keep(&[Change { id, what: What::Deleted }]));
         }
-        self.kept(Told::Done).await
+        self.kept(SubscriptionAnswer::Done).await
     }
 
     async fn link(
         self: &Rc<Self>,
         id: Box<str>,
         streams: Vec<TopicName>,
-    ) -> Result<Told, SubscriptionRefusal> {
+    ) -> Result<SubscriptionAnswer, SubscriptionRefusal> {
         self.of_this(&id, |it| {
             let own = it.config.wake_stream();
             if streams.iter().any(|stream| Some(stream) == own) {
@@ -186,7 +204,7 @@ impl Subscriptions {
         })?;
         let ends = self.ends(self.there(&streams)).await?;
         wait_until_durable(self.link_to(id, streams, &ends)?).await?;
-        Ok(Told::Done)
+        Ok(SubscriptionAnswer::Done)
     }
 
     /// Links a subscription to streams that it has named.
@@ -223,7 +241,7 @@ impl Subscriptions {
         self: &Rc<Self>,
         id: Box<str>,
         stream: TopicName,
-    ) -> Result<Told, SubscriptionRefusal> {
+    ) -> Result<SubscriptionAnswer, SubscriptionRefusal> {
         let (is_meant, link) = self
             .of_this(&id, |it| Ok((it.config.means(&stream), it.links().get(&stream).copied())))?;
         let what = match link {
@@ -236,17 +254,17 @@ impl Subscriptions {
                 self.registry.borrow_mut().unlink(&id, &stream);
                 What::Unlinked(vec![stream.as_str().into()])
             }
-            None => return Ok(Told::Done),
+            None => return Ok(SubscriptionAnswer::Done),
         };
         wait_until_durable(self.keep(&[Change { id, what }])).await?;
-        Ok(Told::Done)
+        Ok(SubscriptionAnswer::Done)
     }
 
     async fn claim(
         self: &Rc<Self>,
         id: Box<str>,
         worker: Box<str>,
-    ) -> Result<Told, SubscriptionRefusal> {
+    ) -> Result<SubscriptionAnswer, SubscriptionRefusal> {
         let wake = || super::wake_name().map_err(of_keys);
         let decide = |it: &Subscription| match &it.config.way {
             Way::PullWake(_) => it.claim(worker.clone(), now(), wake()?),
@@ -268,7 +286,7 @@ impl Subscriptions {
         let keys = self.keys().map_err(of_keys)?;
         let token = Token::new(&id, generation, &wake, now()).write(&keys);
         self.of_this(&id, |it| {
-            Ok(Told::So(json!({
+            Ok(SubscriptionAnswer::Body(json!({
                 "wake_id": wake,
                 "generation": generation,
                 "token": token,
@@ -278,7 +296,7 @@ impl Subscriptions {
         })
     }
 
-    async fn ack(self: &Rc<Self>, ack: Ack) -> Result<Told, SubscriptionRefusal> {
+    async fn ack(self: &Rc<Self>, ack: Ack) -> Result<SubscriptionAnswer, SubscriptionRefusal> {
         let fence = self.fence(&ack)?;
         let acked: BTreeSet<&TopicName> = ack.acks.iter().map(|(stream, _)| stream).collect();
         self.look_at(&ack.id, |stream| acked.contains(stream)).await;
@@ -288,7 +306,7 @@ impl Subscriptions {
         let durable = self.apply(&ack.id, moved);
         let is_pending = self.of_this(&ack.id, |it| Ok(it.is_pending()))?;
         wait_until_durable(durable).await?;
-        Ok(Told::So(json!({ "ok": true, "next_wake": ack.is_done && is_pending })))
+        Ok(SubscriptionAnswer::Body(json!({ "ok": true, "next_wake": ack.is_done && is_pending })))
     }
 
     /// Up to where the streams that it is linked to are done. An offset of a stream that had the name
@@ -305,11 +323,11 @@ impl Subscriptions {
         acks.iter().filter(is_of).map(|(stream, offset)| (stream.clone(), offset.at)).collect()
     }
 
-    async fn release(self: &Rc<Self>, ack: Ack) -> Result<Told, SubscriptionRefusal> {
+    async fn release(self: &Rc<Self>, ack: Ack) -> Result<SubscriptionAnswer, SubscriptionRefusal> {
         let fence = self.fence(&ack)?;
         let moved = self.of_this(&ack.id, |it| it.release(&fence, now()))?;
         self.change(&ack.id, moved).await?;
-        Ok(Told::Done)
+        Ok(SubscriptionAnswer::Done)
     }
 
     /// What somebody shows who says something of their work.

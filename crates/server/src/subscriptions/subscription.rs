@@ -28,8 +28,8 @@ pub(crate) struct Subscription {
     links: BTreeMap<TopicName, Link>,
     /// Links with something that is not done.
     pending: usize,
-    /// Whether those who were to be told of this wake were. Not kept: who starts anew tells again.
-    is_told: bool,
+    /// Whether this wake was written into its stream. Not stored: a broker that starts anew writes it again.
+    is_wake_sent: bool,
 }
 
 /// What is to be done for a subscription.
@@ -41,8 +41,8 @@ pub(crate) enum Due {
     At(Timestamp),
     /// It has to be woken, or a lease is over: [`Subscription::wake`].
     Wake,
-    /// Whoever does the work is to be told.
-    Tell,
+    /// A wake is to be sent.
+    SendWake,
 }
 
 /// By what somebody shows that they have the work: what their token says, and what they say.
@@ -56,7 +56,7 @@ pub(crate) struct Fence {
 
 /// What a webhook has answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum WakeOutcome {
     /// It has taken the wake and will say when it is done.
     Taken,
     /// It has done everything up to the ends of these links, as they were when it was told.
@@ -75,7 +75,7 @@ impl Subscription {
     ) -> Self {
         let pending = links.values().filter(|link| link.is_pending()).count();
         let (generation, phase) = (0, Phase::Idle);
-        Self { config, base, created_at, generation, phase, links, pending, is_told: false }
+        Self { config, base, created_at, generation, phase, links, pending, is_wake_sent: false }
     }
 
     /// How it is kept.
@@ -130,9 +130,9 @@ impl Subscription {
     pub(crate) fn due(&self, now: Timestamp) -> Due {
         match &self.phase {
             Phase::Idle if self.is_pending() => Due::Wake,
-            Phase::Woken { next_at_ms, .. } if !self.is_told => match *next_at_ms {
+            Phase::Woken { next_at_ms, .. } if !self.is_wake_sent => match *next_at_ms {
                 at if at > now.0 => Due::At(Timestamp(at)),
-                _ => Due::Tell,
+                _ => Due::SendWake,
             },
             Phase::Idle | Phase::Woken { .. } => Due::Nothing,
             Phase::Held { until_ms, .. } if *until_ms > now.0 => Due::At(Timestamp(*until_ms)),
@@ -219,12 +219,12 @@ impl Subscription {
     }
 
     /// What the webhook has answered to this wake. `None` if that makes no difference any more.
-    pub(crate) fn answered(&self, wake: &str, told: &Told, now: Timestamp) -> Option<Moved> {
+    pub(crate) fn answered(&self, wake: &str, told: &WakeOutcome, now: Timestamp) -> Option<Moved> {
         if self.phase.wake() != Some(wake) {
             return None;
         }
         match (told, &self.phase) {
-            (Told::Done(links), _) => {
+            (WakeOutcome::Done(links), _) => {
                 // What was done of a stream says nothing of another one that has its name now.
                 let is_same = |(stream, was): &&(TopicName, Link)| {
                     self.links.get(stream).is_some_and(|link| link.topic == was.topic)
@@ -233,12 +233,12 @@ impl Subscription {
                 let acks: Vec<_> = same.map(|(stream, was)| (stream.clone(), was.end)).collect();
                 Some(Moved { acks: self.news(&acks), ..self.moved(Phase::Idle) })
             }
-            (Told::Taken, Phase::Woken { wake, .. }) => {
+            (WakeOutcome::Taken, Phase::Woken { wake, .. }) => {
                 let until_ms = now.0.saturating_add(self.config.lease_ms);
                 let holder = WEBHOOK_HOLDER.into();
                 Some(self.moved(Phase::Held { wake: wake.clone(), holder, until_ms }))
             }
-            (Told::Failed(chance), Phase::Woken { wake, attempt, .. }) => {
+            (WakeOutcome::Failed(chance), Phase::Woken { wake, attempt, .. }) => {
                 let next_at_ms = now.0.saturating_add(retry_after_ms(*attempt, *chance));
                 let attempt = attempt.saturating_add(1);
                 Some(self.moved(Phase::Woken { wake: wake.clone(), attempt, next_at_ms }))
@@ -251,7 +251,7 @@ impl Subscription {
     /// Makes the state what it was decided to be.
     pub(crate) fn apply(&mut self, moved: &Moved) {
         if moved.phase.wake() != self.phase.wake() {
-            self.is_told = false;
+            self.is_wake_sent = false;
         }
         self.generation = self.generation.max(moved.generation);
         self.phase = moved.phase.clone();
@@ -267,14 +267,14 @@ impl Subscription {
         }
     }
 
-    /// Those who were to be told of the wake were.
-    pub(crate) fn told(&mut self, wake: &str) {
-        self.is_told |= self.phase.wake() == Some(wake);
+    /// Notes that the wake was written into its stream, if it is still under way.
+    pub(crate) fn note_wake_sent(&mut self, wake: &str) {
+        self.is_wake_sent |= self.phase.wake() == Some(wake);
     }
 
-    /// Those who were told of the wake are to be told again: it was written where nobody finds it now.
-    pub(crate) fn tell_again(&mut self) {
-        self.is_told = false;
+    /// Has the wake be written again: the stream that it was written into is gone.
+    pub(crate) fn send_wake_again(&mut self) {
+        self.is_wake_sent = false;
     }
 
     /// Links it to a stream, or makes that link another one; says what it was.

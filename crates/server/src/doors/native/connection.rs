@@ -205,7 +205,7 @@ async fn write(
     let mut not_before = None;
     while outbox.wait_for_output().await {
         if let Some(turn) = not_before.take() {
-            outbox.pause(pace.turn(turn), SMALL_BYTES_MAX).await;
+            outbox.pause(pace.wait_for_turn(turn), SMALL_BYTES_MAX).await;
         }
         let small = outbox.little_for_readers(SMALL_BYTES_MAX);
         outbox.begins_write();

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// A request about names and settings that waits for its answer.
-pub(crate) struct Asked {
+pub(crate) struct PendingRequest {
     pub(crate) session: SessionId,
     pub(crate) principal: Principal,
     pub(crate) number: u64,
@@ -72,7 +72,7 @@ impl Wanted {
     }
 }
 
-impl Asked {
+impl PendingRequest {
     /// Asks the first core, and tells the client what it says. A subscription that was called off
     /// meanwhile does not begin.
     pub(crate) async fn answer(self, request: Request, beginning: Option<Beginning>) {

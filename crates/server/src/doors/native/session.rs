@@ -13,7 +13,7 @@ use sennit_protocol::{
 use tokio::sync::{Semaphore, oneshot};
 
 use super::{
-    arrival::Moved, control_bodies, flow_control, outbox::Outbox, pending_request::Asked,
+    arrival::Moved, control_bodies, flow_control, outbox::Outbox, pending_request::PendingRequest,
     refusal_reply::control_reply, subscription_routes::Routes,
 };
 use crate::{
@@ -498,7 +498,7 @@ impl Session {
         let Ok(permit) = self.controls.acquire_many(permits as u32).await else { return };
         // Given back when the answer has come.
         permit.forget();
-        let asked = Asked {
+        let pending = PendingRequest {
             session: self.id,
             principal: self.principal.clone(),
             number,
@@ -514,12 +514,12 @@ impl Session {
                 self.is_settled = true;
                 let (ends, ended) = oneshot::channel();
                 self.routes.borrow_mut().watches.insert(watch.subscription, ends);
-                tokio::task::spawn_local(asked.watch(watch, ended));
+                tokio::task::spawn_local(pending.watch(watch, ended));
             }
             request => {
                 let begin = |(number, _)| self.routes.borrow_mut().begin(number);
                 let beginning = subscription.map(begin);
-                drop(tokio::task::spawn_local(asked.answer(request, beginning)));
+                drop(tokio::task::spawn_local(pending.answer(request, beginning)));
             }
         }
     }

@@ -9,7 +9,7 @@ use tokio::sync::{
 };
 
 use super::{
-    control_bodies::watched_topic, outbox::Outbox, pending_request::Asked,
+    control_bodies::watched_topic, outbox::Outbox, pending_request::PendingRequest,
     refusal_reply::control_reply,
 };
 use crate::broker::{
@@ -20,7 +20,7 @@ use crate::broker::{
 /// Topics in a frame, which is then smaller than any that a client may refuse.
 const PAGE_TOPICS_MAX: usize = 64;
 
-impl Asked {
+impl PendingRequest {
     /// Has the first core watch, and tells the client what there is and what comes, until the watch has
     /// `ended`: unsubscribed, or the session is over.
     pub(crate) async fn watch(self, body: control::Watch, mut ended: oneshot::Receiver<()>) {

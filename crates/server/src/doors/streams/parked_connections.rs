@@ -23,7 +23,7 @@ use tokio::{
 use self::{
     notices::Notice,
     readers::{Joined, Moment, Patience, Readers},
-    sockets::{Heard, Sockets},
+    sockets::{SocketEvent, Sockets},
 };
 use super::{Live, ReadPosition, WaitingRead};
 use crate::{
@@ -44,8 +44,8 @@ use crate::{
     },
 };
 
-/// How many are told, or looked at, before others on the core have their turn.
-const TURN: usize = 256;
+/// Readers that are notified, or looked at, before other tasks on the core run.
+const READERS_AT_ONCE_MAX: usize = 256;
 
 /// The parked connections of a core.
 #[derive(Debug)]
@@ -55,11 +55,11 @@ pub(crate) struct ParkedConnections {
     thread_state: Rc<HttpThreadState>,
     readers: Readers,
     sockets: Sockets,
-    /// Positions whose readers are being told, one after the other; without news they go back to tasks, each
-    /// to find out by itself.
-    telling: VecDeque<(u32, Option<Notice>)>,
-    /// What the sockets have said, until it was looked at.
-    heard: Vec<Heard>,
+    /// Positions whose readers are being notified, one after the other. Without a notice the readers go back to
+    /// tasks, which read for themselves.
+    notices: VecDeque<(u32, Option<Notice>)>,
+    /// Events of the sockets that are not handled yet; empty between two calls, kept for its memory.
+    socket_events: Vec<SocketEvent>,
     /// The number of the last question.
     question_number: u32,
     /// How long an event stream may be silent, in milliseconds.
@@ -87,8 +87,8 @@ impl ParkedConnections {
             thread_state,
             readers: Readers::default(),
             sockets,
-            telling: VecDeque::new(),
-            heard: Vec::new(),
+            notices: VecDeque::new(),
+            socket_events: Vec::new(),
             question_number: 0,
             silence: u64::try_from(silence.as_millis()).unwrap_or(Moment::MAX),
             began: Instant::now(),
@@ -104,10 +104,10 @@ impl ParkedConnections {
                 .arrived()
                 .into_iter()
                 .for_each(|arriving| self.park(arriving));
-            self.hear_answers();
-            let mut has_more = self.hear_sockets();
+            self.take_answers();
+            let mut has_more = self.take_socket_events();
             has_more |= self.do_what_is_due();
-            has_more |= self.tell();
+            has_more |= self.notify_readers();
             let is_closing = thread_state.closing.has_begun();
             has_more |= is_closing && self.send_all_back();
             thread_state.parking_entry.set_count(self.readers.len());
@@ -199,7 +199,7 @@ impl ParkedConnections {
         }
     }
 
-    fn hear_answers(&mut self) {
+    fn take_answers(&mut self) {
         let answers = self.core.look(|core| core.answers.for_parked.take());
         for (question, answer) in answers {
             let at = question.position();
@@ -207,7 +207,7 @@ impl ParkedConnections {
             if self.readers.position(at).is_some_and(is_awaited) {
                 let news = self.news(at, answer);
                 self.readers.set_answered(at);
-                self.telling.push_back((at, news));
+                self.notices.push_back((at, news));
             }
         }
     }
@@ -222,22 +222,22 @@ impl ParkedConnections {
         (has_come && streams::is_sound(&chunk.answer)).then(|| Notice::new(chunk, live))
     }
 
-    /// Tells some of those who are to be told; says whether there are more.
-    fn tell(&mut self) -> bool {
-        for _ in 0..TURN {
-            let Some((at, mut news)) = self.telling.pop_front() else { return false };
+    /// Notifies some readers; returns whether more are to be notified.
+    fn notify_readers(&mut self) -> bool {
+        for _ in 0..READERS_AT_ONCE_MAX {
+            let Some((at, mut news)) = self.notices.pop_front() else { return false };
             match self.readers.first_at(at) {
                 None => drop(self.readers.forget_position(at)),
                 Some(reader) => {
-                    self.tell_one(reader, news.as_mut());
-                    self.telling.push_front((at, news));
+                    self.notify_reader(reader, news.as_mut());
+                    self.notices.push_front((at, news));
                 }
             }
         }
-        !self.telling.is_empty()
+        !self.notices.is_empty()
     }
 
-    fn tell_one(&mut self, reader: u32, news: Option<&mut Notice>) {
+    fn notify_reader(&mut self, reader: u32, news: Option<&mut Notice>) {
         let thread_state = self.thread_state.clone();
         let Some((held, position)) = self.readers.get(reader).zip(self.readers.position_of(reader))
         else {
@@ -248,7 +248,7 @@ impl ParkedConnections {
             let cursor = news.cursor_after(patience.cursor);
             let next = news.chunk.offset(news.chunk.answer.next);
             let goes_on = position.live.is_events() && !news.chunk.answer.is_closed;
-            news.told(manner, cursor, &thread_state).map(|out| (out, cursor, next, goes_on))
+            news.encoded(manner, cursor, &thread_state).map(|out| (out, cursor, next, goes_on))
         });
         let Some((out, cursor, next, goes_on)) = told else {
             let wait = self.wait(reader, position, patience, true);

@@ -23,14 +23,14 @@ use crate::{
     subscriptions::{
         Subscriptions,
         request::{
-            Ack, Asked, NewSubscription, SubscriptionRefusal, Told,
+            Ack, NewSubscription, SubscriptionAnswer, SubscriptionRefusal, SubscriptionRequest,
             limits::SUBSCRIPTION_BODY_BYTES_MAX,
         },
     },
 };
 
 /// Why something is not even asked.
-enum NotAsked {
+enum BadRequest {
     Refused(SubscriptionRefusal),
     TooLong,
 }
@@ -44,11 +44,12 @@ impl StreamsDoor {
         captures: Captures<'_>,
         request: &Request,
     ) -> Response {
-        let told = match asked(resource, captures, request, self.settings.public_url.as_ref()) {
-            Ok(asked) => self.ask(principal.clone(), asked).await,
-            Err(NotAsked::Refused(refusal)) => Err(refusal),
-            Err(other) => return not_asked(&other),
-        };
+        let told =
+            match parse_request(resource, captures, request, self.settings.public_url.as_ref()) {
+                Ok(asked) => self.ask(principal.clone(), asked).await,
+                Err(BadRequest::Refused(refusal)) => Err(refusal),
+                Err(other) => return bad_request(&other),
+            };
         match told {
             Ok(told) => answer(told),
             Err(refusal) => {
@@ -70,7 +71,11 @@ impl StreamsDoor {
         }
     }
 
-    async fn ask(&self, principal: Principal, asked: Asked) -> Result<Told, SubscriptionRefusal> {
+    async fn ask(
+        &self,
+        principal: Principal,
+        asked: SubscriptionRequest,
+    ) -> Result<SubscriptionAnswer, SubscriptionRefusal> {
         let (sender, told) = oneshot::channel();
         let call = Message::call(move |subscriptions: &Rc<Subscriptions>| {
             let subscriptions = subscriptions.clone();
@@ -85,39 +90,45 @@ impl StreamsDoor {
 }
 
 /// What a request asks.
-fn asked(
+fn parse_request(
     resource: SubscriptionResource,
     captures: Captures<'_>,
     request: &Request,
     public: Option<&PublicUrl>,
-) -> Result<Asked, NotAsked> {
+) -> Result<SubscriptionRequest, BadRequest> {
     use SubscriptionResource as At;
     let body = &request.body()[..];
     if body.len() > SUBSCRIPTION_BODY_BYTES_MAX {
-        return Err(NotAsked::TooLong);
+        return Err(BadRequest::TooLong);
     }
     match resource {
-        At::Keys => return Ok(Asked::Keys),
-        At::All => return Ok(Asked::List),
+        At::Keys => return Ok(SubscriptionRequest::Keys),
+        At::All => return Ok(SubscriptionRequest::List),
         _ => {}
     }
     let id = bodies::id(&decoded(captures.id)?)?;
     Ok(match (resource, request.method()) {
         (At::One, &Method::PUT) => {
             let (config, base) = (bodies::config(body)?, base(request, public)?);
-            Asked::Create(NewSubscription { id, config, base })
+            SubscriptionRequest::Create(NewSubscription { id, config, base })
         }
-        (At::One, &Method::DELETE) => Asked::Delete(id),
-        (At::Keys | At::All | At::One, _) => Asked::Get(id),
-        (At::Streams, _) => Asked::Link(id, bodies::streams(body)?),
-        (At::Stream, _) => Asked::Unlink(id, bodies::stream_named(&decoded(captures.rest)?)?),
-        (At::Claim, _) => Asked::Claim(id, bodies::worker(body)?),
+        (At::One, &Method::DELETE) => SubscriptionRequest::Delete(id),
+        (At::Keys | At::All | At::One, _) => SubscriptionRequest::Get(id),
+        (At::Streams, _) => SubscriptionRequest::Link(id, bodies::streams(body)?),
+        (At::Stream, _) => {
+            SubscriptionRequest::Unlink(id, bodies::stream_named(&decoded(captures.rest)?)?)
+        }
+        (At::Claim, _) => SubscriptionRequest::Claim(id, bodies::worker(body)?),
         (At::Callback | At::Ack | At::Release, _) => {
             let token = bearer(request)?;
             let bodies::Acked { wake, generation, acks, is_done } = bodies::acked(body)?;
             let is_callback = resource == At::Callback;
             let ack = Ack { id, is_callback, token, generation, wake, acks, is_done };
-            if resource == At::Release { Asked::Release(ack) } else { Asked::Ack(ack) }
+            if resource == At::Release {
+                SubscriptionRequest::Release(ack)
+            } else {
+                SubscriptionRequest::Ack(ack)
+            }
         }
     })
 }
@@ -147,16 +158,16 @@ fn bearer(request: &Request) -> Result<Box<str>, SubscriptionRefusal> {
     Ok(token.trim().into())
 }
 
-fn answer(told: Told) -> Response {
+fn answer(told: SubscriptionAnswer) -> Response {
     match told {
-        Told::Created(body) => json_answer(StatusCode::CREATED, &body),
-        Told::So(body) => json_answer(StatusCode::OK, &body),
-        Told::Done => {
+        SubscriptionAnswer::Created(body) => json_answer(StatusCode::CREATED, &body),
+        SubscriptionAnswer::Body(body) => json_answer(StatusCode::OK, &body),
+        SubscriptionAnswer::Done => {
             let mut response = Response::new(Body::Empty);
             *response.status_mut() = StatusCode::NO_CONTENT;
             response
         }
-        Told::Keys(body) => {
+        SubscriptionAnswer::Keys(body) => {
             let body = body.to_string() + "\n";
             let mut response = full(StatusCode::OK, "application/jwk-set+json", body.into());
             let for_a_while = HeaderValue::from_static("public, max-age=300");
@@ -166,13 +177,13 @@ fn answer(told: Told) -> Response {
     }
 }
 
-fn not_asked(why: &NotAsked) -> Response {
+fn bad_request(why: &BadRequest) -> Response {
     match why {
-        NotAsked::Refused(refusal) => {
+        BadRequest::Refused(refusal) => {
             let (status, body) = bodies::refused(refusal);
             json_answer(status, &body)
         }
-        NotAsked::TooLong => {
+        BadRequest::TooLong => {
             let message = format!("SUBSCRIPTION_BODY_BYTES_MAX is {SUBSCRIPTION_BODY_BYTES_MAX}");
             let body = json!({ "error": { "code": "LIMIT_REACHED", "message": message } });
             json_answer(StatusCode::PAYLOAD_TOO_LARGE, &body)
@@ -186,7 +197,7 @@ fn json_answer(status: StatusCode, body: &Value) -> Response {
     response
 }
 
-impl From<SubscriptionRefusal> for NotAsked {
+impl From<SubscriptionRefusal> for BadRequest {
     fn from(refusal: SubscriptionRefusal) -> Self {
         Self::Refused(refusal)
     }
@@ -199,7 +210,7 @@ mod tests {
     use super::*;
     use crate::doors::streams::routes::{self, StreamsResource};
 
-    fn ask(method: &str, path: &str, body: &'static str) -> Result<Asked, u16> {
+    fn ask(method: &str, path: &str, body: &'static str) -> Result<SubscriptionRequest, u16> {
         let request = http::Request::builder()
             .method(method)
             .uri(path)
@@ -212,7 +223,8 @@ mod tests {
         let StreamsResource::Subscriptions(resource) = found else {
             panic!("{path} is no path of subscriptions")
         };
-        asked(resource, captures, &request, None).map_err(|why| not_asked(&why).status().as_u16())
+        parse_request(resource, captures, &request, None)
+            .map_err(|why| bad_request(&why).status().as_u16())
     }
 
     #[test]
@@ -242,7 +254,9 @@ mod tests {
     fn a_stream_is_named_as_one_segment_or_as_it_stands() {
         for path in ["a%2Fb", "a/b"] {
             let path = format!("/v1/stream/__ds/subscriptions/s/streams/{path}");
-            let Ok(Asked::Unlink(_, stream)) = ask("DELETE", &path, "") else { panic!("{path}") };
+            let Ok(SubscriptionRequest::Unlink(_, stream)) = ask("DELETE", &path, "") else {
+                panic!("{path}")
+            };
             assert_eq!(stream.as_str(), "a/b");
         }
     }
@@ -262,8 +276,8 @@ mod tests {
             .body(Bytes::from_static(br#"{"wake_id":"w","generation":1}"#))
             .unwrap();
         let captures = Captures { id: "s", rest: "" };
-        let refused = asked(SubscriptionResource::Ack, captures, &request.into(), None);
-        let Err(NotAsked::Refused(refusal)) = refused else { panic!("it was let through") };
+        let refused = parse_request(SubscriptionResource::Ack, captures, &request.into(), None);
+        let Err(BadRequest::Refused(refusal)) = refused else { panic!("it was let through") };
         assert_eq!(refusal, SubscriptionRefusal::TokenInvalid);
     }
 }

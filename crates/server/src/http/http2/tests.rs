@@ -62,7 +62,7 @@ fn in_a_world_of<F: Future<Output = ()>>(pipe_bytes: usize, test: impl FnOnce(Wo
         let begun: Rc<RefCell<Vec<_>>> = Rc::default();
         let handler = Rc::new(ByFunction({
             let begun = begun.clone();
-            move |request: Rc<Asked>| {
+            move |request: Rc<GatheredRequest>| {
                 let (answer, answered) = oneshot::channel();
                 begun.borrow_mut().push((request.path().to_owned(), answer));
                 async move { answered.await.unwrap_or_else(|_| Response::new(Body::Empty)) }

@@ -157,14 +157,14 @@ impl LocalShard {
     pub(super) fn set_disk_short(&mut self, short: bool) {
         self.shard.set_disk_short(short);
         if short {
-            self.workers.lane.tell(LaneMessage::Short);
+            self.workers.lane.send(LaneMessage::Short);
         }
         self.look_at = Timestamp(0);
     }
 
     /// The lane is to write no more, once it has written what it was given.
     pub(super) fn end_lane(&self) {
-        self.workers.lane.tell(LaneMessage::End);
+        self.workers.lane.send(LaneMessage::End);
     }
 
     /// Does what is due, if anything is; says whether anything was.
@@ -225,7 +225,7 @@ impl LocalShard {
                 let _ = self.cores.inboxes[core].send(Message::Shard(self.index, fenced));
             }
             None => {
-                if self.workers.lane.tell(LaneMessage::Append(frames)) {
+                if self.workers.lane.send(LaneMessage::Append(frames)) {
                     self.batches_under_way += 1;
                 }
             }
@@ -239,7 +239,7 @@ impl LocalShard {
         let mut released = Vec::new();
         self.shard.take_released(&mut released);
         if !released.is_empty() {
-            self.workers.lane.tell(LaneMessage::Release(released));
+            self.workers.lane.send(LaneMessage::Release(released));
         }
         let mut fetches = Vec::new();
         self.shard.take_fetches(&mut fetches);

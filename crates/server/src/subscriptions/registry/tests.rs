@@ -185,7 +185,10 @@ fn a_replay_of_what_it_says_leaves_it_as_it_was() {
     assert_eq!(replayed.keep().collect::<Vec<_>>(), kept);
     assert!(replayed.replay(Change { id: "all".into(), what: What::Deleted }));
     assert!(replayed.is_empty() && replayed.followed.is_empty() && replayed.links == 0);
-    assert!(replayed.told_in.is_empty() && replayed.pattern_index.of("events/a").next().is_none());
+    assert!(
+        replayed.by_wake_stream.is_empty()
+            && replayed.pattern_index.of("events/a").next().is_none()
+    );
 }
 
 #[test]
@@ -198,9 +201,9 @@ fn those_whose_wake_stream_is_made_anew_are_told_again() {
     let woken = registry.get("one").unwrap().subscription.wake(now, "wake_1".into()).unwrap();
     registry.apply("one", &woken);
     let due = |registry: &Registry| registry.get("one").unwrap().subscription.due(now);
-    registry.get_mut("one").unwrap().subscription.told("wake_1");
+    registry.get_mut("one").unwrap().subscription.note_wake_sent("wake_1");
     registry.wakes_appeared(&name("events/other"));
     assert_eq!(due(&registry), Due::Nothing);
     registry.wakes_appeared(&name("events/wake"));
-    assert_eq!(due(&registry), Due::Tell);
+    assert_eq!(due(&registry), Due::SendWake);
 }

@@ -83,8 +83,8 @@ fn one_worker_has_the_work_until_it_is_done() {
     see(&mut pulled, 2);
     let woken = pulled.wake(at(0), "w1".into()).unwrap();
     done(&mut pulled, woken);
-    assert_eq!((pulled.generation(), pulled.due(at(0))), (1, Due::Tell));
-    pulled.told("w1");
+    assert_eq!((pulled.generation(), pulled.due(at(0))), (1, Due::SendWake));
+    pulled.note_wake_sent("w1");
     assert_eq!(pulled.due(at(0)), Due::Nothing);
 
     let claimed = pulled.claim("one".into(), at(10), "unused".into()).unwrap();
@@ -202,11 +202,11 @@ fn a_webhook_that_is_done_has_acked_what_it_was_told_of() {
     done(&mut called, woken);
     let five = links_of(&called);
     see(&mut called, 7);
-    let answered = called.answered("w1", &Told::Done(five), at(1)).unwrap();
+    let answered = called.answered("w1", &WakeOutcome::Done(five), at(1)).unwrap();
     done(&mut called, answered);
     assert_eq!(called.links()[&name("events/0")].acked, Offset(5));
     assert_eq!(called.due(at(1)), Due::Wake, "more has come since");
-    assert_eq!(called.answered("w1", &Told::Done(links_of(&called)), at(1)), None);
+    assert_eq!(called.answered("w1", &WakeOutcome::Done(links_of(&called)), at(1)), None);
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn a_webhook_that_is_done_has_acked_nothing_of_a_stream_that_came_since() {
     let of_the_first = links_of(&called);
     let second = Link { end: Offset(9), ..Link::at(false, TopicId(7), Offset(0)) };
     called.link(name("events/0"), second);
-    let answered = called.answered("w1", &Told::Done(of_the_first), at(1)).unwrap();
+    let answered = called.answered("w1", &WakeOutcome::Done(of_the_first), at(1)).unwrap();
     done(&mut called, answered);
     assert_eq!(called.links()[&name("events/0")].acked, Offset(0));
     assert_eq!(called.due(at(1)), Due::Wake, "nothing of it is done");
@@ -232,8 +232,8 @@ fn a_webhook_that_fails_is_told_again_under_the_same_wake() {
     done(&mut called, woken);
     for attempt in 0..10 {
         let now = at(100_000 * (attempt + 1));
-        assert_eq!(called.due(now), Due::Tell);
-        let failed = called.answered("w1", &Told::Failed(attempt), now).unwrap();
+        assert_eq!(called.due(now), Due::SendWake);
+        let failed = called.answered("w1", &WakeOutcome::Failed(attempt), now).unwrap();
         done(&mut called, failed);
         assert!(matches!(called.due(now), Due::At(next) if next > now && next.0 <= now.0 + 72_000));
     }
@@ -248,8 +248,8 @@ fn a_webhook_may_call_back_before_it_has_answered() {
     done(&mut called, woken);
     let early = called.ack(&fence(&called), &acks(3), false, at(1)).unwrap();
     done(&mut called, early);
-    assert_eq!(called.answered("w1", &Told::Taken, at(2)), None, "it works already");
-    assert_eq!(called.answered("w1", &Told::Failed(0), at(2)), None, "it works already");
+    assert_eq!(called.answered("w1", &WakeOutcome::Taken, at(2)), None, "it works already");
+    assert_eq!(called.answered("w1", &WakeOutcome::Failed(0), at(2)), None, "it works already");
     let acked = called.ack(&fence(&called), &acks(5), true, at(2)).unwrap();
     done(&mut called, acked);
     assert!(called.is_idle());
@@ -359,16 +359,16 @@ proptest! {
                 Event::Answered { told, stale } if is_webhook => {
                     let (fence, _) = shown(stale);
                     let told = match told {
-                        0 => Told::Taken,
-                        1 => Told::Failed(u64::from(told) * now),
-                        _ => Told::Done(links_of(&this)),
+                        0 => WakeOutcome::Taken,
+                        1 => WakeOutcome::Failed(u64::from(told) * now),
+                        _ => WakeOutcome::Done(links_of(&this)),
                     };
                     this.answered(&fence.wakes[0], &told, at(now))
                 }
                 Event::Answered { .. } => None,
                 Event::Told => {
                     if let Some(wake) = before.phase().wake() {
-                        this.told(wake);
+                        this.note_wake_sent(wake);
                     }
                     None
                 }

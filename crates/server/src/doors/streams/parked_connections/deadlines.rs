@@ -6,7 +6,7 @@ use sennit_engine::StreamCommand;
 use tokio::time::Instant;
 
 use super::{
-    ParkedConnections, TURN,
+    ParkedConnections, READERS_AT_ONCE_MAX,
     readers::{Moment, Patience},
 };
 use crate::{
@@ -22,7 +22,7 @@ impl ParkedConnections {
     /// Does what is due for some of them; says whether there may be more.
     pub(super) fn do_what_is_due(&mut self) -> bool {
         let now = self.moment(Instant::now());
-        for _ in 0..TURN {
+        for _ in 0..READERS_AT_ONCE_MAX {
             let Some(reader) = self.readers.first_due(now) else { return false };
             match self.readers.position_of(reader).map(|held| held.position.clone()) {
                 None => self.part(reader),

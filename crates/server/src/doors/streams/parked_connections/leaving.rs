@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::spawn_local;
 
 use super::{
-    ParkedConnections, TURN,
+    ParkedConnections, READERS_AT_ONCE_MAX,
     readers::{Patience, Reader},
 };
 use crate::{
@@ -18,22 +18,22 @@ use crate::{
 impl ParkedConnections {
     /// Lets those go whose clients have gone, and sends back whose have said something; says whether there
     /// may be more.
-    pub(super) fn hear_sockets(&mut self) -> bool {
-        let mut heard = std::mem::take(&mut self.heard);
-        let has_more = self.sockets.take(&mut heard);
-        for heard in heard.drain(..) {
-            if heard.is_gone {
-                self.part(heard.reader);
+    pub(super) fn take_socket_events(&mut self) -> bool {
+        let mut events = std::mem::take(&mut self.socket_events);
+        let has_more = self.sockets.take(&mut events);
+        for event in events.drain(..) {
+            if event.is_gone {
+                self.part(event.reader);
                 continue;
             }
-            let Some(held) = self.readers.get(heard.reader) else { continue };
+            let Some(held) = self.readers.get(event.reader) else { continue };
             let patience = held.patience;
-            let position = self.readers.position_of(heard.reader).map(|held| held.position.clone());
+            let position = self.readers.position_of(event.reader).map(|held| held.position.clone());
             let wait =
-                position.and_then(|position| self.wait(heard.reader, position, patience, false));
-            self.go_back(heard.reader, WriteBuffer::default(), wait, true);
+                position.and_then(|position| self.wait(event.reader, position, patience, false));
+            self.go_back(event.reader, WriteBuffer::default(), wait, true);
         }
-        self.heard = heard;
+        self.socket_events = events;
         has_more
     }
 
@@ -73,7 +73,7 @@ impl ParkedConnections {
 
     /// The broker stops: sends some of them back, to be told; says whether there are more.
     pub(super) fn send_all_back(&mut self) -> bool {
-        for _ in 0..TURN {
+        for _ in 0..READERS_AT_ONCE_MAX {
             let Some(reader) = self.readers.anybody() else { return false };
             let patience = self.readers.get(reader).map(|held| held.patience).unwrap_or_default();
             let position = self.readers.position_of(reader).map(|held| held.position.clone());

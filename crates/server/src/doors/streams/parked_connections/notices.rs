@@ -52,7 +52,7 @@ impl Notice {
     }
 
     /// What one is told who is answered in that manner and gets this cursor. None if it cannot be said.
-    pub(super) fn told(
+    pub(super) fn encoded(
         &mut self,
         manner: Manner,
         cursor: u64,

@@ -15,16 +15,16 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 use crate::runtime::wire::WireAtRest;
 
-/// Sockets told of at once.
+/// Events that are taken at once.
 const EVENTS_MAX: usize = 256;
 
 /// The sockets of parked connections.
 #[derive(Debug)]
 pub(super) struct Sockets(AsyncFd<OwnedFd>);
 
-/// What is told of a socket.
+/// An event of a socket: it has something to read, or has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Heard {
+pub(super) struct SocketEvent {
     /// Its number.
     pub(super) reader: u32,
     /// Whether nothing can be said to it any more.
@@ -43,13 +43,13 @@ impl Sockets {
         Ok(Self(registered?))
     }
 
-    /// From now on it is told of `wire` under this number.
+    /// Registers `wire` under the number of its reader.
     pub(super) fn add(&self, wire: &WireAtRest, reader: u32) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::RDHUP;
         Ok(epoll::add(self.0.as_fd(), wire, EventData::new_u64(reader.into()), flags)?)
     }
 
-    /// It is told of `wire` no more.
+    /// Deregisters `wire`.
     pub(super) fn remove(&self, wire: &WireAtRest) {
         let _ = epoll::delete(self.0.as_fd(), wire);
     }
@@ -62,7 +62,7 @@ impl Sockets {
     }
 
     /// Takes what there is; says whether there may be more.
-    pub(super) fn take(&self, heard: &mut Vec<Heard>) -> bool {
+    pub(super) fn take(&self, heard: &mut Vec<SocketEvent>) -> bool {
         let mut room = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let Ok((events, _)) = epoll::wait(self.0.get_ref(), &mut room[..], Some(&at_once)) else {
@@ -70,7 +70,7 @@ impl Sockets {
         };
         heard.extend(events.iter().map(|event| {
             let (flags, reader) = (event.flags, event.data.u64() as u32);
-            Heard { reader, is_gone: flags.intersects(EventFlags::ERR | EventFlags::HUP) }
+            SocketEvent { reader, is_gone: flags.intersects(EventFlags::ERR | EventFlags::HUP) }
         }));
         events.len() == EVENTS_MAX
     }
