@@ -125,16 +125,17 @@ impl Run {
             }
         }
         let detail = format!("{:?}", self.world.streams.waiting);
-        Err(Violation::new("I8 what is asked of streams comes to its end", detail))
+        Err(Violation::new("I8 every stream request finishes", detail))
     }
 
     pub(crate) fn calmly(&mut self, steps: u64) -> Result<(), Violation> {
         match self.settle_down(steps) {
             Ok(()) => Ok(()),
             Err(Stop::Violation(violation)) => Err(violation),
-            Err(Stop::PowerOff) => {
-                Err(Violation::new("nothing fails while all is calm", "the power went"))
-            }
+            Err(Stop::PowerOff) => Err(Violation::new(
+                "the power stays on while no fault is injected",
+                "the power went",
+            )),
         }
     }
 
@@ -169,12 +170,12 @@ impl Run {
                  {taken}, a segment {segment_bytes}",
                 live.len()
             );
-            return Err(Violation::new("I8 segments are released", detail));
+            return Err(Violation::new("I8 unneeded segments are released", detail));
         }
         let most = replayed.max(self.swarm.journal_segments as u64);
         if count as u64 > most && !self.world.moving.has_failed() {
             let detail = format!("{count} in use, {most} may be");
-            return Err(Violation::new("I8 a long journal is emptied into packs", detail));
+            return Err(Violation::new("I8 a long journal is moved into packs", detail));
         }
         Ok(())
     }
@@ -189,7 +190,7 @@ impl Run {
             let detail = format!(
                 "{moved} batches were moved in this life, {packs} packs have {bytes} bytes, {live} live"
             );
-            return Err(Violation::new("I8 moving comes to its end", detail));
+            return Err(Violation::new("I8 the mover finishes its work", detail));
         }
         Ok(())
     }
@@ -206,6 +207,6 @@ impl Run {
             return Ok(());
         }
         let detail = format!("{count} on the disk, {known} known, {} hold messages", live.len());
-        Err(Violation::new("I8 packs are removed", detail))
+        Err(Violation::new("I8 packs without live messages are removed", detail))
     }
 }

@@ -21,7 +21,7 @@ const FILLING_PUBLISHES: u32 = 60;
 const ROUNDS: u32 = 100;
 
 /// The promise that a full disk is no dead end.
-const RESUMES: &str = "I8 publishing goes on once there is room";
+const RESUMES: &str = "I8 publishing resumes once there is room";
 
 impl Run {
     /// Fills the disk, stops and starts the broker on it, has all come out that is owed, and gives it room.

@@ -97,7 +97,7 @@ impl MoverSteps {
                 live_packs(parts).intersection(&released.iter().copied().collect()).next()
         {
             let detail = format!("pack {live} is given up");
-            return Err(Violation::new("I1 what is wanted is kept in its pack", detail));
+            return Err(Violation::new("I1 a pack with live messages is kept", detail));
         }
         self.to_remove.extend(released);
         Ok(())
@@ -236,7 +236,7 @@ impl MoverSteps {
         for pack in packs {
             if !self.numbers.insert(pack.number) {
                 let detail = format!("pack {} is made again", pack.number);
-                return Err(Violation::new("I4 numbers of packs are not used again", detail));
+                return Err(Violation::new("I4 pack numbers are not reused", detail));
             }
         }
         Ok(())

@@ -112,7 +112,7 @@ impl Run {
                     None => Ok(()),
                     Some(first) => {
                         let detail = format!("{} messages, the first is {first:?}", silent.len());
-                        Err(Violation::new("I1 what cannot be read is said", detail))
+                        Err(Violation::new("I1 unreadable messages are reported", detail))
                     }
                 }
             }

@@ -40,7 +40,7 @@ const CALM_STEPS: u32 = 400;
 /// Steps within which moving comes to its end.
 const MOVE_STEPS: u32 = 400;
 /// The promise that a crash damages nothing.
-const DAMAGED: &str = "I1 nothing is damaged";
+const DAMAGED: &str = "I1 no stored byte is damaged";
 /// Rounds within which all that is owed comes out.
 const DRAIN_ROUNDS: u32 = 60;
 
@@ -391,7 +391,7 @@ impl Script {
             self.world.lane_step()?;
             self.world.read_step(0)?;
         }
-        Err(Violation::new("I8 the lane comes to rest", "it does not").into())
+        Err(Violation::new("I8 the lane finishes its work", "it does not").into())
     }
 
     fn move_all(&mut self) -> Result<(), Stop> {
@@ -402,7 +402,7 @@ impl Script {
                 return Ok(());
             }
         }
-        Err(Violation::new("I8 moving comes to its end", "it does not").into())
+        Err(Violation::new("I8 the mover finishes its work", "it does not").into())
     }
 
     /// Stops in this way, starts again, and looks at what was found.
@@ -544,7 +544,7 @@ impl Script {
     fn is_whole(&self) -> Result<(), Violation> {
         let verdict = sennit_journal::verify(&self.world.disk, self.world.config());
         let verdict =
-            verdict.map_err(|fault| Violation::new("the disk reads", fault.to_string()))?;
+            verdict.map_err(|fault| Violation::new("the disk is readable", fault.to_string()))?;
         match verdict.damage.first() {
             None => Ok(()),
             Some(damage) => Err(Violation::new(DAMAGED, format!("{damage:?}"))),
@@ -573,6 +573,8 @@ impl Ending {
 pub fn calm(stop: Stop) -> Violation {
     match stop {
         Stop::Violation(violation) => violation,
-        Stop::PowerOff => Violation::new("nothing fails while all is calm", "the power went"),
+        Stop::PowerOff => {
+            Violation::new("the power stays on while no fault is injected", "the power went")
+        }
     }
 }

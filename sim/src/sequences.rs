@@ -274,7 +274,10 @@ fn course(
     }
     let seen = disk.seen();
     if disk.clear_injected_fault() {
-        return Err(Violation::new("a course is the same each time", "the call never came"));
+        return Err(Violation::new(
+            "a course makes the same calls each time",
+            "the call never came",
+        ));
     }
     match done {
         Err(Stop::Violation(violation)) => return Err(violation),

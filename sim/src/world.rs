@@ -39,16 +39,16 @@ const WAITS_MAX: u32 = 400;
 const READ_BYTES: usize = 16 << 20;
 
 /// The promise that a lane without rot is recovered.
-pub const RECOVERS: &str = "I1 a lane without rot is recovered";
+pub const RECOVERS: &str = "I1 a lane without rot recovers";
 
 /// The promise that rot of a header costs no segment.
-pub const KEPT_SEGMENT: &str = "I1 a bit that rots costs no segment";
+pub const KEPT_SEGMENT: &str = "I1 a rotted bit loses no segment";
 
 /// The promise that a full disk stops publishing and nothing else.
-pub const GOES_ON: &str = "I8 a full disk stops nothing but publishing";
+pub const GOES_ON: &str = "I8 a full disk stops only publishing";
 
 /// The promise that a crash is not taken for rot.
-pub const NO_ROT: &str = "I1 no crash is taken for damage";
+pub const NO_ROT: &str = "I1 a crash is not reported as damage";
 
 /// A commit on its way through the lane.
 #[derive(Debug)]
@@ -149,7 +149,8 @@ impl World {
         };
         let now = Timestamp(1_800_000_000_000);
         let parts = recover(&disk, config.clone(), settings, now);
-        let parts = parts.map_err(|e| Violation::new("an empty disk starts", e.to_string()))?;
+        let parts =
+            parts.map_err(|e| Violation::new("a broker starts on an empty disk", e.to_string()))?;
         let mut world = Self {
             disk,
             now,
@@ -265,7 +266,7 @@ impl World {
         let bytes = self.parts.shard.cache_bytes();
         if bytes > most {
             let detail = format!("the caches hold {bytes} bytes of {most}");
-            return Err(Violation::new("I8 memory stays in its budget", detail));
+            return Err(Violation::new("I8 the caches stay within their budget", detail));
         }
         Ok(())
     }
@@ -563,7 +564,7 @@ impl World {
             let least = ends.iter().find(|(held, _)| *held == id).map_or(0, |held| held.1);
             if description.end.0 < least {
                 let detail = format!("{id} ends at {}, and went to {least}", description.end);
-                return Err(Violation::new("I4 no offset is given twice for what rots", detail));
+                return Err(Violation::new("I4 no offset is reused after rot", detail));
             }
         }
         Ok(())

@@ -173,7 +173,7 @@ fn a_history_that_keeps_its_promises_passes() {
 fn a_confirmed_message_that_is_gone_after_a_restart_is_reported() {
     let mut history = History::begin(10);
     history.published(0, &["a", "b"]);
-    assert_eq!(rule(history.restart(1)), "I1 what was durable is there after a restart");
+    assert_eq!(rule(history.restart(1)), "I1 durable messages exist after a restart");
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_message_that_never_comes_out_is_reported() {
     history.deliver(0, 1, &["a"]).unwrap();
     history.settle(0, 1, Verdict::Ack);
     let outstanding = history.oracle.check_settled(history.now);
-    assert_eq!(rule(outstanding), "I3 what is not settled is delivered again");
+    assert_eq!(rule(outstanding), "I3 every unsettled message is delivered in the end");
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn a_batch_that_is_appended_twice_is_reported() {
     let mut again = history.publish(0, &["a"]);
     again.first_offset = Some(Offset(1));
     let broken = history.commit(&[Effect::Confirmed(again)]);
-    assert_eq!(rule(broken), "I1 confirmed is present once, at its offset");
+    assert_eq!(rule(broken), "I1 a confirmed batch is present once, at its offset");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn two_messages_in_each_others_place_are_reported() {
     let mut history = History::begin(10);
     history.published(0, &["a", "b"]);
     let broken = history.deliver(0, 1, &["b", "a"]);
-    assert_eq!(rule(broken), "I1 what was published at an offset is there, intact");
+    assert_eq!(rule(broken), "I1 each offset holds the bytes that were published there");
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn first_deliveries_out_of_order_are_reported() {
     history.published(0, &["a", "b"]);
     history.deliver(1, 1, &["b"]).unwrap();
     let broken = history.deliver(0, 1, &["a"]);
-    assert_eq!(rule(broken), "I4 first deliveries keep the order");
+    assert_eq!(rule(broken), "I4 first deliveries follow the order of offsets");
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn an_acked_message_that_is_delivered_again_is_reported() {
     history.deliver(0, 1, &["a"]).unwrap();
     history.settle(0, 1, Verdict::Ack);
     let broken = history.deliver(0, 2, &["a"]);
-    assert_eq!(rule(broken), "I3 what is settled is not delivered again");
+    assert_eq!(rule(broken), "I3 a settled message is not delivered again");
 }
 
 /// A history in which a message of a dead-letter topic was parked.
@@ -242,7 +242,7 @@ fn parked() -> History {
 #[test]
 fn a_parked_message_that_is_delivered_though_nobody_asked_is_reported() {
     let violation = parked().deliver(0, 2, &["a"]).unwrap_err();
-    assert_eq!(violation.rule, "I7 what is parked waits until somebody asks for it");
+    assert_eq!(violation.rule, "I7 a parked message is delivered only after a retry command");
     let mut history = parked();
     let origin = history.origin();
     let retry = PartitionCommand::RetryParked(GROUP, None);
@@ -256,7 +256,7 @@ fn a_message_that_nobody_sent_is_reported() {
     history.published(0, &["a"]);
     history.deliver(0, 1, &["a"]).unwrap();
     let broken = history.deliver(1, 1, &["b"]);
-    assert_eq!(rule(broken), "I2 never sent is absent");
+    assert_eq!(rule(broken), "I2 nothing appears that was never sent");
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn a_second_lease_on_a_held_message_is_reported() {
     history.published(0, &["a"]);
     history.deliver(0, 1, &["a"]).unwrap();
     let broken = history.deliver(0, 2, &["a"]);
-    assert_eq!(rule(broken), "I5 one lease at a time");
+    assert_eq!(rule(broken), "I5 a message has one lease at a time");
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn an_attempt_that_does_not_rise_is_reported() {
     history.published(0, &["a"]);
     history.deliver(0, 1, &["a"]).unwrap();
     history.settle(0, 1, Verdict::Retry);
-    assert_eq!(rule(history.deliver(0, 1, &["a"])), "I5 attempts rise");
+    assert_eq!(rule(history.deliver(0, 1, &["a"])), "I5 attempt numbers rise");
 }
 
 #[test]
@@ -290,9 +290,9 @@ fn an_attempt_that_goes_on_from_more_than_can_have_failed_after_a_restart_is_rep
     let (subscription, partition, group) = (1, ORDERS, GROUP);
     let subscribe = Subscribe { origin, subscription, partition, group, credit };
     history.turn(Command::Subscribe(subscribe), &[]).unwrap();
-    assert_eq!(rule(history.deliver(0, 1, &["a"])), "I5 attempts rise");
+    assert_eq!(rule(history.deliver(0, 1, &["a"])), "I5 attempt numbers rise");
     history.deliver(0, 2, &["a"]).unwrap();
-    assert_eq!(rule(history.deliver(1, 3, &["b"])), "I5 attempts rise");
+    assert_eq!(rule(history.deliver(1, 3, &["b"])), "I5 attempt numbers rise");
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn what_was_only_prefetched_beside_the_oldest_and_goes_to_the_dead_letters_is_no
         history.oracle.described(ORDERS, &description, history.now)
     };
     freed_to(1).unwrap();
-    assert_eq!(rule(freed_to(2)), "I1 what is wanted is kept");
+    assert_eq!(rule(freed_to(2)), "I1 a message is freed only when retention allows it");
 }
 
 #[test]
@@ -321,7 +321,10 @@ fn a_message_that_is_tried_again_too_early_is_reported() {
     history.published(0, &["a"]);
     history.deliver(0, 1, &["a"]).unwrap();
     history.settle(0, 1, Verdict::RetryAfter(Duration::from_secs(5)));
-    assert_eq!(rule(history.deliver(0, 2, &["a"])), "I7 what waits is not early");
+    assert_eq!(
+        rule(history.deliver(0, 2, &["a"])),
+        "I7 a retry is not delivered before its delay ends"
+    );
 }
 
 #[test]
@@ -331,7 +334,7 @@ fn a_confirm_and_a_delivery_before_their_commit_are_reported() {
     let delivery = history.delivery(0, 1, &["a"]);
     for effect in [Effect::Confirmed(confirmed), Effect::Deliver(delivery)] {
         let broken = history.oracle.turned(&[], &[effect], history.now);
-        assert_eq!(rule(broken), "I6 nothing is said before its commit");
+        assert_eq!(rule(broken), "I6 no effect is released before its commit");
     }
 }
 
@@ -399,7 +402,7 @@ fn a_refusal_for_what_is_not_committed_is_reported() {
     history.turn(command, &[]).unwrap();
     let waits = refused(&mut history, Refusal::StreamClosed, 0).unwrap();
     let broken = refused(&mut history, Refusal::StreamClosed, 1).map(|_| ());
-    assert_eq!(rule(broken), "I6 nothing is said before its commit");
+    assert_eq!(rule(broken), "I6 no effect is released before its commit");
     history.commit(&[waits]).unwrap();
 }
 
@@ -476,7 +479,7 @@ fn a_read_beyond_the_end_is_told_of_the_end_that_is_committed_and_of_no_other() 
         let broken = read_beyond(&mut history, StreamAnswer::Refused(refusal));
         match next {
             1 => broken.unwrap(),
-            _ => assert_eq!(rule(broken), "I1 a stream answers what is so", "{next}"),
+            _ => assert_eq!(rule(broken), "I1 a stream's answer matches its state", "{next}"),
         }
     }
 }
@@ -495,7 +498,7 @@ fn a_read_beyond_the_end_that_is_given_the_end_instead_is_reported() {
         settings: settings.into(),
     };
     let broken = read_beyond(&mut history, StreamAnswer::Chunk(chunk));
-    assert_eq!(rule(broken), "I1 a stream gives what was appended, once and in order");
+    assert_eq!(rule(broken), "I1 a stream read returns the appended messages, once and in order");
 }
 
 /// Two streams of a group, to which a message each is appended at once; then a crash, and a start that finds
@@ -526,6 +529,6 @@ fn appends_to_several_streams_of_which_a_crash_leaves_some_are_reported() {
     }
     for ends in [[0, 1], [1, 0]] {
         let rule = rule(appended_together_and_found(ends));
-        assert_eq!(rule, "I1 what was appended together is there whole or not at all");
+        assert_eq!(rule, "I1 an atomic append is in all streams or in none");
     }
 }

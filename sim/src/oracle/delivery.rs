@@ -24,7 +24,9 @@ impl Oracle {
         now: Timestamp,
     ) -> Result<(), Violation> {
         let key = (delivery.session, delivery.subscription);
-        let nobody = || Violation::new("a delivery has a taker", format!("{delivery:?}"));
+        let nobody = || {
+            Violation::new("every delivery goes to a live subscription", format!("{delivery:?}"))
+        };
         let subscription = *self.subscriptions.get(&key).ok_or_else(nobody)?;
         let id = delivery.partition;
         if subscription.partition != id || delivery.generation != self.generation {
@@ -44,7 +46,10 @@ impl Oracle {
         }
         let messages: Vec<MessageView<'_>> = Messages::of_checked(&delivery.messages).collect();
         if messages.len() != delivery.count as usize {
-            return Err(Violation::new("I1 bytes are intact", format!("{delivery:?}")));
+            return Err(Violation::new(
+                "I1 a delivered batch decodes to its stated message count",
+                format!("{delivery:?}"),
+            ));
         }
         for (offset, message) in (delivery.first.0..).zip(messages) {
             self.delivered_one(delivery, subscription.group, offset, message, now)?;
@@ -66,7 +71,7 @@ impl Oracle {
         let place = (id, group, offset);
         if let Some((dead_letters_by_offset, at)) = self.dead_letters_by_offset.get(&place) {
             return Err(Violation::new(
-                "I7 a dead letter is not delivered at its source again",
+                "I7 a dead-lettered message is not delivered from its source again",
                 format!("offset {offset} of {id} is at {at} of {dead_letters_by_offset}"),
             ));
         }
@@ -98,10 +103,10 @@ impl Oracle {
             Err(Violation::new(rule, detail))
         };
         if entry.due.is_some_and(|due| now < due) {
-            return wrong("I7 what is delayed is not early");
+            return wrong("I7 a delayed message is not delivered before its due time");
         }
         if entry.expiry.is_some_and(|expiry| expiry <= now) {
-            return wrong("I7 what has expired is not delivered");
+            return wrong("I7 an expired message is not delivered");
         }
         Ok(())
     }
@@ -122,7 +127,7 @@ impl Oracle {
         if entry.hash != hash || entry.appended_at != delivery.appended_at {
             let number = numbered_messages::number(&message);
             let detail = format!("offset {offset} of {id}: {number:?}, {entry:?}");
-            let rule = "I1 what was published at an offset is there, intact";
+            let rule = "I1 each offset holds the bytes that were published there";
             return Err(Violation::new(rule, detail));
         }
         self.must_be_durable(entry.turn, &(id, offset))?;
@@ -138,7 +143,10 @@ impl Oracle {
     ) -> Result<(), Violation> {
         let invented = || {
             let number = numbered_messages::number(&message);
-            Violation::new("I2 never sent is absent", format!("{number:?} at {offset} of {id}"))
+            Violation::new(
+                "I2 nothing appears that was never sent",
+                format!("{number:?} at {offset} of {id}"),
+            )
         };
         let header = |name: &str| {
             let found = message.headers().filter_map(Result::ok).find(|held| held.0 == name);
@@ -160,7 +168,7 @@ impl Oracle {
             || !says(HEADER_SOURCE_GROUP, &format!("group-{}", group.0))
         {
             return Err(Violation::new(
-                "I1 a dead letter says the names of where it comes from",
+                "I1 a dead letter names its source topic and group",
                 format!("{source_offset} of {source}, at {offset} of {id}"),
             ));
         }
@@ -168,7 +176,7 @@ impl Oracle {
         let entry = held.entries.get(source_offset as usize).ok_or_else(invented)?;
         if entry.content != numbered_messages::content_hash(&message) {
             return Err(Violation::new(
-                "I1 a dead letter carries its message",
+                "I1 a dead letter carries the key and payload of its source",
                 format!("{source_offset} of {source}, at {offset} of {id}"),
             ));
         }
@@ -176,7 +184,7 @@ impl Oracle {
             && !group.states.contains_key(&source_offset)
         {
             return Err(Violation::new(
-                "I7 only what was tried is a dead letter",
+                "I7 only a delivered message becomes a dead letter",
                 format!("{source_offset} of {source}, at {offset} of {id}"),
             ));
         }
@@ -186,7 +194,7 @@ impl Oracle {
             let least = if group.is_asked(source_offset) { 0 } else { group.attempts_least() };
             if failed > u64::from(most) || failed < u64::from(least) {
                 return Err(Violation::new(
-                    "I7 only what has failed often enough is a dead letter",
+                    "I7 a message becomes a dead letter only after enough failed attempts",
                     format!(
                         "{source_offset} of {source}: {failed} attempts failed, at least {least} of \
                          at most {most} were needed"
@@ -204,7 +212,7 @@ impl Oracle {
         let here = *partition.dead_letters_by_offset.entry(offset).or_insert(letter);
         if place != (id, offset) || here != letter {
             return Err(Violation::new(
-                "I7 a message is a dead letter once",
+                "I7 a message becomes a dead letter once",
                 format!("{letter:?} at {offset} of {id}, and {here:?} at {place:?}"),
             ));
         }

@@ -252,7 +252,7 @@ impl GroupModel {
         };
         if let Done::Acked(turn) = state.done {
             return wrong(
-                "I3 what is settled is not delivered again",
+                "I3 a settled message is not delivered again",
                 format!("it was acked in turn {turn}"),
             );
         }
@@ -260,20 +260,23 @@ impl GroupModel {
             && parks
         {
             return wrong(
-                "I7 what is parked waits until somebody asks for it",
+                "I7 a parked message is delivered only after a retry command",
                 format!("it was parked in turn {turn}"),
             );
         }
         if let Some(turn) = state.dying {
             return wrong(
-                "I3 what is settled is not delivered again",
+                "I3 a settled message is not delivered again",
                 format!("it went to the dead letters in turn {turn}"),
             );
         }
         if let Some(held) = self.held.get(&offset)
             && held.is_live(now)
         {
-            return wrong("I5 one lease at a time", format!("it is held: {held:?}, now {now:?}"));
+            return wrong(
+                "I5 a message has one lease at a time",
+                format!("it is held: {held:?}, now {now:?}"),
+            );
         }
         let last = state.last.filter(|(generation, ..)| *generation == delivery.generation);
         self.ended(offset);
@@ -284,13 +287,13 @@ impl GroupModel {
         };
         if !(least..=most).contains(&delivery.attempt) {
             return wrong(
-                "I5 attempts rise",
+                "I5 attempt numbers rise",
                 format!("attempt {}, not {least} to {most}", delivery.attempt),
             );
         }
         if state.failed.least() >= self.attempts_max {
             return wrong(
-                "I5 attempts rise to a limit",
+                "I5 a message has no more attempts than its group allows",
                 format!("{:?} of at most {}", state.failed, self.attempts_max),
             );
         }
@@ -298,14 +301,14 @@ impl GroupModel {
             && now < due
         {
             return wrong(
-                "I7 what waits is not early",
+                "I7 a retry is not delivered before its delay ends",
                 format!("to be tried at {due:?}, delivered at {now:?}"),
             );
         }
         if state.last.is_none() && !is_delayed {
             if self.highest_first.is_some_and(|highest| highest > offset) {
                 return wrong(
-                    "I4 first deliveries keep the order",
+                    "I4 first deliveries follow the order of offsets",
                     format!("offset {:?} was delivered before", self.highest_first),
                 );
             }
@@ -427,7 +430,7 @@ impl GroupModel {
         for (offset, run) in &asked.must_apply {
             if is_stale(*offset, run) {
                 return Err(Violation::new(
-                    "I3 a settlement of what is held applies",
+                    "I3 a settlement of a leased message applies",
                     format!("offset {offset} is held by {run:?}, and was called stale"),
                 ));
             }
@@ -468,7 +471,7 @@ impl GroupModel {
         if asked.settle.verdict == Verdict::Ack {
             if delivered_since {
                 return Err(Violation::new(
-                    "I3 what is settled is not delivered again",
+                    "I3 a settled message is not delivered again",
                     format!("offset {offset} was delivered after its ack, {run:?}"),
                 ));
             }

@@ -169,7 +169,10 @@ impl Oracle {
         if *refusal == Refusal::OutcomeUnknown && self.is_fenced && is_known {
             return Ok(());
         }
-        Err(Violation::new("a refusal answers a command", format!("{refusal} of {request}")))
+        Err(Violation::new(
+            "every refusal answers a pending command",
+            format!("{refusal} of {request}"),
+        ))
     }
 
     fn command(
@@ -185,7 +188,7 @@ impl Oracle {
             let found = refused.remove(&origin);
             if expected.as_ref() != found {
                 return Err(Violation::new(
-                    "a command is refused for its reason alone",
+                    "a command is refused for the expected reason",
                     format!("expected {expected:?}, came {found:?}, of {command:?}"),
                 ));
             }
@@ -441,7 +444,7 @@ impl Oracle {
         }
         let durable = self.durable_turn;
         Err(Violation::new(
-            "I6 nothing is said before its commit",
+            "I6 no effect is released before its commit",
             format!("{what:?} stands on turn {turn}, durable is turn {durable}"),
         ))
     }
@@ -449,13 +452,19 @@ impl Oracle {
     fn done(&mut self, request: u64) -> Result<(), Violation> {
         match self.changes.remove(&request) {
             Some((id, turn)) => self.must_be_durable(turn, &id),
-            None => Err(Violation::new("an answer has a question", format!("done {request}"))),
+            None => Err(Violation::new(
+                "every answer belongs to a pending request",
+                format!("done {request}"),
+            )),
         }
     }
 
     fn confirmed(&mut self, confirmed: &Confirmed) -> Result<(), Violation> {
         let Some(sent) = self.sent.remove(&confirmed.origin.request) else {
-            return Err(Violation::new("I2 never sent is absent", format!("{confirmed:?}")));
+            return Err(Violation::new(
+                "I2 nothing appears that was never sent",
+                format!("{confirmed:?}"),
+            ));
         };
         let (offset, duplicate) = match sent.admitted {
             ExpectedOutcome::New(offset) => (offset, false),
@@ -474,7 +483,7 @@ impl Oracle {
             && (confirmed.producer, confirmed.first_sequence) == (stamp.id, stamp.first_sequence);
         if !fits {
             return Err(Violation::new(
-                "I1 confirmed is present once, at its offset",
+                "I1 a confirmed batch is present once, at its offset",
                 format!("expected offset {offset}, duplicate {duplicate}; came {confirmed:?}"),
             ));
         }
@@ -492,7 +501,7 @@ impl Oracle {
         let all: u64 = asked.settle.runs.iter().map(|run| u64::from(run.count)).sum();
         if settled.applied < least || settled.applied + stale > all {
             return Err(Violation::new(
-                "I3 a settlement of what is held applies",
+                "I3 a settlement of a leased message applies",
                 format!("{settled:?} of {all} messages, {least} of them held"),
             ));
         }

@@ -138,7 +138,7 @@ impl Oracle {
         }
         if *refusal != expected {
             let detail = format!("expected {expected:?}, came {refusal:?}, of {request} to {id}");
-            return Err(Violation::new("a command is refused for its reason alone", detail));
+            return Err(Violation::new("a command is refused for the expected reason", detail));
         }
         self.must_be_durable(turn, refusal)?;
         if let Some(model) = self.streams.by_id.get_mut(&id) {
@@ -174,7 +174,7 @@ impl Oracle {
     ) -> Result<(), Violation> {
         let said = format!("{request} is published at {first}, {count} messages");
         let Some(sent) = self.sent.remove(&request) else {
-            return Err(Violation::new("I2 never sent is absent", said));
+            return Err(Violation::new("I2 nothing appears that was never sent", said));
         };
         let id = sent.publish.partition;
         let model = self.streams.by_id.get(&id);
@@ -188,7 +188,10 @@ impl Oracle {
         if !is_at || sent.expected.is_none() || count != sent.publish.batch.count() {
             let Sent { expected, admitted, .. } = sent;
             let detail = format!("{said}; expected at {expected:?} in {id}, it is {admitted:?}");
-            return Err(Violation::new("I1 confirmed is present once, at its offset", detail));
+            return Err(Violation::new(
+                "I1 a confirmed batch is present once, at its offset",
+                detail,
+            ));
         }
         self.note_reported(&sent);
         self.must_be_durable(sent.turn, &said)

@@ -9,7 +9,7 @@ use sennit_model::{GroupId, PartitionId, Timestamp};
 use super::{Oracle, Violation, group::Done};
 
 /// The promise that every message is delivered in the end.
-pub const OUTSTANDING: &str = "I3 what is not settled is delivered again";
+pub const OUTSTANDING: &str = "I3 every unsettled message is delivered in the end";
 
 impl Oracle {
     /// The outstanding messages: `(partition, group, offset)`. A message that expires by `now` is
@@ -102,7 +102,7 @@ impl Oracle {
                 last.and_then(|(group, model)| Some((group, partition.resurrected(model)?)))
             {
                 let detail = format!("offset {offset} of {id}, group {}", group.0);
-                return Err(Violation::new("I9 what has ended does not come back", detail));
+                return Err(Violation::new("I9 a deleted key does not come back", detail));
             }
         }
         self.streams_settled()?;

@@ -231,14 +231,14 @@ impl PartitionModel {
         for offset in self.start..start.0 {
             if !self.may_be_gone(offset, now) {
                 return Err(Violation::new(
-                    "I1 what is wanted is kept",
+                    "I1 a message is freed only when retention allows it",
                     format!("offset {offset} of {id} is gone, the oldest kept is {start}"),
                 ));
             }
         }
         if start.0 < self.start {
             return Err(Violation::new(
-                "I4 offsets go forward",
+                "I4 offsets never go back",
                 format!("the oldest offset kept went from {} back to {start}", self.start),
             ));
         }

@@ -162,7 +162,7 @@ impl Oracle {
         let reader = self.readers.by_key.get_mut(&key).filter(|held| held.partition == id);
         let Some(reader) = reader else {
             let detail = format!("{from}..{to} of {id} for {key:?}");
-            return Err(Violation::new("a delivery has a taker", detail));
+            return Err(Violation::new("every delivery goes to a live subscription", detail));
         };
         let (least, most) = reader.at;
         if from < least || from > most || to <= from {
@@ -197,7 +197,10 @@ impl Oracle {
             offset += 1;
         }
         if offset != range.1 {
-            return Err(Violation::new("I1 bytes are intact", format!("{delivery:?}")));
+            return Err(Violation::new(
+                "I1 a delivered batch decodes to its stated message count",
+                format!("{delivery:?}"),
+            ));
         }
         if let Some(partition) = self.partitions.get_mut(&id) {
             partition.seen_end = partition.seen_end.max(offset);
@@ -236,11 +239,11 @@ impl Oracle {
                     |offset: &u64| !partition.may_be_gone(*offset, now) && !is_hole(*offset);
                 let Some(kept) = (start..end).find(is_kept) else { return Ok(()) };
                 let detail = format!("offset {kept} of {id}, of a gap {start}..{end}");
-                Err(Violation::new("I1 what is wanted is kept", detail))
+                Err(Violation::new("I1 a message is freed only when retention allows it", detail))
             }
             reason => {
                 let detail = format!("{reason:?} {start}..{end} of {id} for {key:?}");
-                Err(Violation::new("I4 a gap has a reason", detail))
+                Err(Violation::new("I4 a gap has a valid reason", detail))
             }
         }
     }
@@ -295,7 +298,7 @@ impl Oracle {
         // What is on the platter is shown once the shard has heard of it.
         let least = partition.seen_end;
         if end < least || (partition.limit() != u64::MAX && end > partition.limit()) {
-            return wrong("I4 offsets go forward", format!("an end from {least} on"));
+            return wrong("I4 offsets never go back", format!("an end from {least} on"));
         }
         let cursor = claim.and_then(|claim| self.readers.cursor(id, &claim.name));
         let expected = match from {
@@ -308,7 +311,10 @@ impl Oracle {
         };
         // Of what is not committed yet nothing may be kept any more.
         if first != expected.min(end) {
-            return wrong("I4 a reader begins where it asks to", expected.to_string());
+            return wrong(
+                "I4 a reader begins at the offset that it requests",
+                expected.to_string(),
+            );
         }
         if let Some(partition) = self.partitions.get_mut(&id) {
             partition.seen_end = end;
@@ -331,14 +337,14 @@ impl Oracle {
         for (name, _) in found {
             if !self.readers.cursors.contains_key(&(id, name.clone())) {
                 let detail = format!("cursor {name} of {id}");
-                return Err(Violation::new("I2 never made is absent", detail));
+                return Err(Violation::new("I2 nothing exists that was never created", detail));
             }
         }
         for ((_, name), history) in self.readers.cursors.iter_mut().filter(|held| held.0.0 == id) {
             let offset = offset_of(name);
             if !history.iter().any(|(_, held)| *held == offset) {
                 return Err(Violation::new(
-                    "I1 a cursor is where it was set",
+                    "I1 a cursor is at an offset where it was set",
                     format!("{name} of {id} is at {offset:?}, and was at {history:?}"),
                 ));
             }
@@ -364,7 +370,7 @@ impl Oracle {
             let end = partition.end();
             if reader.held < reader.credit && reader.at.1 < end {
                 return Err(Violation::new(
-                    "I3 a reader gets all there is",
+                    "I3 a reader with credit receives every message",
                     format!(
                         "{key:?} stands at {:?} of {}, which ends at {end}",
                         reader.at, reader.partition

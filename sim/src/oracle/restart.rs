@@ -66,7 +66,10 @@ impl Oracle {
         self.generation = generation;
         for (id, _) in found {
             if !self.partitions.contains_key(id) {
-                return Err(Violation::new("I2 never made is absent", format!("partition {id}")));
+                return Err(Violation::new(
+                    "I2 nothing exists that was never created",
+                    format!("partition {id}"),
+                ));
             }
         }
         let (mut kept_batch, mut lost_batch) = (0, u64::MAX);
@@ -81,7 +84,7 @@ impl Oracle {
             let holds_letters = partition.dead_letters == DeadLetters::Stay;
             if end < least || (!holds_letters && end > most) {
                 return Err(Violation::new(
-                    "I1 what was durable is there after a restart",
+                    "I1 durable messages exist after a restart",
                     format!("{id} ends at {end}, durable was {least}, handed over {most}"),
                 ));
             }
@@ -106,7 +109,7 @@ impl Oracle {
         }
         if kept_batch >= lost_batch {
             return Err(Violation::new(
-                "I1 what is lost in a crash is the end alone",
+                "I1 a crash loses only the newest changes",
                 format!("batch {kept_batch} is there, batch {lost_batch} is not"),
             ));
         }
@@ -160,7 +163,7 @@ fn exists(
     };
     if broken {
         return Err(Violation::new(
-            "I7 what is made stays, what is dropped stays dropped",
+            "I7 what was created stays, and what was dropped stays dropped",
             format!("{id} is {:?}, and there: {is_there}", partition.existence),
         ));
     }
@@ -175,7 +178,7 @@ fn groups_found(
     durable_turn: u64,
 ) -> Result<(), Violation> {
     let wrong = |what: &str, group: GroupId| {
-        Err(Violation::new("I7 what is made stays, what is dropped stays dropped", {
+        Err(Violation::new("I7 what was created stays, and what was dropped stays dropped", {
             format!("group {} of {id} {what}", group.0)
         }))
     };

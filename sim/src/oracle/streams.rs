@@ -18,14 +18,14 @@ use super::{
 };
 
 /// The promise that a stream is as it should be after a restart.
-const KEPT: &str = "I1 a stream is after a restart as it was";
+const KEPT: &str = "I1 a stream has a valid state after a restart";
 /// The promise that an answer is the right one.
-const ANSWERED: &str = "I1 a stream answers what is so";
+const ANSWERED: &str = "I1 a stream's answer matches its state";
 /// The promise that what is read is what was appended.
-const READ: &str = "I1 a stream gives what was appended, once and in order";
+const READ: &str = "I1 a stream read returns the appended messages, once and in order";
 
 /// The promise that what is appended together is one change.
-const TOGETHER: &str = "I1 what was appended together is there whole or not at all";
+const TOGETHER: &str = "I1 an atomic append is in all streams or in none";
 
 /// A request and its expected answer.
 #[derive(Debug)]
@@ -216,7 +216,7 @@ impl Oracle {
                 let detail = format!(
                     "{answer:?} of {ids:?} stands on turn {turn}, durable is {durable_turn}"
                 );
-                return Err(Violation::new("I6 nothing is said before its commit", detail));
+                return Err(Violation::new("I6 no effect is released before its commit", detail));
             }
             for (id, answer) in ids.into_iter().zip(answers_by_stream(answer)) {
                 if let (Some(model), Some(answer)) = (by_id.get_mut(&id), answer) {
@@ -333,7 +333,7 @@ impl Oracle {
         if kept.0 >= lost.0 {
             let rule = match kept.0 == lost.0 {
                 true => TOGETHER,
-                false => "I1 what is lost in a crash is the end alone",
+                false => "I1 a crash loses only the newest changes",
             };
             let detail = format!("change {kept:?} is there, and {lost:?} is not");
             return Err(Violation::new(rule, detail));
