@@ -11,38 +11,38 @@ use tokio::time::timeout;
 
 use crate::{
     broker::{Broker, disk_bytes},
-    identity::Verdict,
     load::{Bench, Load},
-    row::{Restarted, Row},
+    row::{RestartResults, Row},
+    sequence_check::MessageErrors,
     stamp::Payloads,
     usage::number,
 };
 
-/// How long a message that has to be there may take to come.
+/// Time within which an expected message is delivered.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// At how many places of the queue messages are read and compared.
+/// The number of places in the queue at which messages are compared.
 const SAMPLE_PLACES: u64 = 8;
 
-/// What a start may take besides the replay, in seconds, and for each GiB of the replay.
+/// Seconds that a start may take without its replay, and for each GiB of the replay.
 const START_S: f64 = 1.0;
 const REPLAY_S_PER_GIB: f64 = 1.5;
 
 /// Messages in a queue.
 #[derive(Clone, Debug, Serialize)]
 pub struct Backlog {
-    /// How many, of all partitions.
+    /// The number of messages in all partitions.
     pub messages: u64,
     /// Partitions, each with a producer of its own.
     pub partitions: u32,
     /// Bytes of a payload.
     pub size: usize,
-    /// Messages that are read and compared.
+    /// The number of messages that are compared.
     pub sample: u64,
 }
 
 impl Backlog {
-    /// Publishes, kills, starts again, and looks.
+    /// Publishes, kills the broker, starts it again, and checks the messages.
     ///
     /// # Errors
     /// The broker does not start, or does not deliver again.
@@ -64,7 +64,8 @@ impl Backlog {
         ensure!(published.is_clean(), "not all was confirmed: {:?}", published.error_texts);
 
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let mut returning = runtime.block_on(Returning::subscribe(&broker.server, &topic))?;
+        let mut returning =
+            runtime.block_on(ReconnectingConsumer::subscribe(&broker.server, &topic))?;
         broker.kill()?;
         let data_bytes = broker.data.as_deref().map_or(0, disk_bytes);
         (bench.progress)("restart", 0, None);
@@ -79,14 +80,14 @@ impl Backlog {
         let sampling = std::time::Instant::now();
         let sampled = runtime.block_on(self.sample(bench, &client, &topic, each))?;
         let recovered = broker.recovered();
-        let mut made = Row {
-            verdict: sampled.verdict,
+        let mut result = Row {
+            message_errors: sampled.message_errors,
             seconds: begun.elapsed().as_secs_f64(),
             broker_rss_peak_bytes: broker
                 .pid
                 .and_then(|pid| number(pid, "status", "VmHWM:"))
                 .map(|kib| kib * 1024),
-            restart: Some(Restarted {
+            restart: Some(RestartResults {
                 first_delivery_s,
                 data_bytes,
                 expected,
@@ -100,29 +101,29 @@ impl Backlog {
         };
         for (what, held) in counted {
             if held != expected {
-                made.verdict.missing += expected.saturating_sub(held);
-                made.errors += 1;
-                made.error_texts.push(format!("{held} of {expected} messages are {what}"));
+                result.message_errors.missing += expected.saturating_sub(held);
+                result.errors += 1;
+                result.error_texts.push(format!("{held} of {expected} messages are {what}"));
             }
         }
         if recovered.shards == 0 {
-            made.errors += 1;
-            made.error_texts.push("the broker's log does not report the replay".into());
+            result.errors += 1;
+            result.error_texts.push("the broker's log does not report the replay".into());
         }
-        bench.name(&mut made, row);
-        Ok(made)
+        bench.name(&mut result, row);
+        Ok(result)
     }
 
-    /// Reads messages at some places of the queue and compares them with what was published.
+    /// Reads messages at some places of the queue and compares them with the published ones.
     async fn sample(
         &self,
         bench: &Bench<'_>,
         client: &Client,
         topic: &TopicName,
         each: u64,
-    ) -> Result<Sampled> {
+    ) -> Result<Sample> {
         let payloads = Payloads::new(self.size);
-        let mut sampled = Sampled::default();
+        let mut sampled = Sample::default();
         for place in 0..SAMPLE_PLACES {
             let group: GroupName = format!("sample-{place}").parse()?;
             let from = each * place / SAMPLE_PLACES;
@@ -130,43 +131,44 @@ impl Backlog {
             let count = (self.sample / SAMPLE_PLACES).clamp(1, left);
             let start = StartAt::Offset(Offset(from));
             client.create_group(topic, &group, GroupConfig::default(), start).await?;
-            sampled.read(client, topic, &group, (from, count), &payloads).await?;
+            sampled.read(client, topic, &group, from, count, &payloads).await?;
             (bench.progress)("sample", sampled.count, Some(self.sample));
         }
         Ok(sampled)
     }
 }
 
-/// What a start that took `ready_s` replayed, and what it may take.
-pub fn replayed(ready_s: f64, broker: &Broker) -> Restarted {
+/// The replay of a start that took `ready_s`, and the time limit of the start.
+pub fn replayed(ready_s: f64, broker: &Broker) -> RestartResults {
     let recovered = broker.recovered();
     let gib = recovered.bytes as f64 / f64::from(1 << 30);
-    Restarted {
+    RestartResults {
         ready_s,
         limit_s: START_S + REPLAY_S_PER_GIB * gib,
         replayed_bytes: recovered.bytes,
         replayed_records: recovered.records,
         replay_s_per_gib: (ready_s - START_S).max(0.0) / gib.max(1e-9),
-        ..Restarted::default()
+        ..RestartResults::default()
     }
 }
 
-/// Messages that were read and compared.
+/// The messages that were compared.
 #[derive(Default)]
-struct Sampled {
+struct Sample {
     count: u64,
-    verdict: Verdict,
+    message_errors: MessageErrors,
 }
 
-impl Sampled {
-    /// Reads `count` messages of a group that begins at offset `from` in each partition. Producer
-    /// and sequence of a message are its partition and its offset.
+impl Sample {
+    /// Reads `count` messages of a group that starts at offset `from` in each partition. The producer of a message
+    /// is its partition, and its sequence is its offset.
     async fn read(
         &mut self,
         client: &Client,
         topic: &TopicName,
         group: &GroupName,
-        (from, count): (u64, u64),
+        from: u64,
+        count: u64,
         payloads: &Payloads,
     ) -> Result<()> {
         let credit = u32::try_from(count).unwrap_or(u32::MAX);
@@ -175,20 +177,20 @@ impl Sampled {
         let mut next: std::collections::HashMap<u32, u64> = std::collections::HashMap::new();
         let mut read = 0;
         while read < count {
-            let Ok(came) = timeout(DELIVERY_TIMEOUT, consumer.next_run()).await else {
-                self.verdict.missing += count - read;
+            let Ok(run) = timeout(DELIVERY_TIMEOUT, consumer.next_run()).await else {
+                self.message_errors.missing += count - read;
                 break;
             };
-            let run = came.context("the subscription ended")??;
+            let run = run.context("the subscription ended")??;
             let partition = run.partition().0;
             let next = next.entry(partition).or_insert(from);
             for (offset, message) in (run.first_offset().0..).zip(run.messages()) {
-                self.verdict.missing += offset.saturating_sub(*next);
-                self.verdict.duplicates += u64::from(offset < *next);
+                self.message_errors.missing += offset.saturating_sub(*next);
+                self.message_errors.duplicates += u64::from(offset < *next);
                 *next = (*next).max(offset + 1);
                 let stamp = payloads.read(message.payload());
                 let is_it = stamp.is_some_and(|s| (s.producer, s.sequence) == (partition, offset));
-                self.verdict.corrupt += u64::from(!is_it);
+                self.message_errors.corrupt += u64::from(!is_it);
                 read += 1;
             }
         }
@@ -197,14 +199,14 @@ impl Sampled {
     }
 }
 
-/// A consumer that is subscribed when the broker dies, and comes back by itself.
-struct Returning {
+/// A consumer that is subscribed when the broker dies, and that reconnects by itself.
+struct ReconnectingConsumer {
     client: Client,
     consumer: Consumer,
     generation: u32,
 }
 
-impl Returning {
+impl ReconnectingConsumer {
     async fn subscribe(server: &str, topic: &TopicName) -> Result<Self> {
         let often = Reconnect {
             delay_min: Duration::from_millis(2),
@@ -220,7 +222,7 @@ impl Returning {
         Ok(Self { client, consumer, generation })
     }
 
-    /// Waits for the first message that the broker's next life delivers.
+    /// Waits for the first delivery after the restart.
     async fn first_delivery(&mut self) -> Result<()> {
         loop {
             let next = timeout(DELIVERY_TIMEOUT, self.consumer.next_run()).await;
@@ -232,7 +234,7 @@ impl Returning {
         }
     }
 
-    /// How many messages the topic says that it keeps, and its group that it has not settled.
+    /// The number of messages that the topic keeps, and that the group has not settled.
     async fn count(&self, topic: &TopicName) -> Result<[(&'static str, u64); 2]> {
         let described = self.client.describe_topic(topic).await?;
         let kept = described.partitions.iter().map(|one| one.end.0 - one.start.0).sum();

@@ -14,26 +14,26 @@ use crate::{
     stamp::{Payloads, Stamp, message_bytes},
 };
 
-/// Bytes of a batch: one write, and one read.
+/// The length of a batch, which is one write and one read, in bytes.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// Different batches, so that what is written was not in a cache a moment ago.
+/// The number of different batches, so that the caches do not hold the next one.
 const BATCHES: usize = 64;
 
-/// How long each is measured.
+/// The duration of each measurement.
 const DURATION_NS: u64 = 1_000_000_000;
 
 /// Messages per second through all sockets together.
 #[derive(Clone, Copy, Debug)]
-pub struct Bare {
-    /// Read and thrown away.
+pub struct BareRates {
+    /// The rate of readers that do not check messages.
     pub thrown_away_per_s: f64,
-    /// Read and verified as readers do it: each message's checksum, and its stamp.
+    /// The rate of readers that verify the checksum and the stamp of each message.
     pub checked_per_s: f64,
 }
 
-impl Bare {
-    /// What it got before and after something else did.
+impl BareRates {
+    /// The average of measurements before and after a row.
     #[must_use]
     pub fn and(self, after: Self) -> Self {
         Self {
@@ -43,20 +43,20 @@ impl Bare {
     }
 }
 
-/// Measures with messages of `size` bytes. Each batch is written to all sockets in turn, by a thread
-/// for each core, and each socket has a thread that reads.
+/// Measures with messages of `size` bytes. A thread for each core writes each batch to all sockets in turn, and
+/// each socket has a thread that reads.
 ///
 /// # Errors
 /// The loopback does not work.
-pub fn measure(sockets: u32, size: usize) -> io::Result<Bare> {
+pub fn measure(sockets: u32, size: usize) -> io::Result<BareRates> {
     let batches = batches(size)?;
-    Ok(Bare {
+    Ok(BareRates {
         thrown_away_per_s: run(sockets, size, &batches, false)?,
         checked_per_s: run(sockets, size, &batches, true)?,
     })
 }
 
-/// Batches of the same length, with payloads as producers make them.
+/// Batches of the same length, with the payloads of producers.
 fn batches(size: usize) -> io::Result<Vec<Bytes>> {
     let mut payloads = Payloads::new(size);
     let mut sequence = 0;
@@ -112,8 +112,8 @@ fn run(sockets: u32, size: usize, batches: &[Bytes], checked: bool) -> io::Resul
     Ok(messages as f64 / ((now_ns() - begin) as f64 / 1e9))
 }
 
-/// Reads batches of `length` bytes with payloads of `size` until there are no more; says how many
-/// messages they held.
+/// Reads batches of `length` bytes with payloads of `size` bytes until the end. Returns the number of their
+/// messages.
 fn read(mut stream: TcpStream, (length, size): (usize, usize), checked: bool) -> io::Result<u64> {
     let (payloads, mut messages) = (Payloads::new(size), 0);
     let each = message_bytes(size);

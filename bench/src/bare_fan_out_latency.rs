@@ -16,23 +16,23 @@ use crate::{
     socket::{Poller, Socket},
 };
 
-/// How long it goes on.
+/// The duration of the measurement.
 const DURATION_NS: u64 = 2_000_000_000;
 
-/// How long a reader waits before it looks whether it has everything.
+/// The longest time that a reader waits for bytes before it checks whether it has all messages.
 const WAIT_NS: u64 = 50_000_000;
 
-/// Bytes that are read at once.
+/// The size of a read in bytes.
 const READ_BYTES: usize = 64 << 10;
 
-/// Messages in one write, at most.
+/// The greatest number of messages in one write.
 const TOGETHER_MAX: u64 = 64;
 
-/// Bytes of a message that say when it is meant to be sent.
+/// The length of the intended instant in a message, in bytes.
 const INSTANT_BYTES: usize = size_of::<u64>();
 
-/// From when each message is meant to be sent until it is read, in microseconds. One thread writes what
-/// is due to one socket after the other, and `threads` read.
+/// Measures the time from the intended instant of each message until it is read, in microseconds. One thread writes
+/// due messages to one socket after the other, and `threads` threads read.
 ///
 /// # Errors
 /// The loopback does not work.
@@ -45,7 +45,7 @@ pub fn measure(sockets: u32, threads: u32, size: usize, rate: f64) -> Result<Lat
         near.push(stream);
         far.push(Socket::new(listener.accept()?.0)?);
     }
-    // How many messages there are, once it is known.
+    // The number of messages, once it is known.
     let messages = AtomicU64::new(u64::MAX);
     thread::scope(|scope| {
         let each = far.len().div_ceil(threads.max(1) as usize).max(1);
@@ -65,8 +65,8 @@ pub fn measure(sockets: u32, threads: u32, size: usize, rate: f64) -> Result<Lat
     })
 }
 
-/// Writes each message to all sockets at its instant, and several that are due together in one write; says how many
-/// there were.
+/// Writes each message to all sockets at its instant, and several that are due together in one write. Returns the
+/// number of messages.
 fn write(sockets: &mut [TcpStream], size: usize, rate: f64) -> Result<u64> {
     let begin = now_ns();
     let end = begin + DURATION_NS;
@@ -74,7 +74,7 @@ fn write(sockets: &mut [TcpStream], size: usize, rate: f64) -> Result<u64> {
     let (mut number, mut bytes) = (0, Vec::new());
     while instant(number) < end {
         sleep_until(instant(number));
-        // It may be late, and its time over.
+        // A late writer may pass the end of the measurement.
         let (last, first) = (now_ns().min(end - 1), number);
         bytes.clear();
         while instant(number) <= last && number - first < TOGETHER_MAX {
@@ -90,11 +90,11 @@ fn write(sockets: &mut [TcpStream], size: usize, rate: f64) -> Result<u64> {
     Ok(number)
 }
 
-/// Reads of all sockets as it comes until each has had all `messages`, and says how late each was.
+/// Reads all sockets until each has received `messages` messages. Returns their latencies.
 fn read(mut sockets: Vec<Socket>, size: usize, messages: &AtomicU64) -> Result<Latencies> {
     let mut poller = Poller::new()?;
     for (number, socket) in sockets.iter().enumerate() {
-        poller.door().add(socket, number)?;
+        poller.handle().add(socket, number)?;
     }
     let mut parts = vec![Vec::new(); sockets.len()];
     let (mut buffer, mut latencies) = (vec![0; READ_BYTES], Latencies::new());
@@ -102,8 +102,8 @@ fn read(mut sockets: Vec<Socket>, size: usize, messages: &AtomicU64) -> Result<L
     while had < messages.load(Relaxed).saturating_mul(sockets.len() as u64) {
         for &number in poller.wait(WAIT_NS)? {
             let part: &mut Vec<u8> = &mut parts[number];
-            sockets[number].receive(&mut buffer, |came| {
-                part.extend_from_slice(came);
+            sockets[number].receive(&mut buffer, |bytes| {
+                part.extend_from_slice(bytes);
                 let now = now_ns();
                 for message in part.chunks_exact(size) {
                     let (instant, _) = message

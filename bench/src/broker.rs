@@ -17,83 +17,83 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use crate::{children::Running, options::Options, usage::is_ready};
+use crate::{children::ChildProcess, options::Options, usage::is_ready};
 
-/// How often a broker that starts is asked whether it is ready.
+/// The time between two checks whether a starting broker is ready.
 const READY_LOOK: Duration = Duration::from_millis(1);
 
-/// How long a broker may take to start.
+/// Time within which a broker starts.
 const READY_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Where a broker is, and what may be asked of the kernel about it.
+/// A broker's addresses, and its process and data directory if they are known.
 pub struct Broker {
     /// Its address.
     pub server: String,
-    /// Where its metrics are.
+    /// The address of its HTTP port, which has its metrics.
     pub http: String,
-    /// Its process, if it is on this machine and known.
+    /// Its process, if it runs on this machine and is known.
     pub pid: Option<u32>,
-    /// Where its journal is, if known.
+    /// Its data directory, if it is known.
     pub data: Option<PathBuf>,
-    own: Option<Own>,
+    own: Option<OwnBroker>,
 }
 
-struct Own {
-    child: Running,
+struct OwnBroker {
+    child: ChildProcess,
     data: PathBuf,
     flags: Vec<String>,
-    log: Log,
-    /// Removed with the broker.
+    log: SharedRecovered,
+    /// A new data directory, which is removed with the broker.
     _data: Option<FreshFolder>,
 }
 
-/// What `sennit serve --json` prints.
+/// The output of `sennit serve --json`.
 #[derive(Deserialize)]
 struct Addresses {
     listen: String,
     http: String,
 }
 
-/// What a broker's log says of its journals, summed over its shards since it was last started.
+/// The replay of a broker since its last start, from its log: the sum over its shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Shards that have told.
+    /// The number of shards that have reported their replay.
     pub shards: u32,
-    /// Records that were replayed.
+    /// The number of replayed records.
     pub records: u64,
-    /// Bytes of them.
+    /// The bytes of replayed records.
     pub bytes: u64,
 }
 
-type Log = Arc<Mutex<Recovered>>;
+type SharedRecovered = Arc<Mutex<Recovered>>;
 
-/// A broker that was told to start, and from when on that is measured.
-pub struct Starting {
+/// A broker that starts, and the instant from which the start is measured.
+pub struct StartingBroker {
     begun: Instant,
     ready: Receiver<Result<Duration>>,
 }
 
-impl Starting {
-    /// When it was told.
+impl StartingBroker {
+    /// The instant at which the process was started.
     #[must_use]
     pub fn begun(&self) -> Instant {
         self.begun
     }
 
-    /// Waits until `/readyz` has said so; how long that took.
+    /// Waits until `/readyz` reports success. Returns the duration.
     ///
     /// # Errors
-    /// It never did.
+    /// The broker does not become ready.
     pub fn ready(&self) -> Result<Duration> {
         self.ready.recv().context("nobody looks whether the broker is ready")?
     }
 }
 
 impl Broker {
-    /// The broker that `options` name, started if they say so.
+    /// The broker of `options`. Starts it if they say so.
     ///
     /// # Errors
-    /// It does not start.
+    /// The broker does not start.
     pub fn of(options: &Options) -> Result<Self> {
         if options.serve {
             return Self::start(options, &[]);
@@ -107,10 +107,10 @@ impl Broker {
         })
     }
 
-    /// A broker of our own, told `flags` besides what `options` say.
+    /// Starts a broker with `flags` in addition to `options`.
     ///
     /// # Errors
-    /// It does not start.
+    /// The broker does not start.
     pub fn start(options: &Options, flags: &[&str]) -> Result<Self> {
         let (data, kept) = match &options.data {
             Some(data) => (data.clone(), None),
@@ -123,51 +123,51 @@ impl Broker {
         if let Some(shards) = options.shards {
             flags.extend(["--shards".to_owned(), shards.to_string()]);
         }
-        let log = Log::default();
-        let (mut child, said) = spawn(&data, ["127.0.0.1:0"; 2], &flags, &log)?;
-        let addresses = addresses(&mut child, said)?;
+        let log = SharedRecovered::default();
+        let (mut child, stdout) = spawn(&data, ["127.0.0.1:0"; 2], &flags, &log)?;
+        let addresses = addresses(&mut child, stdout)?;
         Ok(Self {
             server: addresses.listen,
             http: addresses.http,
             pid: Some(child.id()),
             data: Some(data.clone()),
-            own: Some(Own { child, data, flags, log, _data: kept }),
+            own: Some(OwnBroker { child, data, flags, log, _data: kept }),
         })
     }
 
-    /// Ends it without warning, and waits until the kernel has cleared it away.
+    /// Kills the broker, and waits for the end of its process.
     ///
     /// # Errors
-    /// It is not ours.
+    /// This process did not start the broker.
     pub fn kill(&mut self) -> Result<()> {
         let own = self.own.as_mut().context("only a broker of our own is killed")?;
         Ok(own.child.kill()?)
     }
 
-    /// Starts it again after [`Self::kill`]: the same folder, the same addresses. Returns at once.
+    /// Starts the broker again after [`Self::kill`], with the same folder and addresses. Returns immediately.
     ///
     /// # Errors
-    /// It is not ours, or the process does not start.
-    pub fn start_again(&mut self) -> Result<Starting> {
+    /// This process did not start the broker, or the new process does not start.
+    pub fn start_again(&mut self) -> Result<StartingBroker> {
         let own = self.own.as_mut().context("only a broker of our own is started again")?;
         *own.log.lock().unwrap_or_else(PoisonError::into_inner) = Recovered::default();
         let begun = Instant::now();
-        let (child, said) = spawn(&own.data, [&self.server, &self.http], &own.flags, &own.log)?;
+        let (child, stdout) = spawn(&own.data, [&self.server, &self.http], &own.flags, &own.log)?;
         own.child = child;
         self.pid = Some(own.child.id());
         let (sender, ready) = mpsc::channel();
         let http = self.http.clone();
         thread::spawn(move || {
             let ready = wait_until_ready(&http, begun);
-            // Nobody waits any more if the run was given up.
+            // A run that was stopped does not wait for it.
             let _ = sender.send(ready);
-            // Read to its end, so that the broker never writes to a pipe without a reader.
-            BufReader::new(said).lines().map_while(Result::ok).for_each(drop);
+            // This reads the pipe to its end, so that the broker never writes to a pipe without a reader.
+            BufReader::new(stdout).lines().map_while(Result::ok).for_each(drop);
         });
-        Ok(Starting { begun, ready })
+        Ok(StartingBroker { begun, ready })
     }
 
-    /// What its log has said of its journals since it was started last.
+    /// The replay since the last start, from the broker's log.
     #[must_use]
     pub fn recovered(&self) -> Recovered {
         self.own.as_ref().map_or_else(Recovered::default, |own| {
@@ -175,7 +175,7 @@ impl Broker {
         })
     }
 
-    /// The folder whose disk the broker writes to, as well as it is known.
+    /// A folder on the disk that the broker writes to, as far as it is known.
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         self.data.clone().unwrap_or_else(|| PathBuf::from("."))
@@ -186,8 +186,8 @@ fn spawn(
     data: &Path,
     [listen, http]: [&str; 2],
     flags: &[String],
-    log: &Log,
-) -> Result<(Running, ChildStdout)> {
+    log: &SharedRecovered,
+) -> Result<(ChildProcess, ChildStdout)> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["serve", "--json", "--log-json", "--listen", listen, "--http", http]);
     // However this process ends, its end of that pipe closes, and the broker ends too.
@@ -197,25 +197,25 @@ fn spawn(
         command.env("RUST_LOG", "warn,sennit_server::core_thread=info");
     }
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = Running::spawn(piped)?;
-    let said = child.child().stdout.take().context("the broker has a standard output")?;
+    let mut child = ChildProcess::spawn(piped)?;
+    let stdout = child.child().stdout.take().context("the broker has a standard output")?;
     let logged = child.child().stderr.take().context("the broker has a standard error")?;
     let log = Arc::clone(log);
     thread::spawn(move || read_log(logged, &log));
-    Ok((child, said))
+    Ok((child, stdout))
 }
 
-fn addresses(child: &mut Running, said: ChildStdout) -> Result<Addresses> {
+fn addresses(child: &mut ChildProcess, stdout: ChildStdout) -> Result<Addresses> {
     let mut line = String::new();
-    BufReader::new(said).read_line(&mut line)?;
+    BufReader::new(stdout).read_line(&mut line)?;
     match serde_json::from_str(&line) {
         Ok(addresses) => Ok(addresses),
         Err(_) => bail!("the broker did not start: {}", child.child().wait()?),
     }
 }
 
-/// Notes what was recovered, and passes on everything else.
-fn read_log(logged: ChildStderr, log: &Log) {
+/// Reads the replay from log lines, and passes on all other lines.
+fn read_log(logged: ChildStderr, log: &SharedRecovered) {
     #[derive(Deserialize)]
     struct Line {
         fields: Fields,
@@ -235,7 +235,7 @@ fn read_log(logged: ChildStderr, log: &Log) {
                 sum.bytes += fields.bytes;
             }
             _ => {
-                // Whoever reads it has gone, or it is said.
+                // A closed standard error is no error.
                 let _ = writeln!(std::io::stderr(), "{line}");
             }
         }
@@ -252,15 +252,15 @@ fn wait_until_ready(http: &str, begun: Instant) -> Result<Duration> {
     bail!("the broker was not ready after {READY_TIMEOUT:?}")
 }
 
-/// A folder that is removed with all that is in it.
+/// A folder that is removed with its contents.
 pub struct FreshFolder {
     folder: Option<TempDir>,
-    /// What was made to hold it.
+    /// A parent folder that was created for it.
     above: Option<PathBuf>,
 }
 
 impl FreshFolder {
-    /// Where it is.
+    /// The path.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.folder.as_ref().map_or(Path::new("."), TempDir::path)
@@ -276,19 +276,18 @@ impl From<TempDir> for FreshFolder {
 impl Drop for FreshFolder {
     fn drop(&mut self) {
         drop(self.folder.take());
-        // It stays if somebody keeps something in it.
+        // A folder that is not empty stays.
         let _ = self.above.take().map(std::fs::remove_dir);
     }
 }
 
-/// A fresh folder on a disk: below ./bench-results where that can be made, else where temporary
-/// files go.
+/// Creates a folder on a disk: below ./bench-results if possible, otherwise in the folder for temporary files.
 pub fn fresh_folder() -> Result<FreshFolder> {
     let results = Path::new("bench-results");
     let is_new = !results.exists();
-    let made = std::fs::create_dir_all(results)
+    let created = std::fs::create_dir_all(results)
         .and_then(|()| tempfile::Builder::new().prefix("data-").tempdir_in(results));
-    Ok(match made {
+    Ok(match created {
         Ok(folder) => {
             FreshFolder { folder: Some(folder), above: is_new.then(|| results.to_owned()) }
         }
@@ -296,14 +295,14 @@ pub fn fresh_folder() -> Result<FreshFolder> {
     })
 }
 
-/// A folder that is there, and on whose disk `folder` lies or will lie: itself, or what is above it.
+/// The nearest existing folder on the disk of `folder`: `folder` itself or one above it.
 #[must_use]
 pub fn nearest_folder(folder: &Path) -> &Path {
     let above = folder.ancestors().find(|above| above.is_dir());
     above.filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Bytes that the files below `folder` take on its disk.
+/// The disk space of all files below `folder`, in bytes.
 #[must_use]
 pub fn disk_bytes(folder: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
@@ -315,7 +314,7 @@ pub fn disk_bytes(folder: &Path) -> u64 {
     bytes.sum()
 }
 
-/// Whether `folder` lies in memory, where a sync costs nothing and a figure means nothing.
+/// Whether `folder` lies in memory. A sync costs nothing there, so measurements mean nothing.
 #[must_use]
 pub fn lies_in_memory(folder: &Path) -> bool {
     const TMPFS: u64 = 0x0102_1994;

@@ -11,32 +11,32 @@ use serde::Serialize;
 
 use crate::{
     broker::Broker,
-    identity::Verdict,
     load::{Bench, Load},
     probe::loopback_bytes_per_s,
-    row::{CaughtUp, Row},
+    row::{CatchUpResults, Row},
+    sequence_check::MessageErrors,
     stamp::Payloads,
 };
 
-/// Bytes of one read of a file.
+/// The size of a read in bytes.
 const READ_BYTES: usize = 1 << 20;
-/// Of so many messages one is compared with what was published.
+/// One of this number of messages is compared with the published one.
 const COMPARED: u64 = 64;
 
-/// A stream that is read from its start.
+/// A stream that a reader reads from its start.
 #[derive(Clone, Debug, Serialize)]
 pub struct CatchUp {
-    /// Messages in it.
+    /// The number of messages.
     pub messages: u64,
-    /// Bytes of a payload.
+    /// The length of a payload in bytes.
     pub size: usize,
 }
 
 impl CatchUp {
-    /// Publishes, kills the broker, starts it again, and reads.
+    /// Publishes, kills the broker, starts it again, and reads the stream.
     ///
     /// # Errors
-    /// The broker does not start, or does not deliver.
+    /// The broker does not start, or does not deliver messages.
     pub fn run(&self, bench: &Bench<'_>, row: &str) -> Result<Row> {
         let mut broker = Broker::start(bench.options, &[])?;
         let topic: TopicName = "bench.catch-up".parse()?;
@@ -52,7 +52,7 @@ impl CatchUp {
         ensure!(published.is_clean(), "not all was confirmed: {:?}", published.error_texts);
         broker.kill()?;
         let data = broker.data.clone().context("the broker has no folder of its own")?;
-        // Before: reading through the broker leaves in the system's cache what this would find there.
+        // This comes first: reads through the broker would fill the page cache for it.
         let (file_bytes, disk_bytes_per_s) = read_files(&data)?;
         broker.start_again()?.ready()?;
         (bench.progress)("read", 0, Some(self.messages));
@@ -61,11 +61,11 @@ impl CatchUp {
         let bytes_per_s = read.bytes as f64 / read.seconds;
         let loopback_bytes_per_s = loopback_bytes_per_s(read.bytes)?;
         let least = disk_bytes_per_s.min(loopback_bytes_per_s);
-        let mut made = Row {
-            verdict: read.verdict,
+        let mut result = Row {
+            message_errors: read.message_errors,
             seconds: read.seconds,
             delivered_per_s: Some(self.messages as f64 / read.seconds),
-            catch_up: Some(CaughtUp {
+            catch_up: Some(CatchUpResults {
                 bytes: read.bytes,
                 bytes_per_s,
                 file_bytes,
@@ -76,26 +76,26 @@ impl CatchUp {
             config: serde_json::to_value(self)?,
             ..Row::default()
         };
-        bench.name(&mut made, row);
-        Ok(made)
+        bench.name(&mut result, row);
+        Ok(result)
     }
 
-    /// Reads all messages; some of them are compared.
+    /// Reads all messages, and compares some of them.
     async fn read(&self, server: &str, topic: &TopicName) -> Result<Read> {
         let client = Client::connect(server).await?;
         let payloads = Payloads::new(self.size);
-        let (mut next, mut bytes, mut verdict) = (0, 0, Verdict::default());
+        let (mut next, mut bytes, mut message_errors) = (0, 0, MessageErrors::default());
         let begun = Instant::now();
         let mut reader = client.reader(topic).from(ReadFrom::Earliest).start().await?;
         while next < self.messages {
             let run = reader.next_run().await.context("the reader ended")??;
             let first = run.first_offset().0;
-            verdict.missing += first.saturating_sub(next);
-            verdict.duplicates += next.saturating_sub(first);
+            message_errors.missing += first.saturating_sub(next);
+            message_errors.duplicates += next.saturating_sub(first);
             for (offset, message) in (first..).zip(run.messages()) {
                 if offset.is_multiple_of(COMPARED) {
                     let stamp = payloads.read(message.payload());
-                    verdict.corrupt += u64::from(stamp.is_none_or(|s| s.sequence != offset));
+                    message_errors.corrupt += u64::from(stamp.is_none_or(|s| s.sequence != offset));
                 }
             }
             next = first + u64::from(run.count());
@@ -103,25 +103,25 @@ impl CatchUp {
         }
         let seconds = begun.elapsed().as_secs_f64();
         reader.close().await?;
-        Ok(Read { bytes, seconds, verdict })
+        Ok(Read { bytes, seconds, message_errors })
     }
 }
 
 struct Read {
-    /// Of encoded messages.
+    /// Bytes of encoded messages.
     bytes: u64,
     seconds: f64,
-    verdict: Verdict,
+    message_errors: MessageErrors,
 }
 
-/// Reads every slot and pack below `data` around the page cache, one after the other: how many bytes
-/// they have, and how many a second came.
+/// Reads every slot and pack below `data` around the page cache, one after the other. Returns the number of bytes,
+/// and the bytes per second.
 fn read_files(data: &Path) -> Result<(u64, f64)> {
     let mut paths = Vec::new();
     for lane in std::fs::read_dir(data)?.flatten().filter(|entry| entry.path().is_dir()) {
         paths.extend(std::fs::read_dir(lane.path())?.flatten().map(|entry| entry.path()));
     }
-    // Memory as O_DIRECT wants it.
+    // Memory with the alignment that O_DIRECT needs.
     let mut room = vec![0; READ_BYTES + 4096];
     let skipped = room.as_ptr().align_offset(4096);
     let piece = &mut room[skipped..skipped + READ_BYTES];

@@ -8,20 +8,20 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Those that run.
+/// The processes that run.
 static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
-/// A process that [`end_children`] ends. Dropping it kills it, and waits until it is gone.
-pub struct Running {
+/// A process that [`end_children`] ends. Dropping it kills the process, and waits for its end.
+pub struct ChildProcess {
     child: Child,
     pid: Pid,
 }
 
-impl Running {
+impl ChildProcess {
     /// Starts `command`.
     ///
     /// # Errors
-    /// It does not start.
+    /// The process does not start.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         let child = command.spawn()?;
         let pid = Pid::from_child(&child);
@@ -34,26 +34,26 @@ impl Running {
         &mut self.child
     }
 
-    /// Its number.
+    /// The process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Kills it, and waits until the kernel has cleared it away.
+    /// Kills the process, and waits for its end.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system reports an error.
     pub fn kill(&mut self) -> io::Result<()> {
         self.child.kill()?;
-        // From here on its number may be another's.
+        // From here on another process may have its id.
         running().retain(|pid| *pid != self.pid);
         self.child.wait()?;
         Ok(())
     }
 }
 
-impl Drop for Running {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.kill();
@@ -64,7 +64,7 @@ fn running() -> std::sync::MutexGuard<'static, Vec<Pid>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Asks every process of this run to end: the run then fails, and clears up.
+/// Signals every process of this run to end. The run then fails, and cleans up.
 pub fn end_children() {
     for pid in running().iter() {
         // It may have ended by itself.

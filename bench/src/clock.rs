@@ -8,7 +8,7 @@ use rustix::time::{
 };
 use tokio::net::unix::pipe::Receiver;
 
-/// Nanoseconds of the machine's monotonic clock: the same in every process, never set back.
+/// Nanoseconds of the machine's monotonic clock, which all processes share.
 #[must_use]
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
@@ -16,7 +16,7 @@ pub fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Blocks this thread until the clock says `instant_ns`.
+/// Blocks this thread until `instant_ns`.
 pub fn sleep_until(instant_ns: u64) {
     let wait = instant_ns.saturating_sub(now_ns());
     if wait > 0 {
@@ -24,31 +24,31 @@ pub fn sleep_until(instant_ns: u64) {
     }
 }
 
-/// A timer that wakes a task to the microsecond. The runtime's own timers round to milliseconds,
-/// which is more than a confirm takes.
+/// A timer with a precision of a microsecond. The runtime's timers round to milliseconds, which is longer than a
+/// confirm takes.
 #[derive(Debug)]
 pub struct Alarm {
-    /// The runtime has no type for a timer of the system; to wait and read, it is like a pipe.
+    /// The timer's descriptor. The runtime has no type for it, and a pipe is read in the same way.
     timer: Receiver,
-    /// The same timer, to be set.
+    /// The same timer, for setting it.
     set: OwnedFd,
 }
 
 impl Alarm {
-    /// An alarm, not set. Must be made inside a runtime.
+    /// An alarm that is not set. The caller runs inside a runtime.
     ///
     /// # Errors
-    /// The system gives no timer.
+    /// The system provides no timer.
     pub fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         Ok(Self { set: timer.try_clone()?, timer: Receiver::from_owned_fd_unchecked(timer)? })
     }
 
-    /// Waits until the clock says `instant_ns`; not at all if that is past.
+    /// Waits until `instant_ns`. Returns immediately if that is past.
     ///
     /// # Errors
-    /// The system does not set the timer.
+    /// The system cannot set the timer.
     pub async fn until(&mut self, instant_ns: u64) -> io::Result<()> {
         if now_ns() >= instant_ns {
             return Ok(());

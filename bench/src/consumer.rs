@@ -14,44 +14,44 @@ use tokio::sync::watch;
 
 use crate::{
     clock::now_ns,
-    identity::Identity,
     latency::Latencies,
     plan::{Consume, Plan, Report, Window},
+    sequence_check::SequenceCheck,
     stamp::Payloads,
 };
 
-/// What all consumers of a process have seen.
-pub struct Sights {
+/// The results of all consumers of a process.
+pub struct ConsumerResults {
     window: Window,
-    identity: Identity,
+    sequences: SequenceCheck,
     payloads: Payloads,
     latencies: Latencies,
     report: Report,
 }
 
-impl Sights {
-    /// Nothing seen yet.
+impl ConsumerResults {
+    /// Results without messages.
     #[must_use]
     pub fn new(plan: &Plan, window: Window) -> Self {
         Self {
             window,
-            identity: Identity::new(),
+            sequences: SequenceCheck::new(),
             payloads: Payloads::new(plan.size),
             latencies: Latencies::new(),
             report: Report::default(),
         }
     }
 
-    fn saw(&mut self, consumer: u32, run: &DeliveryRun) {
+    fn record(&mut self, consumer: u32, run: &DeliveryRun) {
         let now = now_ns();
         let partition = run.partition().0;
         let mut fresh = 0;
         for message in run.messages() {
             let Some(stamp) = self.payloads.read(message.payload()) else {
-                self.identity.saw_corrupt(1);
+                self.sequences.record_corrupt(1);
                 continue;
             };
-            if self.identity.saw(consumer, partition, stamp.producer, stamp.sequence) {
+            if self.sequences.record(consumer, partition, stamp.producer, stamp.sequence) {
                 fresh += 1;
                 if self.window.holds(stamp.intended_ns) {
                     self.latencies.record(stamp.intended_ns, now);
@@ -65,24 +65,24 @@ impl Sights {
         }
     }
 
-    /// How many different messages have come.
+    /// The number of different messages.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.identity.count()
+        self.sequences.count()
     }
 
-    /// All that was seen.
+    /// The report for the parent.
     #[must_use]
     pub fn report(self) -> Report {
         Report {
-            sighting: self.identity.sighting(),
+            received: self.sequences.received(),
             publish_to_deliver: self.latencies.buckets(),
             ..self.report
         }
     }
 }
 
-/// A consumer's connection. It subscribes at the start, so that a backlog is not taken before.
+/// A consumer's connection. It subscribes when the run starts, so that it takes no backlog before.
 pub struct Consumer {
     number: u32,
     client: Client,
@@ -97,15 +97,15 @@ impl Consumer {
         Ok(Self { number, client: Client::connect(plan.server.clone()).await? })
     }
 
-    /// Takes and acks until told to stop; then waits until the last ack is committed.
+    /// Takes and acks messages until `stop`, then waits until the last ack is committed.
     ///
     /// # Errors
-    /// The broker refuses, or damaged messages came.
+    /// The broker refuses a request, or a message is damaged.
     pub async fn run(
         self,
         plan: &Plan,
         consume: &Consume,
-        sights: &Rc<RefCell<Sights>>,
+        results: &Rc<RefCell<ConsumerResults>>,
         progress: &AtomicU64,
         mut stop: watch::Receiver<bool>,
     ) -> Result<()> {
@@ -117,7 +117,7 @@ impl Consumer {
             .credit_bytes(consume.credit_bytes)
             .subscribe()
             .await?;
-        // It waits through all receives: to begin waiting costs more than a message.
+        // One future for all receives: to start a wait costs more than a message.
         let mut stopped = pin!(stop.wait_for(|stop| *stop));
         loop {
             let next = tokio::select! {
@@ -127,7 +127,7 @@ impl Consumer {
             };
             let Some(run) = next else { break };
             let run = run?;
-            sights.borrow_mut().saw(self.number, &run);
+            results.borrow_mut().record(self.number, &run);
             run.ack();
             progress.fetch_add(u64::from(run.count()), Ordering::Relaxed);
         }

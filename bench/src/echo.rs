@@ -9,27 +9,27 @@ use sennit_model::{GroupName, TopicName};
 
 use crate::{
     clock::{Alarm, now_ns},
-    identity::Identity,
     latency::Latencies,
     plan::{Echo, Plan, Report, Window},
+    sequence_check::SequenceCheck,
     stamp::{Payloads, Stamp},
 };
 
 /// The producer's number.
 const PRODUCER: u32 = 0;
 
-/// Connected, and subscribed.
-pub struct Rounds {
+/// A client with a connection and a subscription.
+pub struct EchoClient {
     client: Client,
     publisher: sennit_client::Publisher,
     consumer: sennit_client::Consumer,
 }
 
-impl Rounds {
+impl EchoClient {
     /// Connects.
     ///
     /// # Errors
-    /// The broker cannot be reached or refuses.
+    /// The broker cannot be reached or refuses the subscription.
     pub async fn connect(plan: &Plan) -> Result<Self> {
         let client = Client::connect(plan.server.clone()).await?;
         let (topic, group): (TopicName, GroupName) = (plan.topic.parse()?, plan.group.parse()?);
@@ -38,10 +38,10 @@ impl Rounds {
         Ok(Self { client, publisher, consumer })
     }
 
-    /// Goes its rounds.
+    /// Runs all rounds.
     ///
     /// # Errors
-    /// The broker refuses, or another message comes than was sent.
+    /// The broker refuses a request, or delivers another message than the client has sent.
     pub async fn run(
         mut self,
         plan: &Plan,
@@ -50,7 +50,7 @@ impl Rounds {
         progress: &AtomicU64,
     ) -> Result<Report> {
         let mut payloads = Payloads::new(plan.size);
-        let mut identity = Identity::new();
+        let mut sequences = SequenceCheck::new();
         let mut report = Report::default();
         let [mut confirm, mut deliver, mut settle] = [(); 3].map(|()| Latencies::new());
         Alarm::new()?.until(window.start_ns).await?;
@@ -67,14 +67,19 @@ impl Rounds {
                 Ok::<_, anyhow::Error>((next?, now_ns()))
             };
             let (confirmed_ns, (delivery, delivered_ns)) = tokio::try_join!(confirmed, delivered)?;
-            let came = payloads.read(&delivery.payload());
-            match came {
-                Some(came) => {
-                    identity.saw(0, delivery.partition().0, came.producer, came.sequence);
+            let delivered_stamp = payloads.read(&delivery.payload());
+            match delivered_stamp {
+                Some(delivered_stamp) => {
+                    sequences.record(
+                        0,
+                        delivery.partition().0,
+                        delivered_stamp.producer,
+                        delivered_stamp.sequence,
+                    );
                 }
-                None => identity.saw_corrupt(1),
+                None => sequences.record_corrupt(1),
             }
-            if came != Some(stamp) {
+            if delivered_stamp != Some(stamp) {
                 bail!("round {sequence}: the received message is not the sent one");
             }
             if echo.confirm_ack {
@@ -100,7 +105,7 @@ impl Rounds {
         report.acked = report.published;
         let sent = echo.warmup + echo.messages;
         report.sent = vec![(PRODUCER, sent, sent)];
-        report.sighting = identity.sighting();
+        report.received = sequences.received();
         report.publish_to_confirm = confirm.buckets();
         report.publish_to_deliver = deliver.buckets();
         if echo.confirm_ack {

@@ -2,51 +2,50 @@
 
 use anyhow::{Context, Result, ensure};
 use sennit_model::{Durability, limits::MEMORY_SHARD_BYTES};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     bare_fan_out, bare_fan_out_latency,
     child::Worker,
     clock::now_ns,
-    identity::judge,
     latency::Latencies,
-    load::{Bench, Load, Measured, order_all, share, window_of},
-    plan::{Order, Preloaded, Read, ReaderReport, Role, Slow},
-    row::{FannedOut, Row},
+    load::{Bench, Load, RunResults, send_all, share, window_of},
+    plan::{Preloaded, Read, ReaderReport, Role, Slow, WorkerCommand},
+    row::{FanOutResults, Row},
     run_topic::RunTopic,
+    sequence_check::compare,
     stamp::{STAMP_BYTES, message_bytes},
-    usage::Watch,
+    usage::UsageWatch,
 };
 
-/// Bytes that a partition keeps where no workload says otherwise: more than a run publishes, so that
-/// a reader that falls behind can catch up.
+/// Default number of bytes that a partition keeps: more than a run publishes, so that a slow reader can catch up.
 pub const RETAIN_BYTES: u64 = 16 << 30;
 
-/// A load that is read by many.
+/// A load with many readers.
 #[derive(Clone, Debug)]
 pub struct FanOut {
-    /// What is published. It has no consumers.
+    /// The load. It has no consumers.
     pub load: Load,
-    /// Readers, each with a connection.
+    /// The number of readers, each with a connection.
     pub readers: u32,
-    /// Processes that they are spread over.
+    /// The number of processes that share the readers.
     pub reader_processes: u32,
-    /// Messages that each may have on the way or untaken.
+    /// The credit of each reader in messages.
     pub credit_messages: u32,
-    /// Bytes that each may have on the way or untaken; `None` for what the client takes by itself.
+    /// The credit of each reader in bytes; with `None` the client chooses.
     pub credit_bytes: Option<u64>,
-    /// Each commits a cursor of its own after so many messages.
+    /// Each reader commits a cursor of its own after this number of messages.
     pub commit_every: Option<u64>,
-    /// Whether rate and latency are of all but the first reader.
+    /// Whether rate and latency leave out the first reader.
     pub leaves_out_first: bool,
-    /// How often each reads what lies there, if that is all that is read.
+    /// The number of times that each reader reads the preloaded messages, if it reads only those.
     pub rounds: u64,
-    /// Messages per second that the first takes while the load runs; 0 for none.
+    /// Messages per second that the first reader takes while the load runs; 0 for none.
     pub slow_rate: Option<f64>,
 }
 
 impl FanOut {
-    /// `readers` who read what `load` publishes, live.
+    /// `readers` readers that read the messages of `load` live.
     #[must_use]
     pub fn new(load: Load, readers: u32) -> Self {
         Self {
@@ -62,13 +61,13 @@ impl FanOut {
         }
     }
 
-    /// What lies there before anybody reads.
+    /// The preloaded messages.
     fn preloaded(&self) -> Option<Preloaded> {
         let messages = self.load.preload? * u64::from(self.load.producers);
         Some(Preloaded { messages, rounds: self.rounds })
     }
 
-    /// What lies in memory alone is freed to make room: readers would wait for it in vain.
+    /// Checks that memory holds all preloaded messages: readers would wait forever for freed ones.
     fn check_that_preload_is_kept(&self) -> Result<()> {
         let Load { size, partitions, durability, .. } = self.load;
         let Some(Preloaded { messages, .. }) = self.preloaded() else { return Ok(()) };
@@ -81,10 +80,10 @@ impl FanOut {
         Ok(())
     }
 
-    /// Measures it.
+    /// Measures the row.
     ///
     /// # Errors
-    /// The broker cannot be reached or a worker cannot work.
+    /// The broker cannot be reached or a worker fails.
     pub fn run(&self, bench: &Bench<'_>, row: &str) -> Result<Row> {
         let load = &self.load;
         ensure!(load.size >= STAMP_BYTES, "a payload has at least {STAMP_BYTES} bytes");
@@ -93,7 +92,7 @@ impl FanOut {
             true => bare_fan_out::measure(self.readers, load.size).context("the probe").map(Some),
             false => Ok(None),
         };
-        // Who reads what lies there is late by how much that is.
+        // A preloaded message is late by the time since its publish, so that the rate does not matter.
         let paced = load.rate.filter(|_| bench.options.probe && load.preload.is_none());
         let mut bare_late = Latencies::new();
         let pace = |late: &mut Latencies| match paced {
@@ -106,7 +105,7 @@ impl FanOut {
             None => Ok(()),
         };
         let run_topic = bench.run_topic(load)?;
-        let mut measured = Measured::default();
+        let mut measured = RunResults::default();
         let mut producers = bench.start_producers(&run_topic, load)?;
         if load.preload.is_some() {
             measured.preload(bench, &mut producers, load)?;
@@ -116,17 +115,17 @@ impl FanOut {
         let before = bare()?;
         pace(&mut bare_late)?;
         let window = window_of(load, now_ns());
-        let watch = Watch::begin(bench.broker.pid, &bench.broker.http, window);
-        order_all(&mut readers, Order::Start(window))?;
-        order_all(&mut producers, Order::Start(window))?;
+        let watch = UsageWatch::begin(bench.broker.pid, &bench.broker.http, window);
+        send_all(&mut readers, WorkerCommand::Start(window))?;
+        send_all(&mut producers, WorkerCommand::Start(window))?;
         let offered = load.rate.map(|rate| (rate * (load.warmup_s + load.duration_s)) as u64);
         for report in bench.reports(&mut producers, row, offered)? {
             measured.add(report);
         }
-        // Of each reader, as it is of each round.
+        // The number for each reader, over all its rounds.
         let expect = measured.confirmed_in_all() * self.preloaded().map_or(1, |there| there.rounds);
         let deadline_ns = now_ns() + (load.drain_s * 1e9) as u64;
-        order_all(&mut readers, Order::Finish { expect, deadline_ns })?;
+        send_all(&mut readers, WorkerCommand::Finish { expect, deadline_ns })?;
         let sent = measured.sent.clone();
         let (mut seen, mut errors, mut cpu_s) = (Vec::new(), Vec::new(), None);
         for report in bench.reports(&mut readers, row, Some(expect * u64::from(self.readers)))? {
@@ -137,29 +136,34 @@ impl FanOut {
         let usage = watch.end();
         pace(&mut bare_late)?;
         let bare = before.zip(bare()?).map(|(before, after)| before.and(after));
-        let mut made = measured.row(load, window);
+        let mut result = measured.row(load, window);
         if load.preload.is_some() {
             let last_ns = seen.iter().map(|reader| reader.last_ns).max().unwrap_or_default();
-            made.seconds = last_ns.saturating_sub(window.start_ns) as f64 / 1e9;
+            result.seconds = last_ns.saturating_sub(window.start_ns) as f64 / 1e9;
         }
-        made.set_usage(usage);
-        self.add_readers(&mut made, &sent, &seen);
-        made.errors += errors.len() as u64;
-        made.error_texts.extend(errors);
-        let figures = made.fan_out.get_or_insert_default();
+        result.set_usage(usage);
+        self.add_readers(&mut result, &sent, &seen);
+        result.errors += errors.len() as u64;
+        result.error_texts.extend(errors);
+        let figures = result.fan_out.get_or_insert_default();
         figures.readers_cpu_s = cpu_s;
         figures.bare_deliver_us = bare_late.percentiles();
-        let delivered = made.delivered_per_s.unwrap_or_default();
+        let delivered = result.delivered_per_s.unwrap_or_default();
         if let Some(bare) = bare {
             figures.bare_per_s = Some(bare.thrown_away_per_s);
             figures.bare_checked_per_s = Some(bare.checked_per_s);
             figures.of_bare = Some(delivered / bare.thrown_away_per_s);
             figures.of_bare_checked = Some(delivered / bare.checked_per_s);
         }
-        bench.name(&mut made, row);
-        made.durability = load.durability.to_string();
-        made.config = json!({
-            "load": load,
+        bench.name(&mut result, row);
+        result.durability = load.durability.to_string();
+        result.config = self.config();
+        Ok(result)
+    }
+
+    fn config(&self) -> Value {
+        json!({
+            "load": self.load,
             "readers": self.readers,
             "reader_processes": self.reader_processes,
             "credit_messages": self.credit_messages,
@@ -167,8 +171,7 @@ impl FanOut {
             "commit_every": self.commit_every,
             "slow_rate": self.slow_rate,
             "rounds": self.rounds,
-        });
-        Ok(made)
+        })
     }
 
     fn start_readers(&self, run_topic: &RunTopic) -> Result<Vec<Worker>> {
@@ -190,17 +193,17 @@ impl FanOut {
             .collect()
     }
 
-    /// Says in a row what the readers got: each has to have got everything.
+    /// Adds the readers' results to a row. Each reader must have received every message.
     fn add_readers(&self, row: &mut Row, sent: &[(u32, u64, u64)], seen: &[ReaderReport]) {
         let mut latencies = Latencies::new();
         let mut delivered = 0;
         let mut slow = None;
         for reader in seen {
-            let found = judge(sent, std::slice::from_ref(&reader.sighting));
-            row.verdict.missing += found.missing;
-            row.verdict.duplicates += found.duplicates;
-            row.verdict.out_of_order += found.out_of_order;
-            row.verdict.corrupt += found.corrupt;
+            let found = compare(sent, std::slice::from_ref(&reader.received));
+            row.message_errors.missing += found.missing;
+            row.message_errors.duplicates += found.duplicates;
+            row.message_errors.out_of_order += found.out_of_order;
+            row.message_errors.corrupt += found.corrupt;
             let rate = reader.delivered as f64 / row.seconds.max(1e-9);
             if self.leaves_out_first && reader.number == 0 {
                 slow = self.slow_rate.map(|_| rate);
@@ -210,13 +213,13 @@ impl FanOut {
             latencies.add(&reader.publish_to_deliver);
         }
         row.delivered_per_s = Some(delivered as f64 / row.seconds.max(1e-9));
-        // Of what lay there before it would say how long.
+        // The latency of preloaded messages would be the time since their publish.
         row.publish_to_deliver_us =
             if self.load.preload.is_none() { latencies.percentiles() } else { None };
-        row.fan_out = Some(FannedOut {
+        row.fan_out = Some(FanOutResults {
             readers: self.readers,
             slow_delivered_per_s: slow,
-            ..FannedOut::default()
+            ..FanOutResults::default()
         });
     }
 }
@@ -224,15 +227,15 @@ impl FanOut {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::{Identity, Verdict};
+    use crate::sequence_check::{MessageErrors, SequenceCheck};
 
     fn reader(number: u32, sequences: impl IntoIterator<Item = u64>) -> ReaderReport {
-        let mut identity = Identity::new();
+        let mut check = SequenceCheck::new();
         let mut delivered = 0;
         for sequence in sequences {
-            delivered += u64::from(identity.saw(number, 0, 0, sequence));
+            delivered += u64::from(check.record(number, 0, 0, sequence));
         }
-        ReaderReport { number, delivered, sighting: identity.sighting(), ..Default::default() }
+        ReaderReport { number, delivered, received: check.received(), ..Default::default() }
     }
 
     fn row(fan_out: &FanOut, seen: &[ReaderReport]) -> Row {
@@ -256,14 +259,14 @@ mod tests {
     #[test]
     fn the_same_message_for_two_readers_is_no_duplicate_and_counts_twice() {
         let row = row(&FanOut::new(Load::new(), 2), &[reader(0, 0..10), reader(1, 0..10)]);
-        assert_eq!(row.verdict, Verdict::default());
+        assert_eq!(row.message_errors, MessageErrors::default());
         assert_eq!(row.delivered_per_s, Some(20.0));
     }
 
     #[test]
     fn what_one_reader_lacks_no_other_makes_up_for() {
         let row = row(&FanOut::new(Load::new(), 2), &[reader(0, 0..9), reader(1, 0..10)]);
-        assert_eq!(row.verdict, Verdict { missing: 1, ..Verdict::default() });
+        assert_eq!(row.message_errors, MessageErrors { missing: 1, ..MessageErrors::default() });
     }
 
     #[test]
@@ -271,7 +274,7 @@ mod tests {
         let mut fan_out = FanOut::new(Load::new(), 2);
         (fan_out.leaves_out_first, fan_out.slow_rate) = (true, Some(0.0));
         let row = row(&fan_out, &[reader(0, 0..9), reader(1, 0..10)]);
-        assert_eq!(row.verdict.missing, 1);
+        assert_eq!(row.message_errors.missing, 1);
         assert_eq!(row.delivered_per_s, Some(10.0));
         assert_eq!(row.fan_out.unwrap().slow_delivered_per_s, Some(9.0));
     }

@@ -23,7 +23,7 @@ use serde::Serialize;
 
 pub use self::waiters::Waiters;
 use self::{
-    closed_loop::{Asked, Clients},
+    closed_loop::{Clients, RequestResults},
     pairs::Pairs,
     request::{Request, Requests},
     target_results::TargetResults,
@@ -40,26 +40,26 @@ use crate::{
     usage::cpu_s,
 };
 
-/// Between the order to start and the start: every worker is awake by then.
+/// The time between the start command and the start, in nanoseconds: every worker is awake by then.
 const START_DELAY_NS: u64 = 200_000_000;
 
-/// Bytes that a log needs for a record besides what it is to keep: a length, a checksum, whose it is.
+/// Bytes of a record besides its contents: a length, a checksum and the stream's number.
 const RECORD_HEAD_BYTES: usize = 32;
 
-/// Connections that streams are made with.
+/// The number of connections that create streams.
 const SETUP_CONNECTIONS: u64 = 32;
 
-/// The path that streams lie below, where nobody names another.
+/// The default path of streams.
 const PREFIX: &str = "/v1/stream";
 
-/// Whom a row asks.
+/// The server that a row measures.
 #[derive(Clone, Debug, Serialize)]
 pub enum Target {
-    /// A server that runs already.
+    /// A running server.
     There(Server),
-    /// A broker of our own in a storage mode.
+    /// A broker that the benchmark starts, in a storage mode.
     Own(String),
-    /// Who does nothing.
+    /// The null server.
     Null,
 }
 
@@ -76,7 +76,7 @@ impl FromStr for Target {
 }
 
 impl Target {
-    /// What it is called in the table.
+    /// The name in the table.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -87,14 +87,14 @@ impl Target {
     }
 }
 
-/// A server that runs already.
+/// A running server.
 #[derive(Clone, Debug, Serialize)]
 pub struct Server {
-    /// What it is called in the table.
+    /// The name in the table.
     pub name: String,
-    /// Where it listens.
+    /// The address.
     pub address: String,
-    /// The path that streams lie below, without a slash at its end.
+    /// The path of streams, without a final slash.
     pub prefix: String,
 }
 
@@ -118,56 +118,56 @@ impl FromStr for Server {
     }
 }
 
-/// Streams under load.
+/// HTTP streams under load.
 #[derive(Clone, Debug, Serialize)]
 pub struct HttpStreams {
-    /// Whom it asks.
+    /// The server.
     pub target: Target,
-    /// What is asked.
+    /// The kind of requests.
     pub mode: HttpMode,
-    /// How many connections, or pairs of them.
+    /// The number of connections, or of pairs.
     pub connections: u32,
-    /// How many streams they go round.
+    /// The number of streams that the connections share.
     pub streams: u64,
-    /// Bytes of an append.
+    /// The length of an append in bytes.
     pub size: usize,
-    /// Appends that each stream has before it is read.
+    /// Appends to each stream before the reads.
     pub prefill: u64,
-    /// Threads that load has.
+    /// Threads of the load.
     pub threads: u32,
-    /// Who does nothing is measured too.
+    /// Whether the null server is measured too.
     pub beside_null: bool,
-    /// And who does nothing but write and sync.
+    /// Whether the null server with a synced log is measured too.
     pub beside_synced_null: bool,
-    /// Turns that they and whom the row asks take.
+    /// The number of turns of each server.
     pub turns: u32,
-    /// Threads of each of the two.
+    /// Threads of each null server.
     pub null_threads: u32,
-    /// Seconds before what happens counts.
+    /// Seconds before the window.
     pub warmup_s: f64,
-    /// Seconds that count.
+    /// Seconds of the window.
     pub duration_s: f64,
 }
 
 impl HttpStreams {
-    /// Measures once: whom the row asks, and in turns with it who does nothing.
+    /// Measures the row once: the server, in turns with the null servers.
     ///
     /// # Errors
     /// A server cannot be reached or ends a connection.
     pub fn run(&self, bench: &Bench<'_>, row: &str) -> Result<Row> {
-        // It knows nobody who waits, and would answer at once.
+        // The null server has no waiting reads: it answers all of them immediately.
         let may_null = !self.mode.is_live();
         if matches!(self.target, Target::Null) {
             ensure!(may_null, "the null server has no waiting readers");
-            let mut null = self.null(None)?;
+            let mut null = self.start_null(None)?;
             null.turn(bench, row, self, 1)?;
-            let mut made = self.made(&mut null)?;
-            bench.name(&mut made, row);
-            (made.target, made.durability) = ("null".into(), "none".into());
-            return Ok(made);
+            let mut result = self.result_row(&mut null)?;
+            bench.name(&mut result, row);
+            (result.target, result.durability) = ("null".into(), "none".into());
+            return Ok(result);
         }
         let mut null = match self.beside_null && may_null {
-            true => Some(self.null(None)?),
+            true => Some(self.start_null(None)?),
             false => None,
         };
         let folder = match self.beside_synced_null && may_null {
@@ -175,46 +175,46 @@ impl HttpStreams {
             false => None,
         };
         let mut synced = match &folder {
-            Some(folder) => Some(self.null(Some(folder.path()))?),
+            Some(folder) => Some(self.start_null(Some(folder.path()))?),
             None => None,
         };
-        let (_own, mut asked) = self.asked(bench)?;
+        let (_own, mut target) = self.prepare_target(bench)?;
         let turns = if null.is_some() || synced.is_some() { self.turns } else { 1 };
         for turn in 0..turns {
             let beside = null.iter_mut().chain(&mut synced);
-            let mut sides: Vec<_> = beside.chain([&mut asked]).collect();
+            let mut sides: Vec<_> = beside.chain([&mut target]).collect();
             if turn % 2 == 1 {
                 sides.reverse();
             }
             sides.into_iter().try_for_each(|side| side.turn(bench, row, self, turns))?;
         }
-        let mut made = self.made(&mut asked)?;
-        if let Some(answered) = &mut made.answered {
+        let mut result = self.result_row(&mut target)?;
+        if let Some(answered) = &mut result.answered {
             if let Some(null) = &mut null {
                 answered.null_per_s = Some(self.rate(null.answered));
                 answered.null_request_to_answer_us = null.request_to_answer();
-                answered.of_null = asked.share_of(null);
+                answered.of_null = target.share_of(null);
             }
             if let Some(synced) = &mut synced {
                 answered.synced_null_per_s = Some(self.rate(synced.answered));
                 answered.synced_null_request_to_answer_us = synced.request_to_answer();
-                answered.of_synced_null = asked.share_of(synced);
+                answered.of_synced_null = target.share_of(synced);
             }
         }
         for null in null.iter().chain(&synced) {
             ensure!(null.errors.is_empty(), "the null server: {:?}", null.errors);
         }
-        bench.name(&mut made, row);
-        made.target = asked.server.name;
-        made.durability = match &self.target {
+        bench.name(&mut result, row);
+        result.target = target.server.name;
+        result.durability = match &self.target {
             Target::Own(mode) => mode.clone(),
             _ => "as the target has it".into(),
         };
-        Ok(made)
+        Ok(result)
     }
 
-    /// Whom the row asks, with its streams made; a broker of our own, if it is one.
-    fn asked(&self, bench: &Bench<'_>) -> Result<(Option<Broker>, TargetResults)> {
+    /// Prepares the server of the row and creates its streams. Returns the broker too, if the benchmark starts it.
+    fn prepare_target(&self, bench: &Bench<'_>) -> Result<(Option<Broker>, TargetResults)> {
         let (own, server) = match &self.target {
             Target::Own(mode) => {
                 let flags = ["--streams-storage", mode.as_str()];
@@ -232,8 +232,8 @@ impl HttpStreams {
         Ok((own, side))
     }
 
-    /// Starts who does nothing; with a folder, who writes there first.
-    fn null(&self, folder: Option<&Path>) -> Result<TargetResults> {
+    /// Starts a null server; with a folder, it has a synced log there.
+    fn start_null(&self, folder: Option<&Path>) -> Result<TargetResults> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let null = Null {
             threads: self.null_threads,
@@ -256,7 +256,7 @@ impl HttpStreams {
         HttpLoad {
             mode: self.mode,
             prefix: server.prefix.clone(),
-            // Streams of an earlier run would not be there yet, nor empty.
+            // Each run has new names, because the streams of earlier runs exist.
             run: format!("bench-{:x}", now.as_micros()),
             connections: self.connections,
             // Each pair has a stream of its own.
@@ -266,7 +266,7 @@ impl HttpStreams {
         }
     }
 
-    /// When one of so many turns that begins now is what.
+    /// The window of one of `turns` turns, which begins now.
     fn window(&self, turns: u32) -> Window {
         let part_ns = |seconds: f64| (seconds / f64::from(turns) * 1e9) as u64;
         let start_ns = now_ns() + START_DELAY_NS;
@@ -274,7 +274,7 @@ impl HttpStreams {
         Window { start_ns, from_ns, until_ns: from_ns + part_ns(self.duration_s) }
     }
 
-    /// Makes the streams, and fills those that are read.
+    /// Creates the streams, and fills those that the load reads.
     fn set_up(&self, bench: &Bench<'_>, server: &Server, load: &HttpLoad) -> Result<()> {
         if self.mode == HttpMode::Create {
             return Ok(());
@@ -289,8 +289,8 @@ impl HttpStreams {
                 (turn < turns).then_some((request, turn % load.streams))
             };
             let requests = Requests::new(&server.address, load);
-            let asked = clients.ask(&requests, &window, next, &AtomicU64::new(0))?;
-            ensure!(asked.refused.is_empty(), "{what}: {}", show_refused(&asked));
+            let results = clients.ask(&requests, &window, next, &AtomicU64::new(0))?;
+            ensure!(results.refused.is_empty(), "{what}: {}", show_refused(&results));
             Ok(())
         };
         each("create", load.streams, Request::Create)?;
@@ -300,16 +300,16 @@ impl HttpStreams {
         }
     }
 
-    /// So many per second, over all turns.
+    /// The rate of `count` per second, over all turns.
     fn rate(&self, count: u64) -> f64 {
         count as f64 / self.duration_s
     }
 
-    /// A row of what came of a side.
-    fn made(&self, side: &mut TargetResults) -> Result<Row> {
+    /// The row with the results of a server.
+    fn result_row(&self, side: &mut TargetResults) -> Result<Row> {
         let is_live = self.mode.is_live();
-        let mut made = Row {
-            errors: side.asked - side.answered + side.errors.len() as u64,
+        let mut result = Row {
+            errors: side.requests - side.answered + side.errors.len() as u64,
             error_texts: side.errors.clone(),
             seconds: self.duration_s,
             config: serde_json::to_value(self)?,
@@ -324,13 +324,13 @@ impl HttpStreams {
             ..Row::default()
         };
         if let Some(usage) = side.usage {
-            made.set_usage(usage);
+            result.set_usage(usage);
         }
-        Ok(made)
+        Ok(result)
     }
 }
 
-/// A folder on the disk of a broker's data: beside it, or where a fresh one would be.
+/// Creates a folder on the disk of the broker's data: beside the data, or where a new data directory would be.
 fn folder_beside(data: Option<&Path>) -> Result<FreshFolder> {
     match data.and_then(Path::parent) {
         Some(parent) => {
@@ -342,8 +342,8 @@ fn folder_beside(data: Option<&Path>) -> Result<FreshFolder> {
     }
 }
 
-fn show_refused(asked: &Asked) -> String {
-    let each = asked.refused.iter().map(|(status, count)| format!("{status} {count} times"));
+fn show_refused(results: &RequestResults) -> String {
+    let each = results.refused.iter().map(|(status, count)| format!("{status} {count} times"));
     each.collect::<Vec<_>>().join(", ")
 }
 
@@ -362,41 +362,41 @@ fn worker(address: &str, load: &HttpLoad) -> Result<Worker> {
     Worker::start(&plan(address, Role::Http(load.clone())))
 }
 
-/// The connections of a load, for each of its threads.
-pub struct Connected {
+/// The connections of a load, by thread.
+pub struct LoadConnections {
     load: HttpLoad,
     requests: Requests,
-    threads: Vec<Part>,
+    threads: Vec<ThreadLoad>,
 }
 
-enum Part {
+enum ThreadLoad {
     Clients(Clients),
     Pairs(Pairs),
 }
 
-/// Connects all that `load` has to the server at `address`.
+/// Connects all connections of `load` to the server at `address`.
 ///
 /// # Errors
-/// It cannot be reached.
-pub fn connect(address: &str, load: &HttpLoad) -> Result<Connected> {
+/// The server cannot be reached.
+pub fn connect(address: &str, load: &HttpLoad) -> Result<LoadConnections> {
     let threads = u64::from(load.threads.max(1));
     let parts = (0..threads).map(|thread| {
         let numbers = (thread..load.connections.into()).step_by(threads as usize);
         Ok(match load.mode.is_live() {
-            true => Part::Pairs(Pairs::connect(address, numbers)?),
-            false => Part::Clients(Clients::connect(address, numbers)?),
+            true => ThreadLoad::Pairs(Pairs::connect(address, numbers)?),
+            false => ThreadLoad::Clients(Clients::connect(address, numbers)?),
         })
     });
     let requests = Requests::new(address, load);
-    Ok(Connected { load: load.clone(), requests, threads: parts.collect::<Result<_>>()? })
+    Ok(LoadConnections { load: load.clone(), requests, threads: parts.collect::<Result<_>>()? })
 }
 
-/// Asks until the window ends.
+/// Sends requests until the window ends.
 ///
 /// # Errors
-/// A connection ends, or nothing is answered any more.
-pub fn ask(connected: Connected, window: Window, progress: &AtomicU64) -> Result<Report> {
-    let Connected { load, requests, threads } = connected;
+/// A connection ends, or the server does not answer any more.
+pub fn ask(connected: LoadConnections, window: Window, progress: &AtomicU64) -> Result<Report> {
+    let LoadConnections { load, requests, threads } = connected;
     let (load, requests) = (&load, &requests);
     let watch = thread::spawn(move || {
         crate::clock::sleep_until(window.from_ns);
@@ -404,13 +404,13 @@ pub fn ask(connected: Connected, window: Window, progress: &AtomicU64) -> Result
         crate::clock::sleep_until(window.until_ns);
         before.zip(cpu_s(std::process::id())).map(|(before, after)| after - before)
     });
-    let parts: Vec<Result<Asked>> = thread::scope(|scope| {
+    let parts: Vec<Result<RequestResults>> = thread::scope(|scope| {
         let each = threads.into_iter().map(|part| {
             scope.spawn(move || {
                 crate::clock::sleep_until(window.start_ns);
                 match part {
-                    Part::Pairs(pairs) => pairs.go(requests, load.mode, &window, progress),
-                    Part::Clients(clients) => clients.ask(
+                    ThreadLoad::Pairs(pairs) => pairs.go(requests, load.mode, &window, progress),
+                    ThreadLoad::Clients(clients) => clients.ask(
                         requests,
                         &window,
                         |number, turn| Some(request_of(load, number, turn)),
@@ -421,7 +421,7 @@ pub fn ask(connected: Connected, window: Window, progress: &AtomicU64) -> Result
         });
         let each: Vec<_> = each.collect();
         let ended = each.into_iter().map(|thread| thread.join());
-        ended.map(|asked| asked.unwrap_or_else(|_| Err(anyhow!("load panicked")))).collect()
+        ended.map(|results| results.unwrap_or_else(|_| Err(anyhow!("load panicked")))).collect()
     });
     let mut report = Report::default();
     let (mut answers, mut deliveries) = (Latencies::new(), Latencies::new());
@@ -442,8 +442,8 @@ pub fn ask(connected: Connected, window: Window, progress: &AtomicU64) -> Result
     Ok(report)
 }
 
-/// What connection `number` asks in its turn, and of which stream: each connection goes round streams
-/// of its own, as far as there are so many.
+/// The request of connection `number` in a turn, and its stream. Each connection uses streams of its own in turn,
+/// if there are enough.
 fn request_of(load: &HttpLoad, number: u64, turn: u64) -> (Request<'static>, u64) {
     let connections = u64::from(load.connections);
     let nth = turn * connections + number;
@@ -460,7 +460,7 @@ fn request_of(load: &HttpLoad, number: u64, turn: u64) -> (Request<'static>, u64
     (request, stream)
 }
 
-/// Answers at `address` and does nothing else, in threads of its own, until the process ends.
+/// Runs a null server at `address`, in threads of its own, until the process ends.
 ///
 /// # Errors
 /// The address cannot be listened on.
@@ -500,17 +500,17 @@ mod tests {
     #[test]
     fn connections_go_round_all_streams_and_make_none_twice() {
         let all = load(HttpMode::Append, 4, 12);
-        let asked: BTreeSet<_> = (0..4)
+        let streams: BTreeSet<_> = (0..4)
             .flat_map(|number| (0..3).map(move |turn| (number, turn)))
             .map(|(number, turn)| request_of(&all, number, turn).1)
             .collect();
-        assert_eq!(asked, (0..12).collect());
+        assert_eq!(streams, (0..12).collect());
         let few = load(HttpMode::Append, 4, 2);
         assert!((0..4).all(|number| request_of(&few, number, 9).1 == number % 2));
-        let made = load(HttpMode::Create, 4, 2);
+        let created = load(HttpMode::Create, 4, 2);
         let names: BTreeSet<_> = (0..4)
             .flat_map(|n| (0..9).map(move |t| (n, t)))
-            .map(|(n, t)| request_of(&made, n, t).1)
+            .map(|(n, t)| request_of(&created, n, t).1)
             .collect();
         assert_eq!(names.len(), 36);
     }

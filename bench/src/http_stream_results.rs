@@ -4,41 +4,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::latency::Percentiles;
 
-/// What a row of `http-streams` says besides.
+/// The results of a row of `http-streams`.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct HttpStreamResults {
-    /// Requests a second that were answered and done.
+    /// Successful answers per second.
     pub answered_per_s: f64,
-    /// From the request to its answer.
+    /// The time from a request to its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_to_answer_us: Option<Percentiles>,
-    /// From an append to who waited for it.
+    /// The time from an append to the reader that waits for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub append_to_delivery_us: Option<Percentiles>,
-    /// Processor seconds that the load's process used.
+    /// Processor seconds of the load's process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_cpu_s: Option<f64>,
-    /// `answered_per_s` of a server that does nothing, in turns with this one.
+    /// `answered_per_s` of the null server, in turns with this server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub null_per_s: Option<f64>,
-    /// `request_to_answer_us` of it.
+    /// `request_to_answer_us` of the null server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub null_request_to_answer_us: Option<Percentiles>,
-    /// Answers for each of its answers: the median of the turns.
+    /// The ratio of answers to those of the null server: the median over all turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of_null: Option<f64>,
-    /// `answered_per_s` of a server that does nothing but write and sync, in turns with this one.
+    /// `answered_per_s` of the null server with a synced log, in turns with this server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub synced_null_per_s: Option<f64>,
-    /// `request_to_answer_us` of it.
+    /// `request_to_answer_us` of the null server with a synced log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub synced_null_request_to_answer_us: Option<Percentiles>,
-    /// Answers for each of its answers: the median of the turns.
+    /// The ratio of answers to those of the null server with a synced log: the median over all turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of_synced_null: Option<f64>,
 }
 
-/// The heads of a table of answers.
+/// The column heads of a table of answers.
 pub const HEADS: [&str; 15] = [
     "ROW",
     "ANSWERED/S",
@@ -58,8 +58,8 @@ pub const HEADS: [&str; 15] = [
 ];
 
 impl HttpStreamResults {
-    /// The cells below [`HEADS`]: of row `row`, whose answers lay between `least` and `most` a second
-    /// in several runs, with so many errors and the server's processor seconds.
+    /// The cells below [`HEADS`] of row `row`: `least` and `most` are its answers per second over several runs,
+    /// `errors` counts its errors, and the last cell has the server's processor seconds.
     #[must_use]
     pub fn cells(
         &self,

@@ -3,43 +3,43 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Longest latency that is told apart, in microseconds: an hour.
+/// The longest latency that the histogram distinguishes, in microseconds: an hour.
 const MICROSECONDS_MAX: u64 = 3_600_000_000;
 
-/// So many values wait until they are counted: a histogram has some hundred KiB, of which the processor's
-/// caches forget those of a hundred readers between two messages of one.
+/// The number of values that wait to be counted. A histogram has some hundred KiB, which the processor's caches
+/// cannot hold for a hundred readers.
 const WAITING_MAX: usize = 256;
 
-/// How long things took, in microseconds, to three digits.
+/// A histogram of latencies in microseconds, to three digits.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     histogram: Histogram<u64>,
-    /// Values that are not counted there yet, with how often each came in a row: neighbours mostly share one.
+    /// Values that the histogram does not have yet, with the length of their runs: neighbours are mostly equal.
     waiting: Vec<(u64, u64)>,
 }
 
-/// Latencies as pairs of value and count, as they travel between processes.
+/// Latencies as pairs of value and count: the form for other processes.
 pub type Buckets = Vec<(u64, u64)>;
 
-/// What a row says of latencies, in microseconds.
+/// The percentiles of latencies, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Percentiles {
     /// The median.
     pub p50: u64,
-    /// 19 of 20 took no longer.
+    /// The 95th percentile.
     pub p95: u64,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile.
     pub p99: u64,
-    /// 999 of 1,000 took no longer.
+    /// The 99.9th percentile.
     pub p999: u64,
-    /// 9,999 of 10,000 took no longer.
+    /// The 99.99th percentile.
     pub p9999: u64,
-    /// The longest.
+    /// The maximum.
     pub max: u64,
 }
 
 impl Latencies {
-    /// None yet.
+    /// No latencies.
     #[must_use]
     pub fn new() -> Self {
         let histogram = Histogram::new_with_bounds(1, MICROSECONDS_MAX, 3)
@@ -47,12 +47,12 @@ impl Latencies {
         Self { histogram, waiting: Vec::new() }
     }
 
-    /// Something took from `from_ns` to `to_ns`, rounded up to the microsecond.
+    /// Records the time from `from_ns` to `to_ns`, rounded up to the microsecond.
     pub fn record(&mut self, from_ns: u64, to_ns: u64) {
         self.record_n(from_ns, to_ns, 1);
     }
 
-    /// So many things took that long.
+    /// Records `count` equal times.
     pub fn record_n(&mut self, from_ns: u64, to_ns: u64, count: u64) {
         let us = to_ns.saturating_sub(from_ns).div_ceil(1000);
         if let Some((last, held)) = self.waiting.last_mut()
@@ -73,7 +73,7 @@ impl Latencies {
         }
     }
 
-    /// All of them, for the parent.
+    /// All latencies, for the parent.
     #[must_use]
     pub fn buckets(mut self) -> Buckets {
         self.settle();
@@ -81,14 +81,14 @@ impl Latencies {
         recorded.map(|at| (at.value_iterated_to(), at.count_at_value())).collect()
     }
 
-    /// Adds what a child has measured.
+    /// Adds the latencies of a child.
     pub fn add(&mut self, buckets: &Buckets) {
         for &(us, count) in buckets {
             self.histogram.saturating_record_n(us, count);
         }
     }
 
-    /// The percentiles; `None` of nothing.
+    /// The percentiles; `None` without latencies.
     #[must_use]
     pub fn percentiles(&mut self) -> Option<Percentiles> {
         self.settle();

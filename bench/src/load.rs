@@ -10,66 +10,66 @@ use crate::{
     broker::Broker,
     child::Worker,
     clock::now_ns,
-    identity::judge,
     latency::Latencies,
-    merge::Merged,
+    merge::MergedReports,
     options::Options,
-    plan::{Consume, Echo, Order, Produce, Report, Role, Window},
+    plan::{Consume, Echo, Produce, Report, Role, Window, WorkerCommand},
     row::Row,
-    run_topic::{RunTopic, Wanted},
+    run_topic::{RunTopic, RunTopicConfig},
+    sequence_check::compare,
     stamp::STAMP_BYTES,
-    usage::{Usage, Watch},
+    usage::{Usage, UsageWatch},
 };
 
-/// Between the order to start and the start: every worker is awake by then.
+/// The time between the start command and the start, in nanoseconds: every worker is awake by then.
 const START_DELAY_NS: u64 = 200_000_000;
 
-/// How often a parent looks from one worker to the next.
+/// The time that a parent waits for one worker before it checks the next.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What a run of load is.
+/// The parameters of a load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Load {
-    /// Producers, each with a connection.
+    /// The number of producers, each with a connection.
     pub producers: u32,
-    /// Processes that they are spread over.
+    /// The number of processes that share the producers.
     pub producer_processes: u32,
-    /// Consumers, each with a connection.
+    /// The number of consumers, each with a connection.
     pub consumers: u32,
-    /// Processes that they are spread over.
+    /// The number of processes that share the consumers.
     pub consumer_processes: u32,
-    /// Bytes of a payload, its stamp included.
+    /// The length of a payload with its stamp, in bytes.
     pub size: usize,
-    /// Messages of a batch; `None` where the client gathers by itself.
+    /// Messages of a batch; with `None` the client chooses.
     pub batch: Option<u32>,
-    /// Messages that each producer may have unconfirmed.
+    /// The greatest number of unconfirmed messages of each producer.
     pub window: usize,
-    /// Messages that each consumer may hold.
+    /// The credit of each consumer in messages.
     pub credit: u32,
-    /// Messages per second, on a schedule; `None` for as many as go.
+    /// Messages per second, on a schedule; `None` for as many as possible.
     pub rate: Option<f64>,
     /// Messages of each producer; `None` for as many as the time allows.
     pub messages: Option<u64>,
     /// Seconds before the window.
     pub warmup_s: f64,
-    /// Seconds of the window, if there is no number of messages.
+    /// Seconds of the window, if `messages` is `None`.
     pub duration_s: f64,
-    /// Seconds that consumers may take after the last confirm.
+    /// Seconds within which consumers finish after the last confirm.
     pub drain_s: f64,
-    /// Messages per producer that are published before consumers begin; then only those are taken.
+    /// Messages of each producer that are published before consumers start. Consumers take only those.
     pub preload: Option<u64>,
     /// Partitions of the topic.
     pub partitions: u32,
     /// Bytes that each partition keeps of a stream without groups; `None` for a queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retain_bytes: Option<u64>,
-    /// That of the topic; a row says it.
+    /// The durability of the topic, which the row reports.
     #[serde(skip)]
     pub durability: Durability,
 }
 
 impl Load {
-    /// One of everything, as fast as it goes, for ten seconds.
+    /// One producer and one consumer at full speed, for ten seconds.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -100,10 +100,10 @@ impl Default for Load {
     }
 }
 
-/// What a run needs besides its load.
+/// The context of a run.
 #[derive(Clone)]
 pub struct Bench<'a> {
-    /// What the run was told.
+    /// The options of the run.
     pub options: &'a Options,
     /// The broker.
     pub broker: &'a Broker,
@@ -111,11 +111,11 @@ pub struct Bench<'a> {
     pub topic: Option<String>,
     /// The workload's name.
     pub workload: &'static str,
-    /// Told what is going on, and the messages of how many there are to be.
+    /// A callback for progress: the name of the step, and the number of finished and of all messages.
     pub progress: &'a dyn Fn(&str, u64, Option<u64>),
 }
 
-/// The share of part `index` of `parts` of `all`: where it begins and how many.
+/// The share of part `index` of `parts` of `all`: its start and its length.
 pub(crate) fn share(all: u32, parts: u32, index: u32) -> (u32, u32) {
     let at = |index: u32| (u64::from(all) * u64::from(index) / u64::from(parts)) as u32;
     (at(index), at(index + 1) - at(index))
@@ -123,7 +123,7 @@ pub(crate) fn share(all: u32, parts: u32, index: u32) -> (u32, u32) {
 
 impl Bench<'_> {
     pub(crate) fn run_topic(&self, load: &Load) -> Result<RunTopic> {
-        RunTopic::prepare(Wanted {
+        RunTopic::prepare(RunTopicConfig {
             server: &self.broker.server,
             name: self.topic.as_deref(),
             workload: self.workload,
@@ -171,16 +171,15 @@ impl Bench<'_> {
             .collect()
     }
 
-    /// Runs `load` and says what came of it, under the name `row`.
+    /// Runs `load`. Returns its row with the name `row`.
     ///
     /// # Errors
-    /// The broker cannot be reached or a worker cannot work. What goes wrong with messages is in
-    /// the row.
+    /// The broker cannot be reached or a worker fails. The row has the errors of messages.
     pub fn run(&self, row: &str, load: &Load) -> Result<Row> {
         Ok(self.measure(row, load)?.0)
     }
 
-    /// As [`Self::run`], with all that the broker used in the window.
+    /// As [`Self::run`], with the broker's usage in the window.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -188,7 +187,7 @@ impl Bench<'_> {
         ensure!(load.size >= STAMP_BYTES, "a payload has at least {STAMP_BYTES} bytes");
         ensure!(load.producers > 0, "somebody has to publish");
         let run_topic = self.run_topic(load)?;
-        let mut measured = Measured::default();
+        let mut measured = RunResults::default();
         let mut producers = self.start_producers(&run_topic, load)?;
         if load.preload.is_some() {
             measured.preload(self, &mut producers, load)?;
@@ -196,9 +195,9 @@ impl Bench<'_> {
         }
         let mut consumers = self.start_consumers(&run_topic, load)?;
         let window = window_of(load, now_ns());
-        let watch = Watch::begin(self.broker.pid, &self.broker.http, window);
-        order_all(&mut consumers, Order::Start(window))?;
-        order_all(&mut producers, Order::Start(window))?;
+        let watch = UsageWatch::begin(self.broker.pid, &self.broker.http, window);
+        send_all(&mut consumers, WorkerCommand::Start(window))?;
+        send_all(&mut producers, WorkerCommand::Start(window))?;
         let offered = load.rate.map(|rate| rate * (load.warmup_s + load.duration_s));
         let each = load.messages.map(|each| each * u64::from(load.producers));
         let total = each.or(offered.map(|offered| offered as u64));
@@ -207,27 +206,27 @@ impl Bench<'_> {
         }
         let expect = measured.confirmed_in_all();
         let drain_ns = (load.drain_s * 1e9) as u64;
-        let finish = Order::Finish { expect, deadline_ns: now_ns() + drain_ns };
-        order_all(&mut consumers, finish)?;
+        let finish = WorkerCommand::Finish { expect, deadline_ns: now_ns() + drain_ns };
+        send_all(&mut consumers, finish)?;
         for report in self.reports(&mut consumers, row, Some(expect))? {
             measured.add(report);
         }
         let usage = watch.end();
-        let mut made = measured.row(load, window);
-        made.set_usage(usage);
-        if load.consumers > 0 && made.is_clean() {
+        let mut result = measured.row(load, window);
+        result.set_usage(usage);
+        if load.consumers > 0 && result.is_clean() {
             let unsettled = run_topic.unsettled()?;
             if unsettled > 0 {
-                made.errors += unsettled;
-                made.error_texts.push(format!("{unsettled} acked messages were not settled"));
+                result.errors += unsettled;
+                result.error_texts.push(format!("{unsettled} acked messages were not settled"));
             }
         }
-        self.name(&mut made, row);
-        made.config = serde_json::to_value(load)?;
-        Ok((made, usage))
+        self.name(&mut result, row);
+        result.config = serde_json::to_value(load)?;
+        Ok((result, usage))
     }
 
-    /// Runs a client that goes round, under the name `row`.
+    /// Runs a client that publishes, takes and acks one message at a time. Returns its row with the name `row`.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -239,28 +238,28 @@ impl Bench<'_> {
         let mut workers = vec![Worker::start(&plan)?];
         let start_ns = now_ns() + START_DELAY_NS;
         let window = Window { start_ns, from_ns: start_ns, until_ns: u64::MAX };
-        let watch = Watch::begin(self.broker.pid, &self.broker.http, window);
-        order_all(&mut workers, Order::Start(window))?;
-        let mut measured = Measured::default();
+        let watch = UsageWatch::begin(self.broker.pid, &self.broker.http, window);
+        send_all(&mut workers, WorkerCommand::Start(window))?;
+        let mut measured = RunResults::default();
         for report in self.reports(&mut workers, row, Some(echo.warmup + echo.messages))? {
             measured.add(report);
         }
         let usage = watch.end();
-        let mut made = measured.row(&load, window);
-        // One after the other: the rounds a second are the figure, not four rates.
-        (made.published_per_s, made.acked_per_s) = (None, None);
-        made.set_usage(usage);
-        self.name(&mut made, row);
-        made.config = serde_json::json!({ "size": size, "echo": echo });
-        Ok(made)
+        let mut result = measured.row(&load, window);
+        // Rounds run one after the other: only the deliveries and confirms per second are figures.
+        (result.published_per_s, result.acked_per_s) = (None, None);
+        result.set_usage(usage);
+        self.name(&mut result, row);
+        result.config = serde_json::json!({ "size": size, "echo": echo });
+        Ok(result)
     }
 
-    /// Says in a row what it is of.
-    pub fn name(&self, made: &mut Row, row: &str) {
-        made.workload = self.workload.into();
-        made.target = "sennit".into();
-        made.durability = "durable".into();
-        made.row = row.into();
+    /// Sets the names in a row.
+    pub fn name(&self, result: &mut Row, row: &str) {
+        result.workload = self.workload.into();
+        result.target = "sennit".into();
+        result.durability = "durable".into();
+        result.row = row.into();
     }
 
     /// Waits until all workers have reported.
@@ -284,14 +283,14 @@ impl Bench<'_> {
     }
 }
 
-/// Gives all of them an order.
-pub(crate) fn order_all(workers: &mut [Worker], order: Order) -> Result<()> {
-    workers.iter_mut().try_for_each(|worker| worker.order(order))
+/// Sends a command to all workers.
+pub(crate) fn send_all(workers: &mut [Worker], command: WorkerCommand) -> Result<()> {
+    workers.iter_mut().try_for_each(|worker| worker.send(command))
 }
 
-/// When a run of `load` that is ordered at `now_ns` is what.
+/// The window of a run of `load` whose start command is sent at `now_ns`.
 pub(crate) fn window_of(load: &Load, now_ns: u64) -> Window {
-    // What lies there already is taken from the moment that somebody is told to.
+    // Consumers of preloaded messages start immediately.
     let delay_ns = if load.preload.is_some() { 0 } else { START_DELAY_NS };
     let start_ns = now_ns + delay_ns;
     if load.messages.or(load.preload).is_some() {
@@ -301,21 +300,21 @@ pub(crate) fn window_of(load: &Load, now_ns: u64) -> Window {
     Window { start_ns, from_ns, until_ns: from_ns + (load.duration_s * 1e9) as u64 }
 }
 
-/// What the workers of a run have told.
+/// The sum of the reports of a run's workers.
 #[derive(Default)]
-pub(crate) struct Measured {
-    merged: Merged,
-    /// For each producer what it published and had confirmed.
+pub(crate) struct RunResults {
+    merged: MergedReports,
+    /// The producer, its published and its confirmed messages.
     pub(crate) sent: Vec<(u32, u64, u64)>,
 }
 
-impl Measured {
+impl RunResults {
     pub(crate) fn add(&mut self, report: Report) {
         self.sent.extend(report.sent.iter().copied());
         self.merged.add(report);
     }
 
-    /// Has `producers` publish before the run. What they say counts for identity and errors only.
+    /// Runs `producers` before the measurement. Their reports count only for message errors and other errors.
     pub(crate) fn preload(
         &mut self,
         bench: &Bench<'_>,
@@ -323,7 +322,7 @@ impl Measured {
         load: &Load,
     ) -> Result<()> {
         let unmeasured = Window { start_ns: now_ns(), from_ns: 0, until_ns: u64::MAX };
-        order_all(producers, Order::Start(unmeasured))?;
+        send_all(producers, WorkerCommand::Start(unmeasured))?;
         let total = load.preload.map(|each| each * u64::from(load.producers));
         for report in bench.reports(producers, "preload", total)? {
             self.sent.extend(report.sent.iter().copied());
@@ -337,9 +336,9 @@ impl Measured {
     }
 
     pub(crate) fn row(self, load: &Load, window: Window) -> Row {
-        let verdict = match load.consumers {
-            0 => crate::identity::Verdict::default(),
-            _ => judge(&self.sent, self.merged.sightings()),
+        let message_errors = match load.consumers {
+            0 => crate::sequence_check::MessageErrors::default(),
+            _ => compare(&self.sent, self.merged.received()),
         };
         let report = self.merged.report();
         let seconds = match (window.until_ns, report.span_ns) {
@@ -361,12 +360,12 @@ impl Measured {
             confirmed_per_s: rate(report.confirmed),
             delivered_per_s: rate(report.delivered),
             acked_per_s: rate(report.acked),
-            verdict,
+            message_errors,
             errors: unconfirmed.max(report.errors.len() as u64),
             error_texts: report.errors,
             publish_to_confirm_us: percentiles(&report.publish_to_confirm),
             publish_to_deliver_us: match load.preload {
-                // It would say how long the backlog lay there.
+                // The latency of a backlog would be the time since its publish.
                 Some(_) => None,
                 None => percentiles(&report.publish_to_deliver),
             },
@@ -402,11 +401,11 @@ mod tests {
     #[test]
     fn rates_are_of_the_window_and_what_was_unconfirmed_is_an_error() {
         let window = Window { start_ns: 0, from_ns: 0, until_ns: 2_000_000_000 };
-        let mut measured = Measured::default();
+        let mut measured = RunResults::default();
         measured.add(Report { confirmed: 100, sent: vec![(0, 103, 100)], ..Report::default() });
         let row = measured.row(&Load { consumers: 0, ..Load::new() }, window);
         assert_eq!(row.confirmed_per_s, Some(50.0));
-        assert_eq!((row.errors, row.verdict.missing), (3, 0));
+        assert_eq!((row.errors, row.message_errors.missing), (3, 0));
         assert_eq!(row.delivered_per_s, None);
     }
 }

@@ -18,33 +18,33 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::stamp::{Payloads, Stamp};
 
-/// Connections that requests are spread over.
+/// The number of connections.
 const CONNECTIONS: u64 = 128;
 
-/// How long an answer may take to come.
+/// Time within which the broker answers.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often it is told how far it is.
+/// The time between two reports of progress.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
-/// Headers that an answer may have.
+/// The greatest number of headers of an answer.
 const HEADERS_MAX: usize = 64;
 
-/// Told how far what is done has come: what it is, and how many of how many.
-pub type Tell<'a> = &'a dyn Fn(&str, u64, Option<u64>);
+/// A callback for progress: the name of the step, the number of finished parts, and the number of all parts.
+pub type ReportProgress<'a> = &'a dyn Fn(&str, u64, Option<u64>);
 
 /// Streams below one name at the broker whose HTTP port is `address`.
 #[derive(Clone, Copy, Debug)]
 pub struct ManyStreams<'a> {
-    /// Where it listens.
+    /// The broker's address.
     pub address: &'a str,
-    /// How many.
+    /// The number of streams.
     pub streams: u64,
-    /// Bytes of an append.
+    /// The length of an append in bytes.
     pub size: usize,
 }
 
-/// The first line of a request to stream number `number`, with the headers that all have.
+/// The first line and the common headers of a request to stream number `number`.
 fn head(method: &str, number: u64) -> String {
     format!(
         "{method} /v1/stream/bench/streams/{number} HTTP/1.1\r\nHost: localhost\r\n\
@@ -53,11 +53,11 @@ fn head(method: &str, number: u64) -> String {
 }
 
 impl ManyStreams<'_> {
-    /// Makes them, and appends once to each; how long each of both took.
+    /// Creates the streams, and appends once to each. Returns the time that each of the two steps took.
     ///
     /// # Errors
-    /// The broker refuses, or cannot be reached.
-    pub async fn fill(&self, tell: Tell<'_>) -> Result<(Duration, Duration)> {
+    /// The broker refuses a request, or cannot be reached.
+    pub async fn fill(&self, tell: ReportProgress<'_>) -> Result<(Duration, Duration)> {
         let begun = Instant::now();
         let create = |number, out: &mut Vec<u8>| {
             out.extend_from_slice(head("PUT", number).as_bytes());
@@ -84,22 +84,22 @@ impl ManyStreams<'_> {
         Ok((created, begun.elapsed()))
     }
 
-    /// Reads `sample` of them, drawn at random; how many hold something else than they should.
+    /// Reads `sample` streams, drawn at random. Returns the number of those with wrong contents.
     ///
     /// # Errors
-    /// The broker refuses, or cannot be reached.
-    pub async fn compare(&self, sample: u64, tell: Tell<'_>) -> Result<u64> {
+    /// The broker refuses a request, or cannot be reached.
+    pub async fn compare(&self, sample: u64, tell: ReportProgress<'_>) -> Result<u64> {
         let streams = self.streams;
-        let drawn = move |turn: u64| xxh3_64(&turn.to_le_bytes()) % streams;
+        let sampled = move |turn: u64| xxh3_64(&turn.to_le_bytes()) % streams;
         let wrong = Rc::new(Cell::new(0));
         let (counted, payloads) = (Rc::clone(&wrong), Payloads::new(self.size));
         let read = move |turn, out: &mut Vec<u8>| {
-            out.extend_from_slice(head("GET", drawn(turn)).as_bytes());
+            out.extend_from_slice(head("GET", sampled(turn)).as_bytes());
             out.extend_from_slice(b"\r\n");
         };
         let look = move |turn, status, body: &[u8]| {
             let stamp = payloads.read(body);
-            let is_it = status == 200 && stamp.is_some_and(|it| it.sequence == drawn(turn));
+            let is_it = status == 200 && stamp.is_some_and(|it| it.sequence == sampled(turn));
             counted.set(counted.get() + u64::from(!is_it));
             Ok(())
         };
@@ -107,27 +107,27 @@ impl ManyStreams<'_> {
         Ok(wrong.get())
     }
 
-    /// Asks `ask` for each number below `count`, and gives what is answered to `take`.
+    /// Sends the request that `ask` writes for each number below `count`, and passes each answer to `take`.
     async fn each(
         &self,
         what: &str,
         count: u64,
-        tell: Tell<'_>,
+        tell: ReportProgress<'_>,
         ask: impl Fn(u64, &mut Vec<u8>) + 'static,
         take: impl Fn(u64, u16, &[u8]) -> Result<()> + 'static,
     ) -> Result<()> {
-        let (next, does) = (Rc::new(Cell::new(0)), Rc::new((ask, take)));
+        let (next, handlers) = (Rc::new(Cell::new(0)), Rc::new((ask, take)));
         let mut tasks = JoinSet::new();
         for _ in 0..CONNECTIONS.min(count) {
             let mut connection = Connection::open(self.address).await?;
-            let (next, does) = (Rc::clone(&next), Rc::clone(&does));
+            let (next, handlers) = (Rc::clone(&next), Rc::clone(&handlers));
             tasks.spawn_local(async move {
                 while next.get() < count {
                     let number = next.replace(next.get() + 1);
                     connection.request.clear();
-                    does.0(number, &mut connection.request);
+                    handlers.0(number, &mut connection.request);
                     let (status, body) = connection.answer().await?;
-                    does.1(number, status, body)?;
+                    handlers.1(number, status, body)?;
                 }
                 Ok::<_, anyhow::Error>(())
             });
@@ -142,44 +142,45 @@ impl ManyStreams<'_> {
     }
 }
 
-/// A connection with one request on the way.
+/// A connection with one request in flight.
 #[derive(Debug)]
 struct Connection {
     stream: TcpStream,
     request: Vec<u8>,
-    came: Vec<u8>,
+    received: Vec<u8>,
 }
 
 impl Connection {
     async fn open(address: &str) -> Result<Self> {
         let stream = TcpStream::connect(address).await.with_context(|| address.to_owned())?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, request: Vec::new(), came: Vec::new() })
+        Ok(Self { stream, request: Vec::new(), received: Vec::new() })
     }
 
-    /// Sends the request; the status and the body of what is answered.
+    /// Sends the request. Returns the status and the body of the answer.
     async fn answer(&mut self) -> Result<(u16, &[u8])> {
         self.stream.write_all(&self.request).await?;
-        self.came.clear();
+        self.received.clear();
         let (status, head, body) = loop {
-            let read = self.stream.read_buf(&mut self.came);
+            let read = self.stream.read_buf(&mut self.received);
             let count = timeout(ANSWER_TIMEOUT, read).await.context("no answer comes")??;
             ensure!(count > 0, "the broker has closed a connection");
-            if let Some((status, head, body)) = lengths(&self.came)?
-                && self.came.len() >= head + body
+            if let Some((status, head, body)) = lengths(&self.received)?
+                && self.received.len() >= head + body
             {
                 break (status, head, body);
             }
         };
-        Ok((status, &self.came[head..head + body]))
+        Ok((status, &self.received[head..head + body]))
     }
 }
 
-/// The status of an answer, and how long its head and body are, once its head is there.
-fn lengths(came: &[u8]) -> Result<Option<(u16, usize, usize)>> {
+/// The status of an answer and the lengths of its head and body, once its head is complete.
+fn lengths(received: &[u8]) -> Result<Option<(u16, usize, usize)>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut answer = httparse::Response::new(&mut headers);
-    let httparse::Status::Complete(head) = answer.parse(came).context("this is no HTTP")? else {
+    let httparse::Status::Complete(head) = answer.parse(received).context("this is no HTTP")?
+    else {
         return Ok(None);
     };
     let mut body = 0;

@@ -22,34 +22,34 @@ use crate::{
     broker::{Broker, disk_bytes},
     load::Bench,
     many_streams::ManyStreams,
-    row::{Restarted, Row},
+    row::{RestartResults, Row},
     stamp::{Payloads, Stamp},
     usage::number,
 };
 
-/// Requests that are under way at once, and the connections that they are spread over.
+/// The number of requests in flight, and the number of their connections.
 const WIDTH: u64 = 512;
 const CONNECTIONS: u64 = 16;
 
-/// How long a message that has to be there may take to come.
+/// Time within which an expected message is delivered.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often it is told how far it is.
+/// The time between two reports of progress.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
-/// The most seconds that the broker should take until it is ready.
+/// The limit of the time until the broker is ready, in seconds.
 const READY_S_MAX: f64 = 3.0;
 
-/// Streams without groups, each with a message.
+/// Streams without groups, each with one message.
 #[derive(Clone, Debug, Serialize)]
 pub struct ManyTopics {
-    /// How many.
+    /// The number of topics.
     pub topics: u64,
-    /// Bytes of a payload.
+    /// The length of a payload in bytes.
     pub size: usize,
-    /// Topics whose message is read and compared, drawn at random.
+    /// The number of topics, drawn at random, whose message is compared.
     pub sample: u64,
-    /// They are made, filled and read as streams over HTTP.
+    /// Whether they are created, filled and read as streams over HTTP.
     pub over_http: bool,
 }
 
@@ -58,7 +58,7 @@ fn name_of(number: u64) -> Result<TopicName> {
     Ok(format!("bench.topics.{number}").parse()?)
 }
 
-/// Does `act` for each number below `count`, [`WIDTH`] at a time, and tells how far it is.
+/// Runs `act` for each number below `count`, [`WIDTH`] at a time, and reports the progress.
 async fn for_each<F: Future<Output = Result<()>> + 'static>(
     count: u64,
     tell: &dyn Fn(u64),
@@ -85,7 +85,7 @@ async fn for_each<F: Future<Output = Result<()>> + 'static>(
     }
 }
 
-/// Connections that requests are spread over.
+/// The connections that share the requests.
 #[derive(Clone)]
 pub struct Connections(Rc<Vec<Client>>);
 
@@ -107,10 +107,10 @@ impl Connections {
     }
 }
 
-/// Makes the topics, and publishes a message to each; how long each of both took.
+/// Creates the topics, and publishes a message to each. Returns the time that each of the two steps took.
 ///
 /// # Errors
-/// The broker refuses.
+/// The broker refuses a request.
 pub async fn fill(
     clients: &Connections,
     topics: u64,
@@ -148,8 +148,7 @@ pub async fn fill(
     Ok((created, begun.elapsed()))
 }
 
-/// Reads `sample` topics, drawn at random; how many have another message than they should, and what
-/// went wrong.
+/// Reads `sample` topics, drawn at random. Returns the number of topics with a wrong message, and the errors.
 async fn compare(
     clients: &Connections,
     topics: u64,
@@ -184,10 +183,10 @@ async fn compare(
 }
 
 impl ManyTopics {
-    /// Makes them, kills the broker, starts it again, and looks.
+    /// Creates the topics, kills the broker, starts it again, and checks the topics.
     ///
     /// # Errors
-    /// The broker does not start, or refuses.
+    /// The broker does not start, or refuses a request.
     pub fn run(&self, bench: &Bench<'_>, row: &str) -> Result<Row> {
         let mut broker = Broker::start(bench.options, &[])?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -223,13 +222,13 @@ impl ManyTopics {
             Ok::<_, anyhow::Error>((listed, wrong, sampling.elapsed().as_secs_f64()))
         });
         let (listed, wrong, sample_s) = after?;
-        let mut made = Row {
+        let mut result = Row {
             seconds: ready_s + begun.elapsed().as_secs_f64(),
             broker_rss_peak_bytes: broker
                 .pid
                 .and_then(|pid| number(pid, "status", "VmHWM:"))
                 .map(|kib| kib * 1024),
-            restart: Some(Restarted {
+            restart: Some(RestartResults {
                 limit_s: READY_S_MAX,
                 data_bytes,
                 expected: self.topics,
@@ -243,10 +242,10 @@ impl ManyTopics {
             config: serde_json::to_value(self)?,
             ..Row::default()
         };
-        made.verdict.missing = self.topics.saturating_sub(listed);
-        made.verdict.corrupt = wrong + listed.saturating_sub(self.topics);
-        bench.name(&mut made, row);
-        Ok(made)
+        result.message_errors.missing = self.topics.saturating_sub(listed);
+        result.message_errors.corrupt = wrong + listed.saturating_sub(self.topics);
+        bench.name(&mut result, row);
+        Ok(result)
     }
 
     fn streams<'a>(&self, address: &'a str) -> ManyStreams<'a> {

@@ -1,18 +1,18 @@
 //! Merges the reports of the producers of a process, and of the processes of a run.
 
-use crate::{identity::Sighting, latency::Latencies, plan::Report};
+use crate::{latency::Latencies, plan::Report, sequence_check::ReceivedSequences};
 
-/// Reports, added up.
+/// The sum of reports.
 #[derive(Debug, Default)]
-pub struct Merged {
+pub struct MergedReports {
     sum: Report,
-    sightings: Vec<Sighting>,
+    received: Vec<ReceivedSequences>,
     confirm: Latencies,
     deliver: Latencies,
     settle: Latencies,
 }
 
-impl Merged {
+impl MergedReports {
     /// Adds a report.
     pub fn add(&mut self, report: Report) {
         self.confirm.add(&report.publish_to_confirm);
@@ -28,16 +28,16 @@ impl Merged {
         for instant_ns in report.span_ns.into_iter().flat_map(|(first, last)| [first, last]) {
             self.sum.mark(instant_ns);
         }
-        self.sightings.push(report.sighting);
+        self.received.push(report.received);
     }
 
-    /// What each process saw of messages, by itself.
+    /// The received messages of each process.
     #[must_use]
-    pub fn sightings(&self) -> &[Sighting] {
-        &self.sightings
+    pub fn received(&self) -> &[ReceivedSequences] {
+        &self.received
     }
 
-    /// The sum, without what was seen of messages.
+    /// The sum, without the received messages.
     #[must_use]
     pub fn report(self) -> Report {
         Report {

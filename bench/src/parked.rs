@@ -14,46 +14,46 @@ use crate::{
     latency::Latencies,
     load::Bench,
     parked_reader_results::ParkedReaderResults,
-    plan::{HttpLoad, HttpMode, HttpWait, Order, Plan, Role, Window},
+    plan::{HttpLoad, HttpMode, HttpWait, Plan, Role, Window, WorkerCommand},
     row::Row,
     usage::{cpu_s, metric, rss_bytes},
 };
 
-/// Descriptors of a process that are not readers' sockets.
+/// Descriptors that a process needs besides the sockets of readers.
 const OTHER_DESCRIPTORS: u64 = 300;
 
-/// How long all of them may take to be parked.
+/// Time within which the broker parks all readers.
 const PARKED_WITHIN: Duration = Duration::from_secs(60);
 
-/// How long memory settles before it is looked at.
+/// Time before the memory is measured.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// Readers that wait.
+/// HTTP readers that wait for appends.
 #[derive(Clone, Debug, Serialize)]
-pub struct Parked {
-    /// How many there are.
+pub struct WaitingReaders {
+    /// The number of readers.
     pub readers: u32,
-    /// How many streams they go round.
+    /// The number of streams that the readers share.
     pub streams: u64,
-    /// How they wait.
+    /// The way in which the readers wait.
     pub mode: HttpMode,
-    /// How the streams are kept.
+    /// The storage mode of the streams.
     pub storage: String,
-    /// Appends, each to one stream.
+    /// The number of appends, each to one stream.
     pub rounds: u64,
-    /// Bytes of an append.
+    /// The length of an append in bytes.
     pub size: usize,
-    /// Seconds in which nothing happens.
+    /// Seconds of the idle measurement.
     pub idle_s: f64,
-    /// Milliseconds before each append.
+    /// Milliseconds between two appends.
     pub pause_ms: u64,
 }
 
-impl Parked {
-    /// Measures once.
+impl WaitingReaders {
+    /// Measures one row.
     ///
     /// # Errors
-    /// There are not enough descriptors, or somebody does not hear what was appended.
+    /// There are not enough descriptors, or a reader does not receive an append.
     pub fn run(&self, bench: &Bench<'_>, row: &str) -> Result<Row> {
         let needed = make_room(u64::from(self.readers))?;
         let own = match bench.options.serve {
@@ -72,7 +72,11 @@ impl Parked {
         thread::sleep(Duration::from_secs_f64(self.idle_s));
         let cpu = cpu_before.zip(pid.and_then(cpu_s)).map(|(before, after)| after - before);
         let now = now_ns();
-        worker.order(Order::Start(Window { start_ns: now, from_ns: now, until_ns: u64::MAX }))?;
+        worker.send(WorkerCommand::Start(Window {
+            start_ns: now,
+            from_ns: now,
+            until_ns: u64::MAX,
+        }))?;
         let reports = bench.reports(std::slice::from_mut(&mut worker), row, Some(self.rounds))?;
         let report = reports.into_iter().next().context("a worker reports once")?;
         let percentiles = |buckets| {
@@ -81,7 +85,7 @@ impl Parked {
             latencies.percentiles()
         };
         let seconds = report.telling_ns as f64 / 1e9;
-        let mut made = Row {
+        let mut result = Row {
             errors: report.published - report.confirmed,
             seconds,
             delivered_per_s: Some(report.delivered as f64 / seconds),
@@ -97,9 +101,9 @@ impl Parked {
             }),
             ..Row::default()
         };
-        bench.name(&mut made, row);
-        made.durability.clone_from(&self.storage);
-        Ok(made)
+        bench.name(&mut result, row);
+        result.durability.clone_from(&self.storage);
+        Ok(result)
     }
 
     fn broker(&self, bench: &Bench<'_>, connections: u64) -> Result<Broker> {
@@ -130,7 +134,7 @@ impl Parked {
         }
     }
 
-    /// Waits until the broker has parked all; how many it counts, if it counts them.
+    /// Waits until the broker has parked all readers. Returns the number that the broker counts, if it counts them.
     fn until_parked(&self, address: &str) -> Result<Option<u64>> {
         let until_ns = now_ns() + PARKED_WITHIN.as_nanos() as u64;
         loop {
@@ -144,11 +148,11 @@ impl Parked {
     }
 }
 
-/// Has this process and those it starts have as many descriptors as `readers` need in each of them; says
-/// how many connections that are.
+/// Raises the descriptor limit of this process and its children for `readers` connections. Returns the number of
+/// connections.
 ///
 /// # Errors
-/// The system does not let it have so many.
+/// The system's limit is lower.
 fn make_room(readers: u64) -> Result<u64> {
     let needed = readers + OTHER_DESCRIPTORS;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -171,7 +175,7 @@ fn settled_rss(pid: Option<u32>) -> Option<u64> {
     rss_bytes(pid?)
 }
 
-/// What the kernel holds: its slabs, where sockets lie, and what waits in sockets.
+/// Bytes of the kernel: its slabs, which hold sockets, and the contents of socket buffers.
 fn kernel_bytes() -> Result<u64> {
     let meminfo = fs::read_to_string("/proc/meminfo")?;
     let slab = meminfo.lines().find_map(|line| line.strip_prefix("Slab:")).context("no Slab")?;
@@ -189,8 +193,8 @@ mod tests {
     #[test]
     fn more_than_the_system_allows_is_refused_by_the_name_of_the_limit() {
         let refused = make_room(1 << 40).unwrap_err().to_string();
-        for told in ["RLIMIT_NOFILE", "ulimit -Hn", "LimitNOFILE="] {
-            assert!(refused.contains(told), "{refused}");
+        for hint in ["RLIMIT_NOFILE", "ulimit -Hn", "LimitNOFILE="] {
+            assert!(refused.contains(hint), "{refused}");
         }
     }
 }

@@ -5,28 +5,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::latency::Percentiles;
 
-/// What a row of parked readers says besides.
+/// The results of a row of `parked-readers`.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct ParkedReaderResults {
-    /// How many there were.
+    /// The number of readers.
     pub parked: u32,
-    /// How many of them the broker counts as parked; none if it does not count them.
+    /// The number of readers that the broker counts as parked; `None` if it does not count them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted: Option<u64>,
-    /// Resident bytes that the broker has more for each.
+    /// Additional resident bytes of the broker for each reader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss_each_bytes: Option<u64>,
-    /// Bytes of the kernel that the machine has more for each, both ends of its connection.
+    /// Additional kernel bytes for each reader, for both ends of its connection.
     pub kernel_each_bytes: u64,
-    /// Processor seconds a second that the broker uses while nothing happens.
+    /// Processor seconds per second that the idle broker uses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_cpu: Option<f64>,
-    /// From an append to the last who waited for it.
+    /// The time from an append to the last reader that receives it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub append_to_last_us: Option<Percentiles>,
 }
 
-/// The heads of a table of parked readers.
+/// The column heads of a table of parked readers.
 pub const HEADS: [&str; 10] = [
     "ROW",
     "RSS B EACH",
@@ -41,7 +41,7 @@ pub const HEADS: [&str; 10] = [
 ];
 
 impl ParkedReaderResults {
-    /// The cells below [`HEADS`]: of row `row`, with what was delivered a second and how soon, and so many
+    /// The cells below [`HEADS`] of row `row`, with its deliveries per second, their latency, and the number of
     /// errors.
     #[must_use]
     pub fn cells(

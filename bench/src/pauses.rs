@@ -13,26 +13,26 @@ use crate::{
     load::{Bench, Load},
     many_topics::{Connections, fill},
     options::Options,
-    row::{Checkpointed, Row},
+    row::{CheckpointResults, Row},
     write_amplification::cost,
 };
 
-/// The broker that is always at it.
+/// The flags of the broker that nearly always writes a checkpoint or moves batches.
 const BUSY: [&str; 4] = ["--segment-size", "20MiB", "--journal-segments", "4"];
 
-/// The broker that never is.
+/// The flags of the broker that never does.
 const QUIET: [&str; 4] = ["--segment-size", "2GiB", "--journal-segments", "64"];
 
-/// The load that both take in turns.
+/// The load that both brokers take in turns.
 #[derive(Clone, Debug)]
 pub struct Pauses {
     /// The load of a window.
     pub load: Load,
-    /// Windows of each broker.
+    /// The number of windows of each broker.
     pub windows: u32,
-    /// Topics of one message each that a checkpoint has to write.
+    /// The number of topics with one message each, which a checkpoint writes.
     pub topics: u64,
-    /// The most that the 99th percentile should be of the quiet one.
+    /// The limit of the ratio of the 99th percentiles.
     pub limit: f64,
 }
 
@@ -40,7 +40,7 @@ impl Pauses {
     /// Measures windows in turns; the row is the busy window whose 99th percentile is the median.
     ///
     /// # Errors
-    /// A broker does not start, or a worker cannot work.
+    /// A broker does not start, or a worker fails.
     pub fn run(&self, bench: &Bench<'_>, row: &str) -> Result<Row> {
         let quiet = self.prepared(bench, "quiet", &QUIET)?;
         let busy = self.prepared(bench, "busy", &BUSY)?;
@@ -53,10 +53,10 @@ impl Pauses {
             rows.sort_by_key(p99);
             rows[(rows.len() - 1) / 2].clone()
         };
-        let (before, mut made) = (median(&mut quiet_rows), median(&mut busy_rows));
+        let (before, mut result) = (median(&mut quiet_rows), median(&mut busy_rows));
         let quiet_p99_us = p99(&before).context("nothing was confirmed")?;
-        let busy_p99_us = p99(&made).context("nothing was confirmed")?;
-        let said = |rows: &[Row], say: fn(&Checkpointed) -> u64| -> Vec<u64> {
+        let busy_p99_us = p99(&result).context("nothing was confirmed")?;
+        let said = |rows: &[Row], say: fn(&CheckpointResults) -> u64| -> Vec<u64> {
             rows.iter().filter_map(|row| row.checkpoint.as_ref()).map(say).collect()
         };
         let wants = [
@@ -78,19 +78,19 @@ impl Pauses {
             ),
         ];
         for (_, text) in wants.into_iter().filter(|(is_so, _)| !is_so) {
-            made.errors += 1;
-            made.error_texts.push(text.into());
+            result.errors += 1;
+            result.error_texts.push(text.into());
         }
         for other in quiet_rows.iter().chain(&busy_rows).filter(|other| other.errors > 0) {
-            made.errors += other.errors;
-            made.error_texts.extend(other.error_texts.iter().cloned());
+            result.errors += other.errors;
+            result.error_texts.extend(other.error_texts.iter().cloned());
         }
-        if let Some(cost) = &mut made.checkpoint {
+        if let Some(cost) = &mut result.checkpoint {
             cost.quiet_p99_us = Some(quiet_p99_us);
             cost.p99_ratio = Some(busy_p99_us as f64 / quiet_p99_us.max(1) as f64);
             cost.p99_ratio_limit = Some(self.limit);
         }
-        made.config = json!({
+        result.config = json!({
             "load": self.load,
             "windows": self.windows,
             "topics": self.topics,
@@ -99,10 +99,10 @@ impl Pauses {
             "busy_p99_us": busy_rows.iter().filter_map(p99).collect::<Vec<_>>(),
             "quiet_p99_us": quiet_rows.iter().filter_map(p99).collect::<Vec<_>>(),
         });
-        Ok(made)
+        Ok(result)
     }
 
-    /// A broker with its topics.
+    /// Starts a broker and creates its topics.
     fn prepared(&self, bench: &Bench<'_>, name: &str, flags: &[&str]) -> Result<Broker> {
         let data = bench.options.data.as_ref().map(|data| data.join(name));
         let broker = Broker::start(&Options { data, ..bench.options.clone() }, flags)?;
@@ -115,11 +115,11 @@ impl Pauses {
     }
 
     fn window(&self, bench: &Bench<'_>, broker: &Broker, row: &str) -> Result<Row> {
-        // One topic for all windows: what was published before goes on to move and to be trimmed.
+        // One topic for all windows: earlier messages continue to be moved and trimmed.
         let topic = Some("bench.checkpoint".to_owned());
         let here = Bench { broker, topic, ..bench.clone() };
-        let (made, usage) = here.measure(row, &self.load)?;
-        Ok(Row { checkpoint: Some(cost(&made, &self.load, usage)), ..made })
+        let (result, usage) = here.measure(row, &self.load)?;
+        Ok(Row { checkpoint: Some(cost(&result, &self.load, usage)), ..result })
     }
 }
 

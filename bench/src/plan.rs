@@ -4,141 +4,141 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{identity::Sighting, latency::Buckets};
+use crate::{latency::Buckets, sequence_check::ReceivedSequences};
 
-/// The first line to a worker: all it has to prepare.
+/// The first line to a worker: everything that it prepares.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// The broker's address.
     pub server: String,
-    /// The topic, which is there.
+    /// The topic, which exists.
     pub topic: String,
-    /// How many partitions it has.
+    /// The number of partitions of the topic.
     pub partitions: u32,
-    /// The group, which is there.
+    /// The group, which exists.
     pub group: String,
-    /// Bytes of a payload.
+    /// The length of a payload in bytes.
     pub size: usize,
-    /// What to do.
+    /// The worker's role.
     pub role: Role,
 }
 
-/// What a worker does.
+/// The role of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Role {
-    /// Publish.
+    /// Publishes.
     Produce(Produce),
-    /// Take and ack.
+    /// Takes and acks messages.
     Consume(Consume),
-    /// Publish one, take it, ack it, and only then the next.
+    /// Publishes, takes and acks one message at a time.
     Echo(Echo),
-    /// Read everything by offset, each reader for itself.
+    /// Reads by offset: each reader reads every message.
     Read(Read),
-    /// Ask over HTTP.
+    /// Sends requests over HTTP.
     Http(HttpLoad),
-    /// Wait over HTTP, and append.
+    /// Waits over HTTP, and appends.
     Wait(HttpLoad, HttpWait),
-    /// Answer over HTTP at `server`, and do nothing else.
+    /// Runs a null server at `server`.
     Null(Null),
 }
 
-/// Load over HTTP: each connection has one request on the way.
+/// Load over HTTP: each connection has one request in flight.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HttpLoad {
-    /// What is asked.
+    /// The kind of requests.
     pub mode: HttpMode,
-    /// The path that streams lie below, without a slash at its end.
+    /// The path of streams, without a final slash.
     pub prefix: String,
-    /// What the names of this run's streams begin with.
+    /// The prefix of the names of this run's streams.
     pub run: String,
-    /// How many connections; pairs of them for [`HttpMode::LongPoll`] and [`HttpMode::Sse`].
+    /// The number of connections; of pairs for [`HttpMode::LongPoll`] and [`HttpMode::Sse`].
     pub connections: u32,
-    /// How many streams they go round.
+    /// The number of streams that the connections share.
     pub streams: u64,
-    /// Bytes of an append.
+    /// The length of an append in bytes.
     pub size: usize,
-    /// Threads that the connections are spread over.
+    /// The number of threads that share the connections.
     pub threads: u32,
 }
 
-/// How long there is something to wait for.
+/// The appends that waiting connections receive.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct HttpWait {
-    /// Appends, one after the other.
+    /// The number of appends, one after the other.
     pub rounds: u64,
-    /// Milliseconds before each.
+    /// Milliseconds before each append.
     pub pause_ms: u64,
 }
 
-/// What is asked over HTTP.
+/// The kind of requests over HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum HttpMode {
     /// Appends.
     Append,
-    /// The state of streams.
+    /// Requests for the state of streams.
     Head,
-    /// Streams that are not there yet.
+    /// Creates streams.
     Create,
-    /// Streams from their start.
+    /// Reads of streams from their start.
     Read,
-    /// Appends, each to a stream with one who waits for it by long-poll.
+    /// Appends, each to a stream with a reader that waits by long-poll.
     LongPoll,
-    /// Appends, each to a stream with one who gets its events.
+    /// Appends, each to a stream with a reader that receives server-sent events.
     Sse,
 }
 
 impl HttpMode {
-    /// Whether somebody waits for each append.
+    /// Whether a reader waits for each append.
     #[must_use]
     pub fn is_live(self) -> bool {
         matches!(self, Self::LongPoll | Self::Sse)
     }
 }
 
-/// A server that does nothing but answer.
+/// A null server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Null {
-    /// Threads that the connections are spread over.
+    /// The number of threads that share the connections.
     pub threads: u32,
-    /// Bytes that a read is answered with.
+    /// The length of the answer to a read in bytes.
     pub read_bytes: usize,
-    /// It writes what it is asked first, and syncs it.
+    /// The log that it writes and syncs before it answers.
     pub log: Option<NullLog>,
 }
 
-/// What a server that does nothing else writes before it answers.
+/// The log of a null server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NullLog {
-    /// The folder that the files lie in, one for each thread.
+    /// The folder of the log's files, one for each thread.
     pub folder: PathBuf,
-    /// Bytes for each request.
+    /// The length of a record in bytes.
     pub record_bytes: usize,
 }
 
 /// Producers of one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Produce {
-    /// The number of the first.
+    /// The first number.
     pub first: u32,
-    /// How many, each with a connection.
+    /// How many there are, each with a connection.
     pub count: u32,
-    /// Messages of a batch; `None` lets the client gather by itself.
+    /// Messages of a batch; with `None` the client chooses.
     pub batch: Option<u32>,
-    /// Most messages unconfirmed of each.
+    /// The greatest number of unconfirmed messages of each.
     pub window: usize,
-    /// Messages per second of all of them, on a schedule; `None` as fast as they can.
+    /// Messages per second of all of them, on a schedule; `None` for as many as possible.
     pub rate: Option<f64>,
-    /// Messages of each; `None` until the window of time ends.
+    /// Messages of each; with `None` they publish until the window ends.
     pub messages: Option<u64>,
 }
 
 /// Consumers of one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Consume {
-    /// The number of the first.
+    /// The first number.
     pub first: u32,
-    /// How many, each with a connection.
+    /// How many there are, each with a connection.
     pub count: u32,
     /// Messages that each may hold.
     pub credit_messages: u32,
@@ -146,12 +146,12 @@ pub struct Consume {
     pub credit_bytes: u64,
 }
 
-/// One client that goes round.
+/// A client that publishes, takes and acks one message at a time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Echo {
-    /// How many rounds are measured.
+    /// The number of measured rounds.
     pub messages: u64,
-    /// How many rounds before those.
+    /// The number of rounds before those.
     pub warmup: u64,
     /// Whether a round ends with its confirmed ack; otherwise with the delivery.
     pub confirm_ack: bool,
@@ -160,88 +160,88 @@ pub struct Echo {
 /// Readers of one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Read {
-    /// The number of the first.
+    /// The first number.
     pub first: u32,
-    /// How many, each with a connection.
+    /// How many there are, each with a connection.
     pub count: u32,
-    /// Messages that each may have on the way or untaken.
+    /// The credit of each in messages.
     pub credit_messages: u32,
-    /// Bytes that each may have on the way or untaken; `None` for what the client takes by itself.
+    /// The credit of each in bytes; with `None` the client chooses.
     pub credit_bytes: Option<u64>,
-    /// Each reads under a cursor of its own, and commits it after so many messages; `None` without.
+    /// Each reader commits a cursor of its own after this number of messages; `None` for no cursors.
     pub commit_every: Option<u64>,
-    /// One that does not keep up.
+    /// A slow reader.
     pub slow: Option<Slow>,
-    /// What was published before, if they read only that: they begin at the start, with the earliest message.
+    /// The preloaded messages, if the readers read only those: they begin with the earliest message.
     pub preloaded: Option<Preloaded>,
 }
 
-/// What lies there before anybody reads.
+/// The messages that are published before the readers start.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Preloaded {
-    /// Messages.
+    /// The number of messages.
     pub messages: u64,
-    /// How often each reader reads all of them.
+    /// The number of times that each reader reads all of them.
     pub rounds: u64,
 }
 
-/// A reader that takes less than there is, until the load has ended.
+/// A reader that takes a limited number of messages per second until the load has ended.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Slow {
     /// Its number.
     pub reader: u32,
-    /// Messages per second that it takes; 0 for none at all.
+    /// Messages per second that it takes; 0 for none.
     pub rate: f64,
 }
 
-/// Further lines to a worker.
+/// The commands to a worker, one in each further line.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub enum Order {
-    /// Begin.
+pub enum WorkerCommand {
+    /// Start.
     Start(Window),
-    /// Consumers: end when so many different messages have come, or at that instant. Readers: when
-    /// so many have come to each.
+    /// End. Consumers end when they have received this number of different messages together, readers when each
+    /// has. All end at the deadline.
     Finish {
-        /// How many.
+        /// The expected number of messages.
         expect: u64,
-        /// When at the latest, in nanoseconds of the shared clock.
+        /// The deadline, in nanoseconds of the shared clock.
         deadline_ns: u64,
     },
 }
 
-/// When a run is what, in nanoseconds of the shared clock.
+/// The phases of a run, in nanoseconds of the shared clock.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Window {
-    /// The load begins.
+    /// The start of the load.
     pub start_ns: u64,
-    /// What happens from here on counts.
+    /// The start of the measurement.
     pub from_ns: u64,
-    /// What happens from here on does not.
+    /// The end of the measurement.
     pub until_ns: u64,
 }
 
 impl Window {
-    /// Whether what happens at `instant_ns` counts.
+    /// Whether the measurement includes `instant_ns`.
     #[must_use]
     pub fn holds(&self, instant_ns: u64) -> bool {
         (self.from_ns..self.until_ns).contains(&instant_ns)
     }
 }
 
-/// Lines from a worker.
+/// The messages of a worker, one in each line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum News {
-    /// It is connected and waits for the start.
+pub enum WorkerMessage {
+    /// The worker is connected and waits for the start.
     Ready,
-    /// How many messages it has dealt with.
+    /// The number of messages that the worker has handled.
     Progress(u64),
-    /// It is done.
+    /// The worker has finished.
     Done(Box<Report>),
-    /// It cannot go on.
+    /// The worker has failed.
     Failed(String),
 }
 
-/// What a worker has measured.
+/// The measurements of a worker.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// Messages published within the window.
@@ -252,42 +252,42 @@ pub struct Report {
     pub delivered: u64,
     /// Messages acked within the window.
     pub acked: u64,
-    /// When the first and the last of those were confirmed or delivered.
+    /// The instants of the first and the last confirm or delivery.
     pub span_ns: Option<(u64, u64)>,
-    /// For each producer all that it published and had confirmed, in the window or not.
+    /// The producer, its published and its confirmed messages, inside and outside the window.
     pub sent: Vec<(u32, u64, u64)>,
-    /// What consumers saw, in the window or not.
-    pub sighting: Sighting,
-    /// Processor seconds that this process used within the window; only readers say so.
+    /// The messages that consumers received, inside and outside the window.
+    pub received: ReceivedSequences,
+    /// Processor seconds of this process within the window; only readers report them.
     pub cpu_s: Option<f64>,
-    /// What each reader got, by itself.
+    /// The measurements of each reader.
     pub readers: Vec<ReaderReport>,
-    /// From the intended instant to the confirm.
+    /// The time from the intended instant to the confirm.
     pub publish_to_confirm: Buckets,
-    /// From the intended instant to the delivery.
+    /// The time from the intended instant to the delivery.
     pub publish_to_deliver: Buckets,
-    /// From the intended instant to the confirmed ack.
+    /// The time from the intended instant to the confirmed ack.
     pub publish_to_settle: Buckets,
-    /// From an append to the last who waited for it.
+    /// The time from an append to the last reader that receives it.
     pub publish_to_last: Buckets,
-    /// Nanoseconds in which somebody was told.
+    /// Nanoseconds during which waiting readers received an append.
     pub telling_ns: u64,
-    /// What went wrong, in words.
+    /// The errors as text.
     pub errors: Vec<String>,
 }
 
-/// What one reader has got.
+/// The measurements of one reader.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ReaderReport {
     /// Its number.
     pub number: u32,
     /// Different messages delivered within the window.
     pub delivered: u64,
-    /// What it saw, in the window or not.
-    pub sighting: Sighting,
-    /// From the intended instant to the delivery.
+    /// The messages that it received, inside and outside the window.
+    pub received: ReceivedSequences,
+    /// The time from the intended instant to the delivery.
     pub publish_to_deliver: Buckets,
-    /// When the last of them came.
+    /// The instant of the last delivery within the window.
     pub last_ns: u64,
 }
 

@@ -21,14 +21,13 @@ const WRITE_BYTES: usize = 1 << 20;
 const WRITES: usize = 2048;
 const MESSAGE_BYTES: f64 = 1024.0;
 
-/// What the machine does when nothing is in the way.
+/// The limits of the machine without a broker.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Probe {
-    /// Median of writing 4 KiB around the page cache into a file written before, and syncing it,
-    /// in microseconds.
+    /// The median time to write 4 KiB around the page cache into a full file and sync it, in microseconds.
     #[serde(rename = "probe_sync_4k_us_p50", skip_serializing_if = "Option::is_none")]
     pub sync_us: Option<f64>,
-    /// Median of a byte to another process's thread and back over loopback, in microseconds.
+    /// The median time of a byte to another thread and back over loopback, in microseconds.
     #[serde(rename = "probe_loopback_round_trip_us_p50")]
     pub round_trip_us: f64,
     /// Messages of 1 KiB per second over one loopback connection, written a MiB at a time.
@@ -37,10 +36,10 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Measures; takes about two seconds. `folder` is where the journal lies.
+    /// Measures for about two seconds. `folder` is the folder of the journal.
     ///
     /// # Errors
-    /// The loopback does not work. A disk that cannot be written to is left out.
+    /// The loopback does not work. If the disk cannot be written to, its figure is absent.
     pub fn run(folder: &Path) -> io::Result<Self> {
         Ok(Self {
             sync_us: sync_us(folder).ok(),
@@ -62,7 +61,7 @@ fn sync_us(folder: &Path) -> io::Result<f64> {
         }
         Ok(median_us(took))
     })();
-    // There may be none.
+    // The file may not exist.
     let _ = std::fs::remove_file(&path);
     measured
 }
@@ -96,12 +95,12 @@ fn round_trip_us() -> io::Result<f64> {
         took.push(now_ns() - begin);
     }
     drop(near);
-    // It ends with its connection.
+    // The thread ends with its connection.
     let _ = echo.join();
     Ok(median_us(took))
 }
 
-/// Bytes a second over one loopback connection, `bytes` of them, written a MiB at a time.
+/// Bytes per second of `bytes` bytes over one loopback connection, written a MiB at a time.
 ///
 /// # Errors
 /// The loopback does not work.

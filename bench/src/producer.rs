@@ -19,17 +19,17 @@ use crate::{
     stamp::{Payloads, Stamp},
 };
 
-/// Without a schedule the clock is read once for so many messages. What waits for room in the
-/// window meanwhile is counted as late, never as early.
+/// The number of messages for which a producer without a schedule reads the clock once. Messages that wait for the
+/// window meanwhile count as late, never as early.
 const MESSAGES_PER_LOOK: u64 = 16;
 
-/// Above this rate of a whole process the schedule goes in ticks instead of single messages.
+/// The rate of a process above which its schedule has ticks instead of single messages.
 const SINGLE_RATE_MAX: f64 = 5000.0;
 
-/// The longest tick, in nanoseconds.
+/// The length of the longest tick, in nanoseconds.
 const TICK_NS_MAX: u64 = 1_000_000;
 
-/// When which message of a producer is meant to be sent.
+/// The intended instants of a producer's messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
     start_ns: u64,
@@ -38,9 +38,9 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule of producer number `index` of `count` that together send `rate` per second.
-    /// From thousands a second on, messages are meant in ticks of 0.1 ms for each producer, at
-    /// most 1 ms, so that the generator does not spend its time on waking up.
+    /// The schedule of producer number `index` of `count` that together send `rate` messages per second. At
+    /// thousands per second, the schedule has ticks of 0.1 ms for each producer, at most 1 ms, so that the producer
+    /// does not spend its time on waking up.
     #[must_use]
     pub fn new(start_ns: u64, rate: f64, index: u32, count: u32) -> Self {
         let tick_ns = match rate <= SINGLE_RATE_MAX {
@@ -52,7 +52,7 @@ impl Schedule {
         Self { start_ns: start_ns + offset, interval_ns, tick_ns }
     }
 
-    /// When message `sequence` is meant to be sent.
+    /// The intended instant of message `sequence`.
     #[must_use]
     pub fn intended_ns(&self, sequence: u64) -> u64 {
         let exact = (sequence as f64 * self.interval_ns) as u64;
@@ -60,10 +60,10 @@ impl Schedule {
     }
 }
 
-/// What has been sent and waits for its confirm.
+/// The messages that wait for their confirms.
 struct Confirms {
     window: Window,
-    /// First sequence and intended instant of messages that share it, oldest first.
+    /// The first sequence and the intended instant of messages that share the instant, oldest first.
     sent: VecDeque<(u64, u64)>,
     report: Report,
     latencies: Latencies,
@@ -96,7 +96,7 @@ impl Confirms {
     }
 }
 
-/// A producer, connected.
+/// A producer with a connection.
 pub struct Producer {
     number: u32,
     publisher: Publisher,
@@ -105,8 +105,7 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// Connects producer `number`. Each has one partition, so that a confirm says which of its
-    /// messages it is for.
+    /// Connects producer `number`. Each producer has one partition, so that a confirm identifies its messages.
     ///
     /// # Errors
     /// The broker cannot be reached or has no such topic.
@@ -133,7 +132,7 @@ impl Producer {
         Ok(Self { number, publisher, _client: client, confirms })
     }
 
-    /// Sends what the plan says and waits for all confirms. `progress` counts messages.
+    /// Sends the messages of the plan and waits for all confirms. `progress` counts messages.
     pub async fn run(
         self,
         plan: &Plan,
@@ -178,7 +177,7 @@ impl Producer {
         let mut builder = BatchBuilder::new();
         alarm.until(window.start_ns).await?;
         while *sent < last {
-            // A batch is meant when its first message is.
+            // The intended instant of a batch is that of its first message.
             let (intended_ns, count) = match &schedule {
                 None => (now_ns(), chunk),
                 Some(schedule) => {

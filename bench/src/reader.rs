@@ -1,4 +1,4 @@
-//! Readers: read everything by offset and verify it, each with a connection and a sequence of its own.
+//! Readers: each reads every message by offset and verifies it, over a connection of its own.
 
 use std::{
     cell::Cell,
@@ -23,46 +23,46 @@ use tokio::{
 
 use crate::{
     clock::{Alarm, now_ns},
-    identity::Identity,
     latency::Latencies,
-    plan::{Order, Plan, Preloaded, Read, ReaderReport, Report, Window},
+    plan::{Plan, Preloaded, Read, ReaderReport, Report, Window, WorkerCommand},
+    sequence_check::SequenceCheck,
     stamp::Payloads,
     usage::cpu_s,
-    worker_messages::{Orders, start},
+    worker_messages::{CommandReceiver, wait_for_start},
 };
 
-/// How often it is looked whether all has come.
+/// The time between two checks whether all messages have arrived.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// How often a slow reader takes something.
+/// The time between two reads of a slow reader.
 const SLOW_STEP: Duration = Duration::from_millis(20);
 
-/// How far a run is.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The load runs.
     Load,
-    /// It has ended: who was slow is slow no more.
+    /// The load has ended: slow readers read at full speed.
     CatchUp,
-    /// All has come, or the time is over.
+    /// All messages have arrived, or the time is over.
     Stop,
 }
 
-/// What one reader has seen.
-struct Sight {
+/// The results of one reader.
+struct ReaderResults {
     number: u32,
     window: Window,
-    identity: Identity,
+    sequences: SequenceCheck,
     latencies: Latencies,
     delivered: u64,
     last_ns: u64,
     payloads: Rc<Payloads>,
-    /// How many different messages it has seen, for all to see.
+    /// The number of different messages, which the whole process shares.
     count: Rc<Cell<u64>>,
 }
 
-impl Sight {
-    fn saw(&mut self, run: &ReadRun) {
+impl ReaderResults {
+    fn record(&mut self, run: &ReadRun) {
         let now = now_ns();
         let partition = run.partition().0;
         let (mut fresh, mut corrupt) = (0, 0);
@@ -74,7 +74,7 @@ impl Sight {
         let mut stamps = run.messages().filter_map(read);
         let mut next = stamps.next();
         while let Some(first) = next {
-            // Neighbours that a producer meant to send together are looked at together.
+            // Neighbours with the same intended instant are recorded together.
             let mut count = 1;
             next = stamps.find(|stamp| {
                 let follows = stamp.producer == first.producer
@@ -83,14 +83,19 @@ impl Sight {
                 count += u64::from(follows);
                 !follows
             });
-            let all = (first.sequence, count);
-            let new = self.identity.saw_run(self.number, partition, first.producer, all);
+            let new = self.sequences.record_run(
+                self.number,
+                partition,
+                first.producer,
+                first.sequence,
+                count,
+            );
             if new > 0 && self.window.holds(first.intended_ns) {
                 self.latencies.record_n(first.intended_ns, now, new);
             }
             fresh += new;
         }
-        self.identity.saw_corrupt(corrupt);
+        self.sequences.record_corrupt(corrupt);
         self.count.set(self.count.get() + fresh);
         if self.window.holds(now) && fresh > 0 {
             (self.delivered, self.last_ns) = (self.delivered + fresh, now);
@@ -101,47 +106,47 @@ impl Sight {
         ReaderReport {
             number: self.number,
             delivered: self.delivered,
-            sighting: self.identity.sighting(),
+            received: self.sequences.received(),
             publish_to_deliver: self.latencies.buckets(),
             last_ns: self.last_ns,
         }
     }
 }
 
-/// A reader that has begun.
-struct Reading {
+/// A reader with a subscription.
+struct ActiveReader {
     client: Client,
     reader: Reader,
-    /// What begins it again, with the earliest message, and how often it still will.
-    again: Option<Again>,
-    /// Messages per second that it takes, if it is a slow one.
+    /// The rounds that the reader starts later, from the earliest message.
+    again: Option<RemainingRounds>,
+    /// Messages per second that a slow reader takes.
     rate: Option<f64>,
     commits: Option<Commits>,
 }
 
-/// The rounds of a reader that come.
-struct Again {
+/// The rounds that a reader has not started yet.
+struct RemainingRounds {
     builder: ReaderBuilder,
-    /// Messages of a round.
+    /// The number of messages in a round.
     messages: u64,
-    /// Rounds that are left behind this one.
+    /// The number of rounds after the current one.
     left: u64,
 }
 
-/// Commits of a reader's cursor: one at a time, while it reads on.
+/// The commits of a reader's cursor: one at a time, while the reader continues.
 struct Commits {
     client: Client,
     topic: TopicName,
     cursor: CursorName,
     every: u64,
-    /// Behind what was read, by partition.
+    /// The offset after the last message read, by partition.
     positions: BTreeMap<u32, u64>,
     uncommitted: u64,
     under_way: Option<JoinHandle<Result<(), sennit_client::Error>>>,
 }
 
 impl Commits {
-    /// `run` was read; commits that, if it is time and the commit before has been answered.
+    /// Notes that `run` was read. Commits the position if a commit is due and the previous one is answered.
     async fn read(&mut self, run: &ReadRun) -> Result<()> {
         let end = run.first_offset().0 + u64::from(run.count());
         self.positions.insert(run.partition().0, end);
@@ -161,7 +166,7 @@ impl Commits {
         Ok(())
     }
 
-    /// Waits for the commit that is under way.
+    /// Waits for the commit in flight.
     async fn finish(&mut self) -> Result<()> {
         match self.under_way.take() {
             Some(commit) => Ok(commit.await??),
@@ -170,7 +175,7 @@ impl Commits {
     }
 }
 
-impl Reading {
+impl ActiveReader {
     async fn begin(client: Client, plan: &Plan, read: &Read, number: u32) -> Result<Self> {
         let topic: TopicName = plan.topic.parse()?;
         let mut builder = client
@@ -194,7 +199,7 @@ impl Reading {
                 under_way: None,
             });
         }
-        let again = read.preloaded.map(|Preloaded { messages, rounds }| Again {
+        let again = read.preloaded.map(|Preloaded { messages, rounds }| RemainingRounds {
             builder: builder.clone(),
             messages,
             left: rounds - 1,
@@ -205,17 +210,17 @@ impl Reading {
         Ok(Self { client, reader, again, rate, commits })
     }
 
-    /// Reads until it is told to stop, or nobody is left to tell it.
+    /// Reads until `stop` arrives or its sender is dropped.
     async fn run(
         mut self,
-        mut sight: Sight,
+        mut results: ReaderResults,
         progress: Arc<AtomicU64>,
         mut phase: watch::Receiver<Phase>,
         mut stop: oneshot::Receiver<()>,
     ) -> Result<ReaderReport> {
         loop {
             if let Some(rate) = self.rate {
-                self.hold_back(rate, &sight, &mut phase).await;
+                self.hold_back(rate, &results, &mut phase).await;
             }
             let received = tokio::select! {
                 biased;
@@ -224,17 +229,17 @@ impl Reading {
             };
             match received.context("the subscription has ended")?? {
                 Received::Delivered(run) => {
-                    sight.saw(&run);
+                    results.record(&run);
                     progress.fetch_add(u64::from(run.count()), Ordering::Relaxed);
                     if let Some(commits) = &mut self.commits {
                         commits.read(&run).await?;
                     }
                     if let Some(again) = &mut self.again
                         && again.left > 0
-                        && sight.identity.count() == again.messages
+                        && results.sequences.count() == again.messages
                     {
                         again.left -= 1;
-                        sight.identity.begin_again();
+                        results.sequences.start_round();
                         let next = again.builder.clone().start().await?;
                         std::mem::replace(&mut self.reader, next).close().await?;
                     }
@@ -247,36 +252,40 @@ impl Reading {
         }
         self.reader.close().await?;
         self.client.close().await;
-        Ok(sight.report())
+        Ok(results.report())
     }
 
-    /// Waits until a reader of `rate` messages per second may take more, or the load has ended.
-    async fn hold_back(&self, rate: f64, sight: &Sight, phase: &mut watch::Receiver<Phase>) {
+    /// Waits until a reader with a limit of `rate` messages per second may continue, or the load has ended.
+    async fn hold_back(
+        &self,
+        rate: f64,
+        results: &ReaderResults,
+        phase: &mut watch::Receiver<Phase>,
+    ) {
         loop {
             if *phase.borrow() != Phase::Load {
                 return;
             }
-            let since = now_ns().saturating_sub(sight.window.start_ns) as f64 / 1e9;
-            if (sight.count.get() as f64) < rate * since {
+            let since = now_ns().saturating_sub(results.window.start_ns) as f64 / 1e9;
+            if (results.count.get() as f64) < rate * since {
                 return;
             }
-            // The end of the load is heard at once.
+            // A change of the phase ends the wait.
             let _ = tokio::time::timeout(SLOW_STEP, phase.changed()).await;
         }
     }
 }
 
-/// Does the part of a run that `read` says: all connect, begin to read and wait for the start, or where
-/// everything lies there already wait before they begin, and end once each has got everything.
+/// Runs the readers of `read`: they connect, subscribe, wait for the start, and end once each has received every
+/// message. Readers of preloaded messages wait for the start before they subscribe.
 ///
 /// # Errors
-/// The broker cannot be reached, or the parent has gone. What goes wrong with a reader is in the
-/// report.
+/// The broker cannot be reached, or the parent has ended. The report has the errors of single readers.
 pub async fn read_all(
     plan: &Plan,
     read: &Read,
     progress: &Arc<AtomicU64>,
-    orders: &mut Orders,
+    commands: &mut CommandReceiver,
 ) -> Result<Report> {
     let mut clients = Vec::new();
     for number in read.first..read.first + read.count {
@@ -284,42 +293,42 @@ pub async fn read_all(
     }
     let mut window = None;
     if read.preloaded.is_some() {
-        window = Some(start(orders).await?);
+        window = Some(wait_for_start(commands).await?);
     }
-    let mut readings = Vec::new();
+    let mut readers = Vec::new();
     for (number, client) in clients {
-        readings.push((number, Reading::begin(client, plan, read, number).await?));
+        readers.push((number, ActiveReader::begin(client, plan, read, number).await?));
     }
     let window = match window {
         Some(window) => window,
-        None => start(orders).await?,
+        None => wait_for_start(commands).await?,
     };
     let payloads = Rc::new(Payloads::new(plan.size));
-    let (phase, told) = watch::channel(Phase::Load);
+    let (phase, phases) = watch::channel(Phase::Load);
     let (mut tasks, mut counts, mut stops) = (Vec::new(), Vec::new(), Vec::new());
-    for (number, reading) in readings {
+    for (number, reading) in readers {
         let count = Rc::new(Cell::new(0));
         counts.push(Rc::clone(&count));
-        let (identity, latencies) = (Identity::new(), Latencies::new());
+        let (sequences, latencies) = (SequenceCheck::new(), Latencies::new());
         let payloads = Rc::clone(&payloads);
-        let sight = Sight {
+        let results = ReaderResults {
             number,
             window,
-            identity,
+            sequences,
             latencies,
             delivered: 0,
             last_ns: 0,
             payloads,
             count,
         };
-        let (progress, told) = (Arc::clone(progress), told.clone());
-        // One for each: to look at it costs less than at what all share.
+        let (progress, phases) = (Arc::clone(progress), phases.clone());
+        // One channel for each reader: a poll of it costs less than one of a shared channel.
         let (stop, stopped) = oneshot::channel();
         stops.push(stop);
-        tasks.push(tokio::task::spawn_local(reading.run(sight, progress, told, stopped)));
+        tasks.push(tokio::task::spawn_local(reading.run(results, progress, phases, stopped)));
     }
-    let used = tokio::task::spawn_local(cpu_within(window, told));
-    let Some(Order::Finish { expect, deadline_ns }) = orders.recv().await else {
+    let used = tokio::task::spawn_local(cpu_within(window, phases));
+    let Some(WorkerCommand::Finish { expect, deadline_ns }) = commands.recv().await else {
         bail!("the parent has gone");
     };
     phase.send_replace(Phase::CatchUp);
@@ -340,7 +349,7 @@ pub async fn read_all(
     Ok(report)
 }
 
-/// Processor seconds that this process uses within `window`, or until all stop.
+/// Processor seconds that this process uses within `window`, or until the run stops.
 async fn cpu_within(window: Window, mut phase: watch::Receiver<Phase>) -> Option<f64> {
     let (pid, mut alarm) = (std::process::id(), Alarm::new().ok()?);
     alarm.until(window.from_ns).await.ok()?;

@@ -5,14 +5,14 @@ use serde_json::Value;
 
 use crate::{
     http_stream_results::{self, HttpStreamResults},
-    identity::Verdict,
     latency::Percentiles,
     parked_reader_results::{self, ParkedReaderResults},
     probe::Probe,
+    sequence_check::MessageErrors,
     usage::Usage,
 };
 
-/// A row. What has no meaning for a workload is absent, never zero.
+/// A row. Figures without a meaning for its workload are absent, never zero.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it; bench/README.md has the table")]
 pub struct Row {
@@ -31,7 +31,7 @@ pub struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acked_per_s: Option<f64>,
     #[serde(flatten)]
-    pub verdict: Verdict,
+    pub message_errors: MessageErrors,
     pub errors: u64,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub error_texts: Vec<String>,
@@ -62,141 +62,139 @@ pub struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<Spread>,
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
-    pub restart: Option<Restarted>,
+    pub restart: Option<RestartResults>,
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
-    pub checkpoint: Option<Checkpointed>,
+    pub checkpoint: Option<CheckpointResults>,
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
-    pub catch_up: Option<CaughtUp>,
+    pub catch_up: Option<CatchUpResults>,
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
-    pub fan_out: Option<FannedOut>,
+    pub fan_out: Option<FanOutResults>,
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
     pub answered: Option<HttpStreamResults>,
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
     pub waited: Option<ParkedReaderResults>,
 }
 
-/// What a row of streams says besides.
+/// The results of a row with many readers.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct FannedOut {
-    /// How many readers there were, the slow one with them.
+pub struct FanOutResults {
+    /// The number of readers, with the slow one.
     pub readers: u32,
-    /// Processor seconds that the readers' processes used.
+    /// Processor seconds of the readers' processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub readers_cpu_s: Option<f64>,
-    /// Messages per second that a bare program gets through as many loopback sockets, and throws
-    /// away.
+    /// Messages per second that a bare program sends through as many loopback sockets, without a check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bare_per_s: Option<f64>,
-    /// The same, if its readers verify as those of the row do.
+    /// The same, with the checks of the row's readers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bare_checked_per_s: Option<f64>,
-    /// `delivered_per_s` for each of `bare_per_s`.
+    /// The ratio of `delivered_per_s` to `bare_per_s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of_bare: Option<f64>,
-    /// `delivered_per_s` for each of `bare_checked_per_s`.
+    /// The ratio of `delivered_per_s` to `bare_checked_per_s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of_bare_checked: Option<f64>,
-    /// How late a bare program is that writes each message to as many sockets at the same rate.
+    /// The latency of a bare program that writes each message to as many sockets at the same rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bare_deliver_us: Option<Percentiles>,
-    /// What the slow reader got within the window.
+    /// Messages per second of the slow reader within the window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_delivered_per_s: Option<f64>,
 }
 
-/// What a row of `restart` says besides: times are from the moment the broker was told to start,
-/// after kill -9.
+/// The results of a row of `restart`. Times count from the start of the process, after kill -9.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Restarted {
-    /// Until `/readyz` said so.
+pub struct RestartResults {
+    /// The time until `/readyz` reports success.
     pub ready_s: f64,
-    /// Until a consumer that came back by itself had its first message.
+    /// The time until a consumer that reconnects by itself has its first message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_delivery_s: Option<f64>,
-    /// The most that `ready_s` should be.
+    /// The limit of `ready_s`.
     pub limit_s: f64,
-    /// Bytes of records that were replayed.
+    /// Bytes of replayed records.
     pub replayed_bytes: u64,
-    /// Records that were replayed.
+    /// The number of replayed records.
     pub replayed_records: u64,
-    /// `ready_s` for a GiB replayed, less the second that is allowed for everything else.
+    /// `ready_s` for each GiB of the replay, without the second that the rest of the start may take.
     pub replay_s_per_gib: f64,
-    /// Bytes of the data directory when the broker was killed.
+    /// Bytes of the data directory after the kill.
     pub data_bytes: u64,
-    /// Messages or topics that had to be there again.
+    /// The expected number of messages or topics.
     pub expected: u64,
-    /// Messages that were read and compared.
+    /// The number of compared messages.
     pub sampled: u64,
-    /// How long it took to make the topics.
+    /// Seconds that the creation of topics took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub create_s: Option<f64>,
-    /// How long it took to publish.
+    /// Seconds that the publishes took.
     pub publish_s: f64,
-    /// How long it took to list all topics before the kill.
+    /// Seconds that a list of all topics took before the kill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub list_s: Option<f64>,
-    /// How long it took to read the sample.
+    /// Seconds that the sample took.
     pub sample_s: f64,
 }
 
-/// What a row of `checkpoint` says besides.
+/// The results of a row of `checkpoint`.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Checkpointed {
-    /// Bytes given to disks, as the kernel counts them, for each byte confirmed: encoded messages,
-    /// without the heads of their batches.
+pub struct CheckpointResults {
+    /// Bytes written to disks, as the kernel counts them, for each confirmed byte of encoded messages, without the
+    /// heads of their batches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_amplification: Option<f64>,
-    /// The most that it should be.
+    /// The limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_amplification_limit: Option<f64>,
-    /// Bytes confirmed in the window.
+    /// Confirmed bytes in the window.
     pub confirmed_bytes: u64,
     /// Bytes written to the journal in the window, as the broker counts them.
     pub journal_bytes: u64,
-    /// Checkpoints that ended in the window.
+    /// The number of checkpoints that ended in the window.
     pub checkpoints: u64,
     /// Bytes that moved to packs in the window.
     pub moved_bytes: u64,
-    /// The 99th percentile of publish to confirm where neither was due.
+    /// The 99th percentile from publish to confirm of the broker without checkpoints and moves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quiet_p99_us: Option<u64>,
-    /// The row's 99th percentile for each of `quiet_p99_us`.
+    /// The ratio of the row's 99th percentile to `quiet_p99_us`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_ratio: Option<f64>,
-    /// The most that it should be.
+    /// The limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_ratio_limit: Option<f64>,
 }
 
-/// What a row of `catch-up` says besides.
+/// The results of a row of `catch-up`.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct CaughtUp {
-    /// Bytes of encoded messages that were read.
+pub struct CatchUpResults {
+    /// Bytes of the encoded messages that the reader has read.
     pub bytes: u64,
-    /// How many of them came a second.
+    /// Bytes per second of the reader.
     pub bytes_per_s: f64,
     /// Bytes of all slots and packs.
     pub file_bytes: u64,
-    /// How many of them came a second, read around the page cache one after the other.
+    /// Bytes per second of reading them around the page cache, one after the other.
     pub disk_bytes_per_s: f64,
-    /// Bytes a second over one bare loopback connection, as many as were read.
+    /// Bytes per second of as many bytes over one bare loopback connection.
     pub loopback_bytes_per_s: f64,
-    /// `bytes_per_s` for each byte a second of the slower of the two.
+    /// The ratio of `bytes_per_s` to the slower of the two.
     pub ratio: f64,
 }
 
-/// How far the runs behind a median row lie apart, in its headline figure.
+/// The spread of the runs of a median row, in its headline figure.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Spread {
-    /// How many runs.
+    /// The number of runs.
     pub count: u32,
-    /// The least.
+    /// The minimum.
     pub min: f64,
-    /// The most.
+    /// The maximum.
     pub max: f64,
 }
 
-/// The heads of a table of rows.
+/// The column heads of a table of rows.
 const HEADS: [&str; 12] = [
     "ROW",
     "PUBLISHED/S",
@@ -212,7 +210,7 @@ const HEADS: [&str; 12] = [
     "SYNCS",
 ];
 
-/// The heads of a table of restarts.
+/// The column heads of a table of restarts.
 const RESTART_HEADS: [&str; 11] = [
     "ROW",
     "READY s",
@@ -227,7 +225,7 @@ const RESTART_HEADS: [&str; 11] = [
     "MISS/DUP/BAD/ERR OF SAMPLE",
 ];
 
-/// The heads of a table of what checkpoints cost.
+/// The column heads of a table of checkpoints.
 const CHECKPOINT_HEADS: [&str; 12] = [
     "ROW",
     "CONFIRMED/S",
@@ -243,7 +241,7 @@ const CHECKPOINT_HEADS: [&str; 12] = [
     "MISS/DUP/ORD/BAD/ERR",
 ];
 
-/// The heads of a table of readers.
+/// The column heads of a table of readers.
 const FAN_OUT_HEADS: [&str; 16] = [
     "ROW",
     "PUBLISHED/S",
@@ -262,12 +260,12 @@ const FAN_OUT_HEADS: [&str; 16] = [
     "RSS MiB",
     "SYNCS",
 ];
-/// The heads of a table of readers that catch up.
+/// The column heads of a table of catching up.
 const CATCH_UP_HEADS: [&str; 7] =
     ["ROW", "DELIVERED/S", "MiB/S", "DISK MiB/S", "LOOPBACK MiB/S", "RATIO", "MISS/DUP/BAD/ERR"];
 
 impl Row {
-    /// What stands above the row in a table.
+    /// The column heads of the row's table.
     #[must_use]
     pub fn heads(&self) -> &'static [&'static str] {
         if self.waited.is_some() {
@@ -285,7 +283,7 @@ impl Row {
         }
     }
 
-    /// Takes over what the broker used.
+    /// Sets the broker's usage.
     pub fn set_usage(&mut self, usage: Usage) {
         self.broker_cpu_s = usage.cpu_s;
         self.broker_rss_average_bytes = usage.rss_average_bytes;
@@ -294,23 +292,23 @@ impl Row {
         self.broker_syncs = usage.syncs;
     }
 
-    /// The figure by which runs are ordered: deliveries where there are any, else confirms or answers.
+    /// The figure that orders runs: deliveries if there are any, otherwise confirms or answers.
     #[must_use]
     pub fn headline(&self) -> f64 {
         let answers = self.answered.map(|answered| answered.answered_per_s);
         self.delivered_per_s.or(self.confirmed_per_s).or(answers).unwrap_or_default()
     }
 
-    /// Whether every message came once, whole and in order, and nothing else went wrong.
+    /// Whether every message was delivered once, unchanged and in order, without other errors.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.verdict == Verdict::default() && self.errors == 0
+        self.message_errors == MessageErrors::default() && self.errors == 0
     }
 
     /// The median of several runs of the same row, with their spread.
     ///
     /// # Panics
-    /// Without any run.
+    /// If there is no run.
     #[must_use]
     pub fn median(mut runs: Vec<Self>) -> Self {
         assert!(!runs.is_empty(), "a median is of at least one run");
@@ -320,20 +318,20 @@ impl Row {
             min: runs[0].headline(),
             max: runs[runs.len() - 1].headline(),
         };
-        // A run that went wrong is not hidden behind a median that went well.
-        let mut wrong = Verdict::default();
+        // The median row keeps the errors of all runs.
+        let mut wrong = MessageErrors::default();
         for run in &runs {
-            wrong.missing += run.verdict.missing;
-            wrong.duplicates += run.verdict.duplicates;
-            wrong.out_of_order += run.verdict.out_of_order;
-            wrong.corrupt += run.verdict.corrupt;
+            wrong.missing += run.message_errors.missing;
+            wrong.duplicates += run.message_errors.duplicates;
+            wrong.out_of_order += run.message_errors.out_of_order;
+            wrong.corrupt += run.message_errors.corrupt;
         }
         let errors = runs.iter().map(|run| run.errors).sum();
         let texts = runs.iter().flat_map(|run| run.error_texts.clone()).collect();
         let middle = (runs.len() - 1) / 2;
         let median = runs.swap_remove(middle);
         let runs = (spread.count > 1).then_some(spread);
-        Self { verdict: wrong, errors, error_texts: texts, runs, ..median }
+        Self { message_errors: wrong, errors, error_texts: texts, runs, ..median }
     }
 
     /// The cells below [`Self::heads`].
@@ -356,8 +354,8 @@ impl Row {
         }
     }
 
-    /// The cells of load, without what is confirmed a second, and with what readers have besides.
-    fn fan_out_cells(&self, fan_out: &FannedOut) -> Vec<String> {
+    /// The cells of a load, without confirms per second, and with the readers' figures.
+    fn fan_out_cells(&self, fan_out: &FanOutResults) -> Vec<String> {
         let rate = |rate: Option<f64>| rate.map_or_else(String::new, |rate| format!("{rate:.0}"));
         let part = |part: Option<f64>| part.map_or_else(String::new, |part| format!("{part:.2}"));
         let mut cells = self.load_cells();
@@ -369,9 +367,10 @@ impl Row {
         cells
     }
 
-    fn restart_cells(&self, restart: &Restarted) -> Vec<String> {
-        let verdict = &self.verdict;
-        let (missing, duplicates, corrupt) = (verdict.missing, verdict.duplicates, verdict.corrupt);
+    fn restart_cells(&self, restart: &RestartResults) -> Vec<String> {
+        let message_errors = &self.message_errors;
+        let (missing, duplicates, corrupt) =
+            (message_errors.missing, message_errors.duplicates, message_errors.corrupt);
         let (errors, sampled) = (self.errors, restart.sampled);
         let seconds = |of: Option<f64>| of.map_or_else(String::new, |of| format!("{of:.2}"));
         vec![
@@ -389,10 +388,11 @@ impl Row {
         ]
     }
 
-    fn checkpoint_cells(&self, checkpoint: &Checkpointed) -> Vec<String> {
-        let verdict = &self.verdict;
-        let (missing, duplicates) = (verdict.missing, verdict.duplicates);
-        let (order, corrupt, errors) = (verdict.out_of_order, verdict.corrupt, self.errors);
+    fn checkpoint_cells(&self, checkpoint: &CheckpointResults) -> Vec<String> {
+        let message_errors = &self.message_errors;
+        let (missing, duplicates) = (message_errors.missing, message_errors.duplicates);
+        let (order, corrupt, errors) =
+            (message_errors.out_of_order, message_errors.corrupt, self.errors);
         let ratio = |of: Option<f64>| of.map_or_else(String::new, |of| format!("{of:.2}"));
         let us = |of: Option<u64>| of.map_or_else(String::new, |of| format!("{of} us"));
         let confirm = self.publish_to_confirm_us;
@@ -413,8 +413,8 @@ impl Row {
         ]
     }
 
-    fn catch_up_cells(&self, caught_up: &CaughtUp) -> Vec<String> {
-        let Verdict { missing, duplicates, corrupt, .. } = self.verdict;
+    fn catch_up_cells(&self, caught_up: &CatchUpResults) -> Vec<String> {
+        let MessageErrors { missing, duplicates, corrupt, .. } = self.message_errors;
         let mib = |bytes: f64| format!("{:.0}", bytes / f64::from(1 << 20));
         vec![
             self.row.clone(),
@@ -432,9 +432,10 @@ impl Row {
         let us = |of: Option<Percentiles>, pick: fn(Percentiles) -> u64| {
             of.map_or_else(String::new, |of| format!("{} us", pick(of)))
         };
-        let verdict = &self.verdict;
-        let (missing, duplicates) = (verdict.missing, verdict.duplicates);
-        let (order, corrupt, errors) = (verdict.out_of_order, verdict.corrupt, self.errors);
+        let message_errors = &self.message_errors;
+        let (missing, duplicates) = (message_errors.missing, message_errors.duplicates);
+        let (order, corrupt, errors) =
+            (message_errors.out_of_order, message_errors.corrupt, self.errors);
         let number = |of: Option<u64>| of.map_or_else(String::new, |of| of.to_string());
         let delivered = match self.runs {
             Some(spread) if self.delivered_per_s.is_some() => {
@@ -465,15 +466,15 @@ mod tests {
     use super::*;
 
     fn run(confirmed: f64, missing: u64) -> Row {
-        let verdict = Verdict { missing, ..Verdict::default() };
-        Row { confirmed_per_s: Some(confirmed), verdict, ..Row::default() }
+        let message_errors = MessageErrors { missing, ..MessageErrors::default() };
+        Row { confirmed_per_s: Some(confirmed), message_errors, ..Row::default() }
     }
 
     #[test]
     fn the_median_row_is_one_of_the_runs_and_hides_no_loss() {
         let median = Row::median(vec![run(30.0, 0), run(10.0, 1), run(20.0, 0)]);
         assert_eq!(median.confirmed_per_s, Some(20.0));
-        assert_eq!(median.verdict.missing, 1);
+        assert_eq!(median.message_errors.missing, 1);
         let spread = median.runs.unwrap();
         assert_eq!((spread.count, spread.min, spread.max), (3, 10.0, 30.0));
     }
@@ -490,8 +491,9 @@ mod tests {
 
     #[test]
     fn a_row_has_a_cell_below_each_head() {
-        let (restart, checkpoint) = (Some(Restarted::default()), Some(Checkpointed::default()));
-        let (catch_up, fan_out) = (Some(CaughtUp::default()), Some(FannedOut::default()));
+        let (restart, checkpoint) =
+            (Some(RestartResults::default()), Some(CheckpointResults::default()));
+        let (catch_up, fan_out) = (Some(CatchUpResults::default()), Some(FanOutResults::default()));
         for row in [
             run(5.0, 0),
             Row { restart, ..run(5.0, 0) },

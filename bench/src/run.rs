@@ -112,17 +112,17 @@ impl Workload {
     }
 }
 
-/// Measures `workload` and prints its rows. `is_stopped` says whether somebody wants no more of them.
+/// Measures `workload` and prints its rows. `is_stopped` returns true once the user wants to stop.
 ///
 /// # Errors
-/// The broker cannot be reached, a worker cannot work, somebody wants no more, or a row is not clean:
-/// then the rows have been printed first.
+/// The broker cannot be reached, a worker fails, the user stops the run, or a row is not clean. In the last case
+/// all rows are printed first.
 pub fn run(
     workload: &Workload,
     options: &Options,
     is_stopped: &mut dyn FnMut() -> bool,
 ) -> Result<()> {
-    // A broker that has just begun fills its slots: a sync beside that takes five times as long.
+    // A new broker fills its slots, during which a sync takes five times as long.
     let probe = options.probe.then(|| probe(options).context("the probe")).transpose()?;
     let serve = options.serve && !workload.brings_brokers();
     let broker = Broker::of(&Options { serve, ..options.clone() })?;
@@ -174,7 +174,7 @@ pub fn run(
     Ok(())
 }
 
-/// Measures the machine on the disk that the journal lies on, or will.
+/// Measures the machine, with the disk of the journal.
 fn probe(options: &Options) -> Result<Probe> {
     if let Some(data) = &options.data {
         return Ok(Probe::run(nearest_folder(data))?);
@@ -199,7 +199,7 @@ fn append(path: &Path, row: &Row) -> Result<()> {
     written.with_context(|| path.display().to_string())
 }
 
-/// A table for each row of rows that say the same things.
+/// Prints a table for each sequence of rows with the same columns.
 fn print(rows: &[Row]) -> Result<()> {
     let mut text = String::new();
     for alike in rows.chunk_by(|a, b| a.heads() == b.heads()) {
@@ -219,7 +219,7 @@ fn print(rows: &[Row]) -> Result<()> {
     Ok(to_standard_output(&text)?)
 }
 
-/// Whoever read there and has gone has seen enough.
+/// Writes to standard output. A closed pipe is no error.
 fn to_standard_output(text: &str) -> io::Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -227,7 +227,7 @@ fn to_standard_output(text: &str) -> io::Result<()> {
     }
 }
 
-/// On a terminal; hidden elsewhere.
+/// A progress bar, which is hidden unless standard error is a terminal.
 fn progress_bar() -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -241,14 +241,14 @@ fn progress_bar() -> ProgressBar {
     bar
 }
 
-/// The commit that is checked out here, if this is a checkout.
+/// The current commit, if the working directory is a checkout.
 fn commit() -> Option<String> {
     let git = Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output().ok()?;
     let text = String::from_utf8(git.stdout).ok()?;
     (git.status.success() && !text.trim().is_empty()).then(|| text.trim().to_owned())
 }
 
-/// The machine in a few words: its processor, how many of them, its memory.
+/// A short text about the machine: its processor, the number of processors, and its memory.
 fn machine() -> Option<String> {
     let after = |text: &str, name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -266,7 +266,7 @@ mod tests {
     use clap::{Parser, Subcommand};
 
     use super::*;
-    use crate::workload::How;
+    use crate::workload::Method;
 
     #[derive(Parser)]
     struct Line {
@@ -284,10 +284,10 @@ mod tests {
 
     #[test]
     fn lists_make_a_row_for_each_combination() {
-        let made =
+        let measurements =
             rows(&["publish", "--producers", "1,5", "--batch", "auto,1,100", "--size", "64"]);
-        assert_eq!(made.len(), 6);
-        assert_eq!(made[0].row, "1 producers, 64 B, batch auto");
+        assert_eq!(measurements.len(), 6);
+        assert_eq!(measurements[0].row, "1 producers, 64 B, batch auto");
         assert_eq!(rows(&["round-trip", "--rates", "1000,50000,0"]).len(), 4);
         assert_eq!(rows(&["steady", "--rate", "50000"])[0].row, "confirmed 50k/s");
     }
@@ -303,17 +303,18 @@ mod tests {
     #[test]
     fn each_target_is_beside_the_others() {
         let targets = "a=http://127.0.0.1:1,b=http://127.0.0.1:2";
-        let made = rows(&["http-streams", "--target", targets, "-c", "1,128", "-s", "1,100000"]);
-        assert_eq!(made.len(), 8);
-        assert_eq!(made[1].row, "b: append 100 B, 1 connections, 1 streams");
-        assert_eq!(made[2].row, "a: append 100 B, 1 connections, 100k streams");
+        let measurements =
+            rows(&["http-streams", "--target", targets, "-c", "1,128", "-s", "1,100000"]);
+        assert_eq!(measurements.len(), 8);
+        assert_eq!(measurements[1].row, "b: append 100 B, 1 connections, 1 streams");
+        assert_eq!(measurements[2].row, "a: append 100 B, 1 connections, 100k streams");
         assert_eq!(rows(&["http-streams", "--serve", "--storage", "memory,acid"]).len(), 2);
     }
 
     #[test]
     fn publish_only_takes_nobody_to_consume() {
-        let made = rows(&["steady", "--mode", "publish-only"]);
-        let How::Load(load) = &made[0].how else { panic!("load was expected") };
+        let measurements = rows(&["steady", "--mode", "publish-only"]);
+        let Method::Load(load) = &measurements[0].method else { panic!("load was expected") };
         assert_eq!(load.consumers, 0);
     }
 }

@@ -11,26 +11,26 @@ use crate::{
     plan::{Plan, Role},
 };
 
-/// How long the acks of a run may take to be committed once everything was delivered.
+/// Time within which all acks are committed after the last delivery.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often it is asked whether they are.
+/// The time between two checks of the commit.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What topic is wanted, and where.
+/// The topic of a run and its broker.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct RunTopicConfig<'a> {
     /// The broker's address.
     pub server: &'a str,
-    /// Its name; `None` for a fresh one.
+    /// The topic's name; `None` for a new topic.
     pub name: Option<&'a str>,
-    /// What the name of a fresh one tells.
+    /// The workload, which is part of a new topic's name.
     pub workload: &'a str,
-    /// How many partitions.
+    /// The number of partitions.
     pub partitions: u32,
-    /// Bytes that each of them keeps of a stream without groups; `None` for a queue.
+    /// Bytes that each partition of a stream without groups keeps; `None` for a queue.
     pub retain_bytes: Option<u64>,
-    /// What its confirms promise.
+    /// The durability of its messages.
     pub durability: Durability,
 }
 
@@ -45,12 +45,13 @@ pub struct RunTopic {
 }
 
 impl RunTopic {
-    /// Makes the topic.
+    /// Creates the topic.
     ///
     /// # Errors
     /// The broker cannot be reached, or has a topic of that name with other settings.
-    pub fn prepare(wanted: Wanted<'_>) -> Result<Self> {
-        let Wanted { server, name, workload, partitions, retain_bytes, durability } = wanted;
+    pub fn prepare(wanted: RunTopicConfig<'_>) -> Result<Self> {
+        let RunTopicConfig { server, name, workload, partitions, retain_bytes, durability } =
+            wanted;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let fresh = name.is_none();
         let name = name.map_or_else(
@@ -81,7 +82,7 @@ impl RunTopic {
         Ok(Self { server: server.to_owned(), partitions, runtime, client: client?, topic, fresh })
     }
 
-    /// What a worker of this run is told: its role, and the bytes of a payload.
+    /// The plan of a worker of this run. `size` is the length of a payload in bytes.
     #[must_use]
     pub fn plan(&self, size: usize, role: Role) -> Plan {
         Plan {
@@ -94,16 +95,16 @@ impl RunTopic {
         }
     }
 
-    /// How many messages are not settled, once that no longer changes or is none.
+    /// Waits until all messages are settled, or the time is over. Returns the number of unsettled messages.
     ///
     /// # Errors
-    /// The broker has gone.
+    /// The broker closes the connection.
     pub fn unsettled(&self) -> Result<u64> {
         let begun = Instant::now();
         loop {
             let group = GroupName::default_group();
-            let asked = self.client.describe_group(&self.topic, &group);
-            let group = self.runtime.block_on(asked)?;
+            let description = self.client.describe_group(&self.topic, &group);
+            let group = self.runtime.block_on(description)?;
             let unsettled = group.ready + group.leased + group.delayed;
             if unsettled == 0 || begun.elapsed() > SETTLE_TIMEOUT {
                 return Ok(unsettled);
@@ -116,7 +117,7 @@ impl RunTopic {
 impl Drop for RunTopic {
     fn drop(&mut self) {
         if self.fresh {
-            // What is left behind of a broken run is in the broker's data, to be looked at.
+            // A failed run leaves its topic in the broker's data, for an inspection.
             let _ = self.runtime.block_on(self.client.delete_topic(&self.topic));
         }
     }

@@ -1,5 +1,5 @@
-//! Sockets that one thread polls: it writes what the kernel takes, and reads into one shared buffer. Knows bytes
-//! and no requests.
+//! Sockets that one thread polls. It writes as much as the kernel accepts, and reads into one shared buffer. It
+//! knows bytes and no requests.
 
 use std::{
     io::{self, Read, Write},
@@ -15,90 +15,89 @@ use rustix::event::{
     epoll::{self, CreateFlags, Event, EventData, EventFlags},
 };
 
-/// Sockets told of at once.
+/// The greatest number of sockets that one wait returns.
 const EVENTS: usize = 256;
 
 /// The sockets of a thread, by number.
 #[derive(Debug)]
 pub struct Poller {
-    door: PollerDoor,
-    told: Vec<usize>,
+    handle: PollerHandle,
+    ready: Vec<usize>,
 }
 
-/// Where sockets are added to a [`Poller`], from any thread.
+/// A handle with which any thread adds sockets to a [`Poller`].
 #[derive(Clone, Debug)]
-pub struct PollerDoor(Arc<OwnedFd>);
+pub struct PollerHandle(Arc<OwnedFd>);
 
-impl PollerDoor {
-    /// Tells of `socket` under `number` whenever something has come, or it takes more after it took
-    /// no more.
+impl PollerHandle {
+    /// Adds `socket` under `number`. The poller returns it whenever it is readable, or writable again.
     ///
     /// # Errors
-    /// The kernel has no room.
+    /// The kernel reports an error.
     pub fn add(&self, socket: &Socket, number: usize) -> io::Result<()> {
-        // Both at once and only on change: nothing has to be said again between requests.
+        // Both directions, edge-triggered: the registration stays the same between requests.
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         Ok(epoll::add(&self.0, &socket.stream, EventData::new_u64(number as u64), flags)?)
     }
 }
 
 impl Poller {
-    /// For none yet.
+    /// A poller without sockets.
     ///
     /// # Errors
-    /// The kernel has no room.
+    /// The kernel reports an error.
     pub fn new() -> io::Result<Self> {
-        let door = PollerDoor(Arc::new(epoll::create(CreateFlags::CLOEXEC)?));
-        Ok(Self { door, told: Vec::with_capacity(EVENTS) })
+        let handle = PollerHandle(Arc::new(epoll::create(CreateFlags::CLOEXEC)?));
+        Ok(Self { handle, ready: Vec::with_capacity(EVENTS) })
     }
 
-    /// Where sockets are added.
+    /// The handle of this poller.
     #[must_use]
-    pub fn door(&self) -> PollerDoor {
-        self.door.clone()
+    pub fn handle(&self) -> PollerHandle {
+        self.handle.clone()
     }
 
-    /// Waits until there is something to do, or `wait_ns` are over; says which sockets.
+    /// Waits at most `wait_ns` for sockets that are ready. Returns their numbers.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel reports an error.
     pub fn wait(&mut self, wait_ns: u64) -> io::Result<&[usize]> {
         let second = i64::try_from(wait_ns / 1_000_000_000).unwrap_or(i64::MAX);
         let timeout = Timespec { tv_sec: second, tv_nsec: (wait_ns % 1_000_000_000) as _ };
         let mut room = [const { MaybeUninit::<Event>::uninit() }; EVENTS];
-        self.told.clear();
-        match epoll::wait(&self.door.0, &mut room[..], Some(&timeout)) {
+        self.ready.clear();
+        match epoll::wait(&self.handle.0, &mut room[..], Some(&timeout)) {
             Ok((events, _)) => {
-                self.told.extend(events.iter().map(|event| event.data.u64() as usize));
+                self.ready.extend(events.iter().map(|event| event.data.u64() as usize));
             }
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        Ok(&self.told)
+        Ok(&self.ready)
     }
 }
 
-/// A socket with what it has yet to send.
+/// A socket and the bytes that it must send.
 #[derive(Debug)]
 pub struct Socket {
     stream: TcpStream,
-    /// What is sent, and how much of it is.
+    /// The buffer, and the number of its bytes that are sent.
     out: Vec<u8>,
     sent: usize,
 }
 
 impl Socket {
-    /// A socket that never blocks.
+    /// Makes a connection non-blocking.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel reports an error.
     pub fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         Ok(Self { stream, out: Vec::new(), sent: 0 })
     }
 
-    /// Sends what `make` puts into the buffer, over what it held, as far as the kernel takes it.
+    /// Replaces the buffer by the bytes that `make` writes, and sends as many as the kernel accepts.
     ///
     /// # Errors
     /// The connection has ended.
@@ -108,7 +107,7 @@ impl Socket {
         self.send_on()
     }
 
-    /// Sends what is left.
+    /// Sends the rest of the buffer.
     ///
     /// # Errors
     /// The connection has ended.
@@ -124,11 +123,11 @@ impl Socket {
         Ok(())
     }
 
-    /// Gives what has come to `take`, in pieces of `buffer`. A piece that leaves room is the last: what
-    /// comes after it is told of anew.
+    /// Passes received bytes to `take`, in pieces of `buffer`. A piece that does not fill the buffer is the
+    /// last one: the poller returns the socket again for later bytes.
     ///
     /// # Errors
-    /// The connection has ended, or what `take` says.
+    /// The connection has ended, or `take` fails.
     pub fn receive(
         &mut self,
         buffer: &mut [u8],

@@ -14,30 +14,30 @@ use bytes::{Bytes, BytesMut};
 use sennit_client::{BatchBuilder, Message};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bytes that the stamp takes: no message is smaller.
+/// The length of the stamp in bytes: no payload is shorter.
 pub const STAMP_BYTES: usize = 24;
 
-/// Bytes that a message with a payload of `size` takes in a batch.
+/// The length in a batch of a message with a payload of `size` bytes.
 #[must_use]
 pub fn message_bytes(size: usize) -> usize {
     BatchBuilder::encoded_len(&Message::new(vec![0; size]))
 }
 
-/// How much memory is taken at once for payloads, in bytes.
+/// Bytes of memory that are allocated at once for payloads.
 const ARENA_BYTES: usize = 1 << 20;
 
-/// Who a message is.
+/// The identity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Who sent it.
+    /// The producer's number.
     pub producer: u32,
-    /// As which, from 0.
+    /// The message's number among those of the producer, from 0.
     pub sequence: u64,
-    /// When it was meant to be sent, in nanoseconds of the shared clock.
+    /// The instant at which the producer intends to send it, in nanoseconds of the shared clock.
     pub intended_ns: u64,
 }
 
-/// Makes payloads of one size and reads them back.
+/// Builds payloads of one size and parses them.
 #[derive(Debug)]
 pub struct Payloads {
     filling: Vec<u8>,
@@ -58,7 +58,7 @@ impl Payloads {
         Self { filling, arena: BytesMut::new() }
     }
 
-    /// A payload. Costs a copy and no allocation of its own.
+    /// Builds a payload. Costs a copy and no allocation of its own.
     pub fn make(&mut self, stamp: Stamp) -> Bytes {
         let size = STAMP_BYTES + self.filling.len();
         if self.arena.capacity() < size {
@@ -75,16 +75,15 @@ impl Payloads {
         self.arena.split().freeze()
     }
 
-    /// What `payload` says of itself; `None` if a byte of it is not as it was made.
+    /// Parses the stamp of `payload`; `None` if any byte is wrong.
     #[must_use]
     pub fn read(&self, payload: &[u8]) -> Option<Stamp> {
         let stamp = self.read_stamp(payload)?;
         (payload[STAMP_BYTES..] == self.filling).then_some(stamp)
     }
 
-    /// As [`Self::read`], but of the filling only the length is looked at: who gets the same message
-    /// many times over leaves its bytes to the checksum that the publisher's client made and the
-    /// reader's has checked.
+    /// As [`Self::read`], but checks only the length of the filling. Readers that receive the same message many
+    /// times rely on the checksum that the clients compute and check.
     #[must_use]
     pub fn read_stamp(&self, payload: &[u8]) -> Option<Stamp> {
         let (head, filling) = payload.split_first_chunk::<STAMP_BYTES>()?;
@@ -116,22 +115,22 @@ mod tests {
     fn a_payload_says_who_it_is() {
         for size in [STAMP_BYTES, 25, 64, 1024, 3 << 20] {
             let mut payloads = Payloads::new(size);
-            let made = payloads.make(STAMP);
-            assert_eq!(made.len(), size);
-            assert_eq!(Payloads::new(size).read(&made), Some(STAMP));
+            let payload = payloads.make(STAMP);
+            assert_eq!(payload.len(), size);
+            assert_eq!(Payloads::new(size).read(&payload), Some(STAMP));
         }
     }
 
     #[test]
     fn a_corrupted_message_is_found_wherever_the_bit_flipped() {
         let mut payloads = Payloads::new(40);
-        let made = payloads.make(STAMP);
-        for bit in 0..made.len() * 8 {
-            let mut bytes = made.to_vec();
+        let payload = payloads.make(STAMP);
+        for bit in 0..payload.len() * 8 {
+            let mut bytes = payload.to_vec();
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(payloads.read(&bytes), None, "bit {bit}");
         }
-        assert_eq!(payloads.read(&made[..39]), None);
-        assert_eq!(payloads.read(&[&made[..], b"x"].concat()), None);
+        assert_eq!(payloads.read(&payload[..39]), None);
+        assert_eq!(payloads.read(&[&payload[..], b"x"].concat()), None);
     }
 }

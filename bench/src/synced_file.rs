@@ -9,20 +9,20 @@ use std::{
 
 use rustix::fs::{Mode, OFlags};
 
-/// What is written is a multiple of this.
+/// The length of a write is a multiple of this number of bytes.
 pub const BLOCK_BYTES: usize = 4096;
 
-/// What is written at once, at most.
+/// The greatest number of bytes in one write.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// The file's length: written full once, then round and round.
+/// The file's length. Writes fill it once, then overwrite it from the start.
 const FILE_BYTES: usize = 4 << 20;
 
-/// Memory that lies as O_DIRECT wants it.
+/// Memory with the alignment that O_DIRECT needs.
 #[repr(align(4096))]
 struct Aligned([u8; WRITE_BYTES]);
 
-/// A file written before, so that a write changes nothing but its bytes.
+/// A file that is full already, so that a write changes only its bytes.
 pub struct SyncedFile {
     file: File,
     bytes: Box<Aligned>,
@@ -30,10 +30,10 @@ pub struct SyncedFile {
 }
 
 impl SyncedFile {
-    /// Makes it at `path` and writes it full.
+    /// Creates the file at `path` and fills it.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The disk reports an error.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = open(path)?;
         let bytes = Box::new(Aligned([0x5a; WRITE_BYTES]));
@@ -44,10 +44,10 @@ impl SyncedFile {
         Ok(Self { file, bytes, at: 0 })
     }
 
-    /// Writes as many bytes, in whole blocks, and syncs them.
+    /// Writes `bytes` bytes in whole blocks, and syncs them.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The disk reports an error.
     pub fn append(&mut self, bytes: usize) -> io::Result<()> {
         let mut left = bytes.next_multiple_of(BLOCK_BYTES);
         while left > 0 {
@@ -63,7 +63,7 @@ impl SyncedFile {
     }
 }
 
-/// Around the page cache where the file system allows, through it where not.
+/// Opens the file around the page cache if the file system allows it, otherwise through the page cache.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
     let mode = Mode::RUSR | Mode::WUSR;

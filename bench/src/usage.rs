@@ -18,35 +18,35 @@ use crate::{
     plan::Window,
 };
 
-/// Between two looks at memory: 10 Hz.
+/// The time between two measurements of memory.
 const SAMPLE_NS: u64 = 100_000_000;
 
-/// How long an answer over HTTP may take.
+/// Time within which the broker answers over HTTP.
 const HTTP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a broker used within a window; `None` where nobody says.
+/// The resources that a broker has used within a window; `None` where they are unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
-    /// Processor seconds, its own and the kernel's for it.
+    /// Processor seconds in user and kernel mode.
     pub cpu_s: Option<f64>,
-    /// Average resident bytes.
+    /// The average number of resident bytes.
     pub rss_average_bytes: Option<u64>,
-    /// Most resident bytes since the process began.
+    /// The greatest number of resident bytes since the start of the process.
     pub rss_peak_bytes: Option<u64>,
-    /// Bytes given to disks.
+    /// Bytes written to disks.
     pub bytes_written: Option<u64>,
     /// Syncs of the journal.
     pub syncs: Option<u64>,
     /// Bytes written to the journal.
     pub journal_bytes: Option<u64>,
-    /// Checkpoints that ended.
+    /// The number of finished checkpoints.
     pub checkpoints: Option<u64>,
     /// Bytes that moved to packs.
     pub moved_bytes: Option<u64>,
 }
 
 impl Usage {
-    /// What was used in this window and a `later` one.
+    /// The sum of this window and a `later` one.
     #[must_use]
     pub fn and(self, later: Self) -> Self {
         let sum = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
@@ -88,23 +88,23 @@ impl Snapshot {
     }
 }
 
-/// Watches a broker while load runs.
-pub struct Watch {
+/// Measures a broker's usage while load runs.
+pub struct UsageWatch {
     done: Arc<AtomicBool>,
     thread: JoinHandle<Usage>,
 }
 
-impl Watch {
-    /// Begins to watch at the window's begin; ends at its end or when [`Self::end`] is called.
+impl UsageWatch {
+    /// Measures from the start of the window until its end or [`Self::end`].
     #[must_use]
     pub fn begin(pid: Option<u32>, http: &str, window: Window) -> Self {
         let done = Arc::new(AtomicBool::new(false));
-        let (http, told) = (http.to_owned(), Arc::clone(&done));
+        let (http, is_done) = (http.to_owned(), Arc::clone(&done));
         let thread = thread::spawn(move || {
             sleep_until(window.from_ns);
             let before = Snapshot::take(pid, &http);
             let (mut sum, mut count) = (0, 0);
-            while !told.load(Ordering::Acquire) && now_ns() < window.until_ns {
+            while !is_done.load(Ordering::Acquire) && now_ns() < window.until_ns {
                 if let Some(rss) = pid.and_then(rss_bytes) {
                     sum += rss;
                     count += 1;
@@ -129,7 +129,7 @@ impl Watch {
         Self { done, thread }
     }
 
-    /// Ends the watch and says what was used.
+    /// Ends the measurement. Returns the usage.
     #[must_use]
     pub fn end(self) -> Usage {
         self.done.store(true, Ordering::Release);
@@ -138,7 +138,7 @@ impl Watch {
     }
 }
 
-/// Processor seconds that a process has used, its own and the kernel's for it.
+/// Processor seconds that a process has used, in user and kernel mode.
 pub fn cpu_s(pid: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in brackets, may hold spaces; after it the state is field 3.
@@ -158,19 +158,19 @@ pub fn rss_bytes(pid: u32) -> Option<u64> {
         .map(|pages| pages * rustix::param::page_size() as u64)
 }
 
-/// The number after `name` in a file of the process below /proc.
+/// The number after `name` in a file of the process in /proc.
 pub fn number(pid: u32, file: &str, name: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Whether a broker says that it is ready.
+/// Whether a broker reports that it is ready.
 pub fn is_ready(http: &str) -> bool {
     get(http, "/readyz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
 }
 
-/// The sum of a metric over all its labels, if the broker has it.
+/// The sum of a metric over all its labels, if the broker has the metric.
 pub fn metric(http: &str, name: &str) -> Option<u64> {
     sum_of(&get(http, "/metrics")?, name)
 }
@@ -212,8 +212,8 @@ mod tests {
     fn a_process_that_works_costs_something() {
         let pid = std::process::id();
         let window = Window { start_ns: 0, from_ns: now_ns(), until_ns: u64::MAX };
-        let watch = Watch::begin(Some(pid), "127.0.0.1:1", window);
-        // Until it has had its share of the processor, however many others want one.
+        let watch = UsageWatch::begin(Some(pid), "127.0.0.1:1", window);
+        // The loop ends once the process has used this time, however busy the machine is.
         let begun = cpu_s(pid).unwrap();
         while cpu_s(pid).unwrap() < begun + 0.2 {
             std::hint::black_box(now_ns());

@@ -21,49 +21,49 @@ use tokio::{
 
 use crate::{
     clock::now_ns,
-    consumer::{Consumer, Sights},
-    echo::Rounds,
+    consumer::{Consumer, ConsumerResults},
+    echo::EchoClient,
     http,
-    plan::{Consume, News, Order, Plan, Produce, Report, Role},
+    plan::{Consume, Plan, Produce, Report, Role, WorkerCommand, WorkerMessage},
     producer::Producer,
     reader::read_all,
-    worker_messages::{Orders, start, tell},
+    worker_messages::{CommandReceiver, send, wait_for_start},
 };
 
-/// How often a worker says how far it is.
+/// The time between two progress messages of a worker.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
-/// How often consumers look whether all has come.
+/// The time between two checks whether consumers have all messages.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Does what the plan on standard input says.
+/// Runs the plan on standard input.
 ///
 /// # Errors
-/// Standard input holds no plan, or nobody takes the news. What goes wrong at work is news.
+/// Standard input has no plan, or standard output is closed. The worker sends other errors as messages.
 pub fn run() -> Result<()> {
     let mut first = String::new();
     io::stdin().lock().read_line(&mut first)?;
     let plan: Plan = serde_json::from_str(&first).context("standard input holds no plan")?;
-    let (orders, received) = mpsc::unbounded_channel();
+    let (commands, received) = mpsc::unbounded_channel();
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
-            let Ok(order) = serde_json::from_str::<Order>(&line) else { return };
-            if orders.send(order).is_err() {
+            let Ok(command) = serde_json::from_str::<WorkerCommand>(&line) else { return };
+            if commands.send(command).is_err() {
                 return;
             }
         }
-        // The parent keeps its end open as long as it lives: nobody waits for a report any more.
+        // The parent has ended, because it keeps its end of the pipe open: nobody waits for a report.
         std::process::exit(1);
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = LocalSet::new().block_on(&runtime, work(plan, received));
-    tell(&match done {
-        Ok(report) => News::Done(Box::new(report)),
-        Err(error) => News::Failed(format!("{error:#}")),
+    send(&match done {
+        Ok(report) => WorkerMessage::Done(Box::new(report)),
+        Err(error) => WorkerMessage::Failed(format!("{error:#}")),
     })
 }
 
-async fn work(plan: Plan, mut orders: Orders) -> Result<Report> {
+async fn work(plan: Plan, mut commands: CommandReceiver) -> Result<Report> {
     let progress = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&progress);
     tokio::task::spawn_local(async move {
@@ -71,7 +71,7 @@ async fn work(plan: Plan, mut orders: Orders) -> Result<Report> {
         loop {
             ticks.tick().await;
             let count = counted.load(Ordering::Relaxed);
-            if count > 0 && tell(&News::Progress(count)).is_err() {
+            if count > 0 && send(&WorkerMessage::Progress(count)).is_err() {
                 return;
             }
         }
@@ -80,31 +80,31 @@ async fn work(plan: Plan, mut orders: Orders) -> Result<Report> {
     match &plan.role {
         Role::Produce(produce) => {
             let produce = Rc::new(produce.clone());
-            produce_all(&plan, &produce, &progress, &mut orders).await
+            produce_all(&plan, &produce, &progress, &mut commands).await
         }
         Role::Consume(consume) => {
             let consume = Rc::new(consume.clone());
-            consume_all(&plan, &consume, &progress, &mut orders).await
+            consume_all(&plan, &consume, &progress, &mut commands).await
         }
         Role::Echo(echo) => {
-            let rounds = Rounds::connect(&plan).await?;
-            let window = start(&mut orders).await?;
+            let rounds = EchoClient::connect(&plan).await?;
+            let window = wait_for_start(&mut commands).await?;
             rounds.run(&plan, echo, window, &progress).await
         }
-        Role::Read(read) => read_all(&plan, read, &progress, &mut orders).await,
+        Role::Read(read) => read_all(&plan, read, &progress, &mut commands).await,
         Role::Http(load) => {
             let clients = http::connect(&plan.server, load)?;
-            let window = start(&mut orders).await?;
+            let window = wait_for_start(&mut commands).await?;
             tokio::task::spawn_blocking(move || http::ask(clients, window, &progress)).await?
         }
         Role::Wait(load, wait) => {
             let waiters = http::Waiters::connect(&plan.server, load, wait)?;
-            start(&mut orders).await?;
+            wait_for_start(&mut commands).await?;
             tokio::task::spawn_blocking(move || waiters.go(&progress)).await?
         }
         Role::Null(null) => {
             http::serve_null(&plan.server, null)?;
-            start(&mut orders).await?;
+            wait_for_start(&mut commands).await?;
             bail!("the null server is never told to start")
         }
     }
@@ -114,13 +114,13 @@ async fn produce_all(
     plan: &Rc<Plan>,
     produce: &Rc<Produce>,
     progress: &Arc<AtomicU64>,
-    orders: &mut Orders,
+    commands: &mut CommandReceiver,
 ) -> Result<Report> {
     let mut producers = Vec::new();
     for number in produce.first..produce.first + produce.count {
         producers.push(Producer::connect(plan, produce, number).await?);
     }
-    let window = start(orders).await?;
+    let window = wait_for_start(commands).await?;
     let tasks: Vec<_> = producers
         .into_iter()
         .map(|producer| {
@@ -131,7 +131,7 @@ async fn produce_all(
             })
         })
         .collect();
-    let mut all = crate::merge::Merged::default();
+    let mut all = crate::merge::MergedReports::default();
     for task in tasks {
         all.add(task.await?);
     }
@@ -142,31 +142,31 @@ async fn consume_all(
     plan: &Rc<Plan>,
     consume: &Rc<Consume>,
     progress: &Arc<AtomicU64>,
-    orders: &mut Orders,
+    commands: &mut CommandReceiver,
 ) -> Result<Report> {
     let mut consumers = Vec::new();
     for number in consume.first..consume.first + consume.count {
         consumers.push(Consumer::connect(plan, number).await?);
     }
-    let window = start(orders).await?;
-    let sights = Rc::new(RefCell::new(Sights::new(plan, window)));
+    let window = wait_for_start(commands).await?;
+    let results = Rc::new(RefCell::new(ConsumerResults::new(plan, window)));
     let (stop, stopped) = watch::channel(false);
     let tasks: Vec<_> = consumers
         .into_iter()
         .map(|consumer| {
             let (plan, consume) = (Rc::clone(plan), Rc::clone(consume));
-            let (sights, progress) = (Rc::clone(&sights), Arc::clone(progress));
+            let (results, progress) = (Rc::clone(&results), Arc::clone(progress));
             let stopped = stopped.clone();
             tokio::task::spawn_local(async move {
-                consumer.run(&plan, &consume, &sights, &progress, stopped).await
+                consumer.run(&plan, &consume, &results, &progress, stopped).await
             })
         })
         .collect();
-    let Some(Order::Finish { expect, deadline_ns }) = orders.recv().await else {
+    let Some(WorkerCommand::Finish { expect, deadline_ns }) = commands.recv().await else {
         bail!("the parent has gone");
     };
     let finished = || tasks.iter().any(tokio::task::JoinHandle::is_finished);
-    while sights.borrow().count() < expect && now_ns() < deadline_ns && !finished() {
+    while results.borrow().count() < expect && now_ns() < deadline_ns && !finished() {
         tokio::time::sleep(LOOK_EVERY).await;
     }
     stop.send_replace(true);
@@ -174,6 +174,6 @@ async fn consume_all(
     for task in tasks {
         errors.extend(task.await?.err().map(|error| format!("consumer: {error:#}")));
     }
-    let sights = Rc::into_inner(sights).context("all consumers have ended")?.into_inner();
-    Ok(Report { errors, ..sights.report() })
+    let results = Rc::into_inner(results).context("all consumers have ended")?.into_inner();
+    Ok(Report { errors, ..results.report() })
 }

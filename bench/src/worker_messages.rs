@@ -1,35 +1,35 @@
-//! The worker's side of the messages with its parent: progress out, orders in.
+//! The worker's side of the messages with its parent: progress out, commands in.
 
 use std::io::{self, Write};
 
 use anyhow::{Result, bail};
 use tokio::sync::mpsc;
 
-use crate::plan::{News, Order, Window};
+use crate::plan::{Window, WorkerCommand, WorkerMessage};
 
-/// Tells the parent.
+/// Sends a message to the parent.
 ///
 /// # Errors
-/// Nobody hears it.
-pub fn tell(news: &News) -> Result<()> {
+/// The parent has closed the pipe.
+pub fn send(message: &WorkerMessage) -> Result<()> {
     let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, news)?;
+    serde_json::to_writer(&mut out, message)?;
     out.write_all(b"\n")?;
     out.flush()?;
     Ok(())
 }
 
-/// What the parent orders, one after the other. A parent that is gone ends the work.
-pub type Orders = mpsc::UnboundedReceiver<Order>;
+/// The commands of the parent, in order. A worker ends when its parent ends.
+pub type CommandReceiver = mpsc::UnboundedReceiver<WorkerCommand>;
 
-/// Says that everything is ready, and waits for the start.
+/// Reports that the worker is ready, and waits for the start.
 ///
 /// # Errors
-/// The parent has gone, or wants something else.
-pub async fn start(orders: &mut Orders) -> Result<Window> {
-    tell(&News::Ready)?;
-    match orders.recv().await {
-        Some(Order::Start(window)) => Ok(window),
+/// The parent has ended, or sends another command.
+pub async fn wait_for_start(commands: &mut CommandReceiver) -> Result<Window> {
+    send(&WorkerMessage::Ready)?;
+    match commands.recv().await {
+        Some(WorkerCommand::Start(window)) => Ok(window),
         other => bail!("a start was expected, this came: {other:?}"),
     }
 }

@@ -23,80 +23,80 @@ use crate::{
     http::HttpStreams,
     load::{Bench, Load},
     many_topics::ManyTopics,
-    parked::Parked,
+    parked::WaitingReaders,
     pauses::Pauses,
     plan::Echo,
     row::Row,
-    write_amplification::Amplification,
+    write_amplification::WriteAmplification,
 };
 
 /// A row to be measured.
 #[derive(Clone, Debug)]
 pub struct Measurement {
-    /// Its name.
+    /// The row's name.
     pub row: String,
-    /// How.
-    pub how: How,
+    /// The method.
+    pub method: Method,
 }
 
-/// How a row is measured.
+/// The method of a measurement.
 #[derive(Clone, Debug)]
-pub enum How {
-    /// By load.
+pub enum Method {
+    /// Load with producers and consumers.
     Load(Box<Load>),
-    /// By a client that goes round.
+    /// A client that publishes, takes and acks one message at a time.
     Rounds {
         /// Bytes of a payload.
         size: usize,
         /// The rounds.
         echo: Echo,
     },
-    /// By a broker that is killed with messages in a queue.
+    /// A broker that is killed with messages in a queue.
     Backlog(Backlog),
-    /// By a broker that is killed with many topics.
+    /// A broker that is killed with many topics.
     ManyTopics(ManyTopics),
-    /// By what the kernel says was written.
-    Amplification(Amplification),
-    /// By confirms beside checkpoints and moves, and without.
+    /// The bytes that the broker writes, as the kernel counts them.
+    WriteAmplification(WriteAmplification),
+    /// The latency of confirms during checkpoints and moves, and without them.
     Pauses(Pauses),
-    /// By readers that each get everything.
+    /// Readers that each receive every message.
     FanOut(Box<FanOut>),
-    /// By a reader that goes through a stream on disk.
+    /// A reader that reads a stream from the disk.
     CatchUp(CatchUp),
-    /// By requests over HTTP.
+    /// Requests over HTTP.
     Http(Box<HttpStreams>),
-    /// By connections over HTTP that wait.
-    Parked(Box<Parked>),
+    /// Waiting HTTP connections.
+    WaitingReaders(Box<WaitingReaders>),
 }
 
 impl Measurement {
-    /// A row of load.
+    /// A measurement by load.
     #[must_use]
     pub fn load(row: impl Into<String>, load: Load) -> Self {
-        Self { row: row.into(), how: How::Load(Box::new(load)) }
+        Self { row: row.into(), method: Method::Load(Box::new(load)) }
     }
 
-    /// Measures it once.
+    /// Measures the row once.
     ///
     /// # Errors
     /// The broker cannot be reached or a worker cannot work.
     pub fn run(&self, bench: &Bench<'_>) -> Result<Row> {
-        match &self.how {
-            How::Load(load) => bench.run(&self.row, load),
-            How::Rounds { size, echo } => bench.run_rounds(&self.row, *size, echo),
-            How::Backlog(backlog) => backlog.run(bench, &self.row),
-            How::ManyTopics(topics) => topics.run(bench, &self.row),
-            How::Amplification(amplification) => amplification.run(bench, &self.row),
-            How::Pauses(pauses) => pauses.run(bench, &self.row),
-            How::FanOut(fan_out) => fan_out.run(bench, &self.row),
-            How::CatchUp(catch_up) => catch_up.run(bench, &self.row),
-            How::Http(http) => http.run(bench, &self.row),
-            How::Parked(parked) => parked.run(bench, &self.row),
+        match &self.method {
+            Method::Load(load) => bench.run(&self.row, load),
+            Method::Rounds { size, echo } => bench.run_rounds(&self.row, *size, echo),
+            Method::Backlog(backlog) => backlog.run(bench, &self.row),
+            Method::ManyTopics(topics) => topics.run(bench, &self.row),
+            Method::WriteAmplification(amplification) => amplification.run(bench, &self.row),
+            Method::Pauses(pauses) => pauses.run(bench, &self.row),
+            Method::FanOut(fan_out) => fan_out.run(bench, &self.row),
+            Method::CatchUp(catch_up) => catch_up.run(bench, &self.row),
+            Method::Http(http) => http.run(bench, &self.row),
+            Method::WaitingReaders(parked) => parked.run(bench, &self.row),
         }
     }
 }
 
-/// A number as people read it: `500k`, `10M`.
+/// A number in short form: `500k`, `10M`.
 pub(crate) fn show_count(count: u64) -> String {
     match count {
         0 => "0".into(),
@@ -106,7 +106,7 @@ pub(crate) fn show_count(count: u64) -> String {
     }
 }
 
-/// A rate as people read it: `50k/s`.
+/// A rate in short form: `50k/s`.
 pub(crate) fn show_rate(rate: f64) -> String {
     if rate >= 1000.0 {
         format!("{}k/s", (rate / 100.0).round() / 10.0)

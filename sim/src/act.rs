@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Something to do. Each is done to its end, the commit, unless it says otherwise.
+/// An act. The script runs each act until its commit, unless the act says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// Publish a batch of small messages.
@@ -15,19 +15,19 @@ pub enum Act {
     Gather,
     /// Ack two of three messages that are held, the next time all of them.
     Settle,
-    /// Hand back what is held.
+    /// Hand back all held messages.
     Retry,
-    /// Give what is held up as dead.
+    /// Settle all held messages as dead letters.
     Bury,
     /// Delete the topic of the small messages; if it is deleted, make another.
     Delete,
-    /// Give both topics another group; the next time take it away.
+    /// Give both topics another group; the next time delete it.
     Group,
-    /// Append to three streams of a group at once; they are opened if they are not there.
+    /// Append to three streams of a group atomically. Opens the streams first if they do not exist.
     Together,
     /// Append to them twice, and do not wait for anything.
     GatherTogether,
-    /// Append several batches to the first of them at once.
+    /// Append several batches to the first of them in one append.
     Several,
     /// Do so twice, and do not wait for anything.
     GatherSeveral,
@@ -35,13 +35,13 @@ pub enum Act {
     Checkpoint,
     /// Begin a checkpoint, and write one piece of it.
     Piece,
-    /// Empty what is to be emptied, and remove packs.
+    /// Finish all moves, and remove packs.
     Move,
-    /// Get a move on by three steps.
+    /// Run three steps of the mover.
     MoveSteps,
-    /// Let so much time go by that the lane writes a mark.
+    /// Let time pass until the lane writes a mark.
     Mark,
-    /// Let leases end.
+    /// Let time pass until leases end.
     Later,
     /// The disk has no more room.
     Full,

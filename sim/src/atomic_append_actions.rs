@@ -14,14 +14,14 @@ use crate::{
     world::World,
 };
 
-/// Most streams of a group.
+/// The greatest number of streams of a group.
 const MEMBERS_MAX: u64 = 4;
 /// The streams' media type.
 const TYPE: &str = "application/json";
 
-/// One of them does something, if it is time.
+/// Runs one action of a random writer, at random.
 pub fn step(world: &mut World, swarm: &Swarm) {
-    if world.streams.eagerness == 0 || world.is_fenced || !world.takes_publishes() {
+    if world.streams.eagerness == 0 || world.is_fenced || !world.accepts_publishes() {
         return;
     }
     let atomic_writers = &mut world.streams.atomic_writers;
@@ -33,7 +33,7 @@ pub fn step(world: &mut World, swarm: &Swarm) {
         0 => open(world, swarm, group),
         1 => append(world, swarm, group),
         2 => resend(world, group),
-        _ => err(world, swarm, group),
+        _ => append_wrongly(world, swarm, group),
     }
 }
 
@@ -48,7 +48,7 @@ fn members(world: &World, group: u64) -> Vec<PartitionId> {
     held.map(|held| held.id).collect()
 }
 
-/// Some content for each of `count` streams, so long that all of it fits one frame.
+/// Content for each of `count` streams. All of it together fits one frame.
 fn content(world: &mut World, swarm: &Swarm, count: usize) -> Option<Content> {
     let room = (swarm.segment_bytes as usize - 4096 - 512) / count - 256;
     let streams = &mut world.streams;
@@ -76,16 +76,21 @@ fn open(world: &mut World, swarm: &Swarm, group: u64) {
         ..StreamSettings::of_topic()
     };
     let config = TopicConfig::of_kind(TopicKind::Stream);
-    stream_actions::begin(world, id, OpenStream { config, settings, content, closes: false }, 0);
+    stream_actions::open_stream(
+        world,
+        id,
+        OpenStream { config, settings, content, closes: false },
+        0,
+    );
 }
 
-fn say(world: &mut World, appends: Appends, by: Option<SentAppend>) {
+fn send_command(world: &mut World, appends: Appends, by: Option<SentAppend>) {
     let origin = stream_actions::origin(world, Step::Together(by));
-    world.say(Command::AppendTogether(origin, appends));
+    world.submit(Command::AppendTogether(origin, appends));
 }
 
-/// Some streams of a group, in any order: as a rule more than one.
-fn some(world: &mut World, group: u64) -> Vec<PartitionId> {
+/// Some streams of a group, usually more than one, in random order.
+fn pick_streams(world: &mut World, group: u64) -> Vec<PartitionId> {
     let mut ids = members(world, group);
     let random = &mut world.streams.atomic_writers.random;
     let count = random.between(2, MEMBERS_MAX) as usize;
@@ -103,13 +108,13 @@ fn append(world: &mut World, swarm: &Swarm, group: u64) {
     let new_life = world.streams.atomic_writers.random.chance(40);
     let writer = &mut world.streams.atomic_writers.by_group[group as usize];
     if writer.at < writer.sent.len() {
-        // What was not answered goes first.
+        // Unanswered appends go first.
         return send(world, group as usize);
     }
     if new_life {
         *writer = AtomicWriter { epoch: writer.epoch + 1, ..AtomicWriter::default() };
     }
-    let ids = some(world, group);
+    let ids = pick_streams(world, group);
     let mut appends = Appends::new();
     for &id in &ids {
         let content = content(world, swarm, ids.len());
@@ -137,13 +142,13 @@ fn append(world: &mut World, swarm: &Swarm, group: u64) {
     }
 }
 
-/// Sends the next of what has to be sent.
+/// Sends the writer's next append.
 fn send(world: &mut World, group: usize) {
     let writer = &mut world.streams.atomic_writers.by_group[group];
     let Some((appends, _)) = writer.sent.get(writer.at).cloned() else { return };
     let by = (group, writer.epoch, writer.at);
     writer.at += 1;
-    say(world, appends, Some(by));
+    send_command(world, appends, Some(by));
 }
 
 /// Repeats an earlier append as a whole, or appends under an old epoch.
@@ -158,12 +163,12 @@ fn resend(world: &mut World, group: u64) {
         let producers = appends.iter_mut().filter_map(|(_, append)| append.note.producer.as_mut());
         producers.for_each(|producer| producer.epoch -= 1);
     }
-    say(world, appends, None);
+    send_command(world, appends, None);
 }
 
 /// Makes an append that is usually refused.
-fn err(world: &mut World, swarm: &Swarm, group: u64) {
-    let mut ids = some(world, group);
+fn append_wrongly(world: &mut World, swarm: &Swarm, group: u64) {
+    let mut ids = pick_streams(world, group);
     if ids.is_empty() {
         return;
     }
@@ -187,12 +192,11 @@ fn err(world: &mut World, swarm: &Swarm, group: u64) {
     match which {
         4 => appends[at].1.content_type = Some("image/png".into()),
         5 => {
-            // One of what was sent together before, with others that are new.
+            // One append of an earlier atomic append, together with new ones.
             let sent = &world.streams.atomic_writers.by_group[group as usize].sent;
             let first =
                 sent.first().and_then(|(sent, _)| sent.iter().find(|(id, _)| *id == ids[at]));
-            // With content of its own: of what says nothing but who appends, a restart cannot tell
-            // whether it is there.
+            // It has content of its own: a restart cannot reveal whether an append without content happened.
             if let Some((_, append)) = first {
                 let content = appends[at].1.content.take();
                 appends[at].1 = StreamAppend { content, ..append.clone() };
@@ -200,10 +204,10 @@ fn err(world: &mut World, swarm: &Swarm, group: u64) {
         }
         _ => {}
     }
-    say(world, appends, None);
+    send_command(world, appends, None);
 }
 
-/// After a start: what was not answered is sent again, and some of what was.
+/// Sends unanswered appends again after a start, and some answered ones.
 pub fn send_again(world: &mut World) {
     for group in 0..GROUPS as usize {
         let AtomicWriters { random, by_group, eagerness } = &mut world.streams.atomic_writers;

@@ -22,15 +22,15 @@ pub struct AtomicWriter {
     pub epoch: u64,
     /// Its appends, and whether each has a final answer.
     pub sent: Vec<(Appends, bool)>,
-    /// The appends from this index have to be sent (again).
+    /// The index of the next append to send, for the first time or again.
     pub at: usize,
 }
 
-/// All of them.
+/// All writers.
 #[derive(Debug)]
 pub struct AtomicWriters {
     pub random: Random,
-    /// How often one of them does something, in parts of a thousand.
+    /// How often a writer acts, in parts of a thousand.
     pub eagerness: u32,
     pub by_group: [AtomicWriter; GROUPS as usize],
 }
@@ -44,7 +44,7 @@ impl AtomicWriters {
         Self { random, eagerness, by_group: Default::default() }
     }
 
-    /// The broker is gone: what was not answered has to be sent again.
+    /// Handles the end of the broker: unanswered appends must be sent again.
     pub fn disconnected(&mut self) {
         for writer in &mut self.by_group {
             let first = writer.sent.iter().position(|sent| !sent.1);
@@ -65,7 +65,7 @@ impl AtomicWriters {
                 refusal: StreamRefusal::ProducerGap { .. } | StreamRefusal::ProducerBegins,
                 ..
             }) => writer.at = writer.at.min(index),
-            // It will not be accepted: the teller goes on in another life.
+            // It will never be accepted: the writer continues in a new epoch.
             Some(_) => *writer = AtomicWriter { epoch: epoch + 1, ..AtomicWriter::default() },
         }
     }

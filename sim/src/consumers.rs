@@ -12,7 +12,7 @@ use crate::{random::Random, swarm::Swarm};
 
 /// The number of deliveries that are remembered for late or repeated settlements.
 const REMEMBERED: usize = 300;
-/// Most runs in a settlement.
+/// The greatest number of runs in a settlement.
 const RUNS_MAX: u64 = 12;
 
 /// A subscription.
@@ -42,11 +42,12 @@ impl Default for Consumers {
 }
 
 impl Consumers {
-    /// Begins a subscription with this window, in a new session or in one that is there.
+    /// Starts a subscription with this credit, in a new session or in an existing one.
     pub fn subscribe(
         &mut self,
         random: &mut Random,
-        (partition, group): (PartitionId, GroupId),
+        partition: PartitionId,
+        group: GroupId,
         credit: Credit,
         request: u64,
     ) -> Command {
@@ -62,20 +63,20 @@ impl Consumers {
         Command::Subscribe(Subscribe { origin, subscription, partition, group, credit })
     }
 
-    /// Gives a subscription another window.
+    /// Changes the credit of a subscription.
     pub fn credit(&mut self, random: &mut Random) -> Option<Command> {
         let Member { session, subscription, partition, group } = *random.pick(&self.members)?;
-        let credit = window(random);
+        let credit = random_credit(random);
         Some(Command::SetCredit { session, subscription, partition, group, credit })
     }
 
-    /// A subscription or a session ends.
+    /// Ends a subscription or a session.
     pub fn leave(&mut self, random: &mut Random, swarm: &Swarm) -> Option<Command> {
         let member = *random.pick(&self.members)?;
         let Member { session, subscription, partition, group } = member;
         if random.chance(400) {
             self.members.retain(|held| *held != member);
-            // Who said goodbye has no more to say of what it held.
+            // A consumer that has unsubscribed settles nothing any more.
             self.forget(|held| *held == member);
             return Some(Command::Unsubscribe { session, subscription, partition, group });
         }
@@ -92,7 +93,7 @@ impl Consumers {
         self.settled_before.retain(|(member, _)| !which(member));
     }
 
-    /// A delivery has come.
+    /// Takes a delivery.
     pub fn delivered(&mut self, delivery: &Delivery) {
         let is_own = |member: &&Member| {
             member.session == delivery.session && member.subscription == delivery.subscription
@@ -111,7 +112,7 @@ impl Consumers {
         self.settled_before.push_back((member, run));
     }
 
-    /// Settles a delivery: a held one, an old one, or one that never was.
+    /// Settles a delivery: a held one, an old one, or one that the consumer never had.
     pub fn settle(&mut self, random: &mut Random, swarm: &Swarm, request: u64) -> Option<Command> {
         let careful = random.chance(swarm.careful);
         let verdict = verdict(random, swarm, careful);
@@ -131,7 +132,7 @@ impl Consumers {
             let more = random.below(RUNS_MAX) as usize;
             runs.extend(self.held.iter().filter(same).map(|held| held.1).take(more));
         } else if random.chance(100) {
-            // Nobody was given this: another attempt, or offsets that do not exist.
+            // A delivery that nobody has: another attempt, or offsets that do not exist.
             match random.below(2) {
                 0 => runs[0].attempt += 1,
                 _ => runs[0].first = Offset(runs[0].first.0 + random.below(1000)),
@@ -152,7 +153,7 @@ impl Consumers {
         Some(Command::Settle(Settle { origin, partition, group, verdict, runs, confirm }))
     }
 
-    /// Settles what is held at these offsets, message by message.
+    /// Settles the held messages at these offsets, one run for each message.
     pub fn settle_where(
         &mut self,
         requests: &mut u64,
@@ -172,7 +173,7 @@ impl Consumers {
         commands
     }
 
-    /// Acks everything that is held, a settlement for each group.
+    /// Acks all held messages, with a settlement for each group.
     pub fn ack_all(&mut self, requests: &mut u64) -> Vec<Command> {
         self.settle_all(requests, &Verdict::Ack)
     }
@@ -196,7 +197,7 @@ impl Consumers {
         settles.into_iter().map(Command::Settle).collect()
     }
 
-    /// All sessions end, with a goodbye.
+    /// Ends all sessions without grace.
     pub fn leave_all(&mut self) -> Vec<Command> {
         let mut sessions: Vec<SessionId> =
             self.members.iter().map(|member| member.session).collect();
@@ -208,7 +209,7 @@ impl Consumers {
         sessions.into_iter().map(|session| Command::EndSession { session, grace }).collect()
     }
 
-    /// A subscription has ended because its group or partition is gone.
+    /// Handles the end of a subscription whose group or partition was deleted.
     pub fn ended(&mut self, session: SessionId, subscription: u32) {
         self.members.retain(|held| (held.session, held.subscription) != (session, subscription));
     }
@@ -219,8 +220,8 @@ impl Consumers {
     }
 }
 
-/// A window: mostly small.
-pub fn window(random: &mut Random) -> Credit {
+/// A random credit: mostly small.
+pub fn random_credit(random: &mut Random) -> Credit {
     let messages = [0, 1, 3, 20, 200][random.weighted(&[5, 25, 30, 25, 15])];
     let bytes = [1, 1000, 100_000, 1 << 20][random.below(4) as usize];
     Credit { messages, bytes }

@@ -62,7 +62,7 @@ impl InjectedFault {
     pub fn fits(self, call: Call) -> bool {
         match self {
             Self::PowerGoes => !matches!(call, Call::Look | Call::Read),
-            // Before other calls there is nothing new that is not synced.
+            // Before other calls there are no new unsynced bytes.
             Self::ProcessGoes => call == Call::Sync,
             Self::Fails => true,
             Self::IsFull => matches!(call, Call::Write | Call::Create),
@@ -89,7 +89,7 @@ pub struct FlippedBit {
     path: PathBuf,
     byte: usize,
     bit: u8,
-    /// The block around it, as it is then.
+    /// The contents of its block after the flip.
     around: Vec<u8>,
 }
 
@@ -98,23 +98,23 @@ pub struct FlippedBit {
 struct CallLog {
     count: Cell<u64>,
     injected_fault: Cell<Option<(u64, InjectedFault)>>,
-    /// The calls since it was asked for, if it was.
+    /// The calls since [`SimulatedDisk::watch`], if it was called.
     seen: RefCell<Option<Vec<Call>>>,
 }
 
-/// When the power goes.
+/// The state of the power.
 #[derive(Debug, Default)]
 struct Power {
     is_off: Cell<bool>,
-    /// Whether the process went, and not the power.
+    /// Whether only the process died, and not the power.
     is_process_alone: Cell<bool>,
     /// A write that reaches the platter although earlier ones do not: file, offset, bytes.
     late: RefCell<Option<(PathBuf, u64, Vec<u8>)>>,
-    /// The call at which it goes; 0 for none.
+    /// The call at which the power fails; 0 for none.
     off_at: Cell<u64>,
 }
 
-/// A disk whose calls are traced and whose power can go. Clones are the same disk.
+/// A disk with a trace of its calls, whose power can fail. Clones are the same disk.
 #[derive(Clone, Debug)]
 pub struct SimulatedDisk {
     faulty: FaultyDisk,
@@ -133,7 +133,7 @@ pub struct SimulatedFile {
 }
 
 impl SimulatedDisk {
-    /// An empty disk whose accidents follow from `seed`.
+    /// An empty disk. `seed` determines its faults.
     #[must_use]
     pub fn new(seed: u64, trace: Trace) -> Self {
         Self {
@@ -145,7 +145,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// Changes what goes wrong from now on.
+    /// Changes the plan of random faults.
     pub fn set_plan(&self, plan: FaultPlan) {
         self.plan.set(plan);
         let failing_call = self.power.off_at.get();
@@ -158,14 +158,14 @@ impl SimulatedDisk {
         self.plan.get()
     }
 
-    /// Has the power go at the `distance`th call from now on that writes, syncs or reads; the call
-    /// is done in part.
+    /// Makes the power fail at the `distance`th call from now on that writes, syncs or reads. That call is done in
+    /// part.
     pub fn power_off_after(&self, distance: u64) {
         self.power.off_at.set(self.faulty.calls() + distance);
         self.set_plan(self.plan.get());
     }
 
-    /// The power will not go any more.
+    /// Cancels a planned power failure.
     pub fn power_on(&self) {
         self.power.off_at.set(0);
         self.set_plan(self.plan.get());
@@ -181,7 +181,7 @@ impl SimulatedDisk {
         self.watch.injected_fault.take().is_some()
     }
 
-    /// Begins to write the calls down.
+    /// Starts to record the calls.
     pub fn watch(&self) {
         *self.watch.seen.borrow_mut() = Some(Vec::new());
     }
@@ -192,7 +192,7 @@ impl SimulatedDisk {
         self.watch.seen.borrow_mut().take().unwrap_or_default()
     }
 
-    /// Whether the power has gone.
+    /// Whether the power is off.
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.power.is_off.get()
@@ -227,7 +227,7 @@ impl SimulatedDisk {
         self.set_plan(self.plan.get());
     }
 
-    /// Flips a bit of a file, all of which is put on the platter first; `None` if that fails.
+    /// Syncs a file and flips a bit of it; `None` if that fails.
     pub fn rot(&self, path: &Path, byte: usize, bit: u8) -> Option<FlippedBit> {
         self.faulty.open_to_write(path).and_then(|file| file.sync()).ok()?;
         self.faulty.rot(path, byte, bit);
@@ -235,7 +235,7 @@ impl SimulatedDisk {
         Some(FlippedBit { path: path.to_owned(), byte, bit, around })
     }
 
-    /// Flips a bit back, unless something else was written there meanwhile; says whether it did.
+    /// Flips a bit back, unless its block was written since. Returns whether it did.
     pub fn mend(&self, rotten: &FlippedBit) -> bool {
         let FlippedBit { path, byte, bit, around } = rotten;
         let is_as_it_was = self.around(path, *byte).as_ref() == Some(around);
@@ -245,7 +245,7 @@ impl SimulatedDisk {
         is_as_it_was
     }
 
-    /// The block in which a byte of a file lies, as far as the file goes.
+    /// The block of a byte of a file, up to the file's end.
     fn around(&self, path: &Path, byte: usize) -> Option<Vec<u8>> {
         let file = self.faulty.open_to_read(path).ok()?;
         let from = byte / BLOCK_BYTES * BLOCK_BYTES;
@@ -269,12 +269,14 @@ impl SimulatedDisk {
         self.faulty.files()
     }
 
+    /// Makes a call and traces it. `offset` and `value`, a length or a hash, are for the trace.
     fn call<T>(
         &self,
         kind: Call,
         what: &str,
         path: &Path,
-        (at, bytes): (u64, u64),
+        offset: u64,
+        value: u64,
         call: impl FnOnce(Option<InjectedFault>) -> io::Result<T>,
     ) -> io::Result<T> {
         if self.is_off() {
@@ -305,11 +307,11 @@ impl SimulatedDisk {
             Err(_) if self.is_off() => " power off",
             Err(_) => " failed",
         };
-        self.trace.step(format_args!("    disk {what} {name:?} {at} {bytes:x}{outcome}"));
+        self.trace.step(format_args!("    disk {what} {name:?} {offset} {value:x}{outcome}"));
         result
     }
 
-    /// Counts a call, and says what happens at it.
+    /// Counts a call. Returns its injected fault.
     fn next_call(&self, kind: Call) -> Option<InjectedFault> {
         let count = self.watch.count.get() + 1;
         self.watch.count.set(count);
@@ -324,7 +326,7 @@ impl SimulatedDisk {
         Some(injected_fault)
     }
 
-    /// Has the next call of the faulty disk fail.
+    /// Makes the next call of the faulty disk fail.
     fn failing<T>(&self, call: impl FnOnce() -> T) -> T {
         let plan = self.plan.get();
         self.faulty.set_plan(FaultPlan { failing_call: self.faulty.calls() + 1, ..plan });
@@ -338,7 +340,6 @@ impl SimulatedDisk {
     }
 }
 
-const NOTHING: (u64, u64) = (0, 0);
 /// The unit that the platter writes atomically.
 const SECTOR_BYTES: usize = 512;
 
@@ -347,41 +348,40 @@ impl Disk for SimulatedDisk {
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
         let create = |_| self.faulty.create_directory(path);
-        self.call(Call::Look, "create directory", path, NOTHING, create)
+        self.call(Call::Look, "create directory", path, 0, 0, create)
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-        self.call(Call::Look, "list", directory, NOTHING, |_| self.faulty.list(directory))
+        self.call(Call::Look, "list", directory, 0, 0, |_| self.faulty.list(directory))
     }
 
     fn create(&self, path: &Path) -> io::Result<SimulatedFile> {
-        let file =
-            self.call(Call::Create, "create", path, NOTHING, |_| self.faulty.create(path))?;
+        let file = self.call(Call::Create, "create", path, 0, 0, |_| self.faulty.create(path))?;
         Ok(self.open(path, file))
     }
 
     fn open_to_read(&self, path: &Path) -> io::Result<SimulatedFile> {
         let open = |_| self.faulty.open_to_read(path);
-        Ok(self.open(path, self.call(Call::Look, "open", path, NOTHING, open)?))
+        Ok(self.open(path, self.call(Call::Look, "open", path, 0, 0, open)?))
     }
 
     fn open_to_write(&self, path: &Path) -> io::Result<SimulatedFile> {
         let open = |_| self.faulty.open_to_write(path);
-        Ok(self.open(path, self.call(Call::Look, "open to write", path, NOTHING, open)?))
+        Ok(self.open(path, self.call(Call::Look, "open to write", path, 0, 0, open)?))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.call(Call::Change, "remove", path, NOTHING, |_| self.faulty.remove(path))
+        self.call(Call::Change, "remove", path, 0, 0, |_| self.faulty.remove(path))
     }
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         let sync = |_| self.faulty.sync_directory(directory);
-        self.call(Call::Change, "sync", directory, NOTHING, sync)
+        self.call(Call::Change, "sync", directory, 0, 0, sync)
     }
 
     fn available_bytes(&self, directory: &Path) -> io::Result<u64> {
         let measure = |_| self.faulty.available_bytes(directory);
-        self.call(Call::Look, "measure", directory, NOTHING, measure)
+        self.call(Call::Look, "measure", directory, 0, 0, measure)
     }
 }
 
@@ -390,10 +390,11 @@ impl SimulatedFile {
         &self,
         kind: Call,
         what: &str,
-        numbers: (u64, u64),
+        offset: u64,
+        value: u64,
         call: impl FnOnce(Option<InjectedFault>) -> io::Result<T>,
     ) -> io::Result<T> {
-        self.disk.call(kind, what, &self.path, numbers, call)
+        self.disk.call(kind, what, &self.path, offset, value, call)
     }
 
     /// Writes a part, and fails.
@@ -430,8 +431,7 @@ impl SimulatedFile {
 impl DiskFile for SimulatedFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let hash = if self.disk.trace.is_silent() { 0 } else { xxh3_64(bytes) };
-        let numbers = (offset, hash);
-        self.call(Call::Write, "write", numbers, |injected_fault| match injected_fault {
+        self.call(Call::Write, "write", offset, hash, |injected_fault| match injected_fault {
             Some(injected_fault) => self.write_part(bytes, offset, injected_fault),
             None => self.file.write_at(bytes, offset),
         })
@@ -439,26 +439,26 @@ impl DiskFile for SimulatedFile {
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         let length = bytes.len() as u64;
-        self.call(Call::Read, "read", (offset, length), |_| self.file.read_at(bytes, offset))
+        self.call(Call::Read, "read", offset, length, |_| self.file.read_at(bytes, offset))
     }
 
     fn forget_cached(&self) -> io::Result<()> {
-        self.call(Call::Look, "forget", NOTHING, |_| self.file.forget_cached())
+        self.call(Call::Look, "forget", 0, 0, |_| self.file.forget_cached())
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.call(Call::Sync, "sync", NOTHING, |injected_fault| match injected_fault {
+        self.call(Call::Sync, "sync", 0, 0, |injected_fault| match injected_fault {
             Some(_) => self.disk.failing(|| self.file.sync()),
             None => self.file.sync(),
         })
     }
 
     fn set_length(&self, length: u64) -> io::Result<()> {
-        self.call(Call::Change, "set length", (length, 0), |_| self.file.set_length(length))
+        self.call(Call::Change, "set length", length, 0, |_| self.file.set_length(length))
     }
 
     fn allocate(&self, length: u64) -> io::Result<bool> {
-        self.call(Call::Write, "allocate", (0, length), |injected_fault| match injected_fault {
+        self.call(Call::Write, "allocate", 0, length, |injected_fault| match injected_fault {
             Some(InjectedFault::IsShort) => {
                 Err(io::Error::other("the disk was told to write a part"))
             }
@@ -468,6 +468,6 @@ impl DiskFile for SimulatedFile {
     }
 
     fn length(&self) -> io::Result<u64> {
-        self.call(Call::Look, "length", NOTHING, |_| self.file.length())
+        self.call(Call::Look, "length", 0, 0, |_| self.file.length())
     }
 }

@@ -15,21 +15,20 @@ use crate::{
 const DRAIN_STEPS: u64 = 1_500;
 const FINE_STEPS: u64 = 300;
 const DRAIN_STEP: Duration = Duration::from_secs(60);
-/// Segments that a replay may have beyond what is counted: the four after which a checkpoint is due,
-/// those at whose ends it begins and ends, those whose headers do not state it yet, and what frames are
-/// padded with.
+/// Additional segments of a replay: the four after which a checkpoint is due, those in which it begins and ends,
+/// those whose headers do not name it yet, and those for the padding of frames.
 const SLACK: u64 = 9;
-/// Steps in which all that is to be moved at the end is moved.
+/// Steps within which the mover finishes its work at the end.
 const MOVE_STEPS: u64 = 5_000;
-/// Rounds within which all streams were read.
+/// Rounds within which all streams are read.
 const AUDIT_ROUNDS: u32 = 2_000;
 
 impl Run {
-    /// Everything calms down: all that is owed has to come out, and stay out.
+    /// Ends the run without faults: every outstanding message must be delivered, and not again after a restart.
     pub(crate) fn end(&mut self) -> Result<(), Violation> {
         self.world.trace.step(format_args!("drain"));
         self.plan(false);
-        // What could not be read is passed over by this life; the next one finds it again.
+        // This generation skips unreadable messages; the next one finds them again.
         let has_damage = self.world.parts.shard.counters().damaged_batches > 0;
         if self.world.disk.is_off() || self.world.is_fenced || has_damage {
             self.restart(false)?;
@@ -43,61 +42,61 @@ impl Run {
         }
         let snapshot = self.snapshot_bytes();
         self.drain()?;
-        self.moves_rest()?;
-        self.segments_are_released(snapshot)?;
-        self.packs_are_removed()?;
+        self.check_moves_finish()?;
+        self.check_released_segments(snapshot)?;
+        self.check_removed_packs()?;
         self.world.trace.step(format_args!("the last restart"));
         self.restart(true)?;
         self.plan(false);
         self.world.disk.power_on();
         self.drain()?;
-        self.moves_rest()?;
-        self.packs_are_removed()
+        self.check_moves_finish()?;
+        self.check_removed_packs()
     }
 
     pub(crate) fn drain(&mut self) -> Result<(), Violation> {
-        self.calmly(200)?;
+        self.settle_down_calmly(200)?;
         self.read_streams()?;
-        self.topics.letters_for_all(&mut self.world)?;
+        self.topics.make_all_dead_letter_topics(&mut self.world)?;
         self.topics.audit(&mut self.world)?;
-        let goodbyes = self.world.consumers.leave_all();
-        goodbyes.into_iter().for_each(|command| self.world.say(command));
+        let leave_commands = self.world.consumers.leave_all();
+        leave_commands.into_iter().for_each(|command| self.world.submit(command));
         reader_actions::read_all(&mut self.world)?;
         self.topics.subscribe_all(&mut self.world, &mut self.random);
         for step in 0..DRAIN_STEPS {
             for _ in 0..20 {
-                self.calmly(1000)?;
+                self.settle_down_calmly(1000)?;
                 let acks = self.world.consumers.ack_all(&mut self.world.requests);
                 if acks.is_empty() {
                     break;
                 }
-                acks.into_iter().for_each(|ack| self.world.say(ack));
+                acks.into_iter().for_each(|ack| self.world.submit(ack));
             }
             self.topics.letters(&mut self.world)?;
             self.topics.retry_parked(&mut self.world)?;
-            stream_actions::go_on(&mut self.world);
-            self.calmly(1000)?;
+            stream_actions::handle_responses(&mut self.world);
+            self.settle_down_calmly(1000)?;
             if self.is_settled()? {
                 break;
             }
             let next = self.world.parts.shard.next_wake();
             let latest = self.world.now.plus(DRAIN_STEP);
-            // From timer to timer at first; then in strides, for what waits for hours.
+            // From timer to timer at first; then in long steps, for timers that are hours away.
             let next = next.filter(|_| step < FINE_STEPS).unwrap_or(latest).min(latest);
             self.world.now = next.max(self.world.now.plus(Duration::from_millis(1)));
             self.world.advance()?;
         }
         self.world.check();
         self.world.oracle.check_settled(self.world.now)?;
-        self.world.oracle.readers_have_all()
+        self.world.oracle.check_readers_caught_up()
     }
 
-    /// Whether nothing is owed, now that the shard has said what it keeps, and readers have it all.
+    /// Whether no message is outstanding, all requests are answered, and readers have all messages.
     fn is_settled(&mut self) -> Result<bool, Violation> {
         for id in self.world.oracle.partitions() {
             self.world.describe(id)?;
         }
-        if self.world.oracle.readers_have_all().is_err() {
+        if self.world.oracle.check_readers_caught_up().is_err() {
             return Ok(false);
         }
         let has_damage = self.world.parts.shard.counters().damaged_batches > 0;
@@ -106,20 +105,20 @@ impl Run {
             true => oracle.outstanding_unreported(self.world.now),
             false => oracle.outstanding(self.world.now),
         };
-        let has_answered = !self.world.streams.is_busy() && oracle.streams_awaited() == 0;
+        let has_answered = !self.world.streams.is_busy() && oracle.pending_stream_requests() == 0;
         Ok(outstanding.is_empty() && has_answered)
     }
 
-    /// Everything that is in any stream is read, from the first message to the last.
+    /// Reads all streams, from the first message to the last.
     fn read_streams(&mut self) -> Result<(), Violation> {
         if self.world.streams.eagerness == 0 {
             return Ok(());
         }
-        stream_actions::stop_all(&mut self.world);
+        stream_actions::stop_all_reads(&mut self.world);
         stream_actions::begin_audits(&mut self.world);
         for _ in 0..AUDIT_ROUNDS {
-            self.calmly(1000)?;
-            stream_actions::go_on(&mut self.world);
+            self.settle_down_calmly(1000)?;
+            stream_actions::handle_responses(&mut self.world);
             if !self.world.streams.is_busy() {
                 return Ok(());
             }
@@ -128,7 +127,7 @@ impl Run {
         Err(Violation::new("I8 every stream request finishes", detail))
     }
 
-    pub(crate) fn calmly(&mut self, steps: u64) -> Result<(), Violation> {
+    pub(crate) fn settle_down_calmly(&mut self, steps: u64) -> Result<(), Violation> {
         match self.settle_down(steps) {
             Ok(()) => Ok(()),
             Err(Stop::Violation(violation)) => Err(violation),
@@ -145,8 +144,8 @@ impl Run {
         snapshot.len() as u64
     }
 
-    /// Segments without messages that somebody wants are used again.
-    fn segments_are_released(&self, largest_snapshot: u64) -> Result<(), Violation> {
+    /// Checks that segments without live messages are released.
+    fn check_released_segments(&self, largest_snapshot: u64) -> Result<(), Violation> {
         let shard = &self.world.parts.shard;
         let segment_bytes = self.swarm.segment_bytes;
         let places = shard.engine().places().map(|place| Position(place.position));
@@ -156,10 +155,10 @@ impl Run {
         live.sort_unstable();
         live.dedup();
         // The state may have been larger when the last checkpoint was written. It takes its own length,
-        // is due when four times that were journaled, or four segments, and while it is written the
-        // rest gets eight times as much. It begins and ends with what the lane takes: each may be late by all that
-        // gathered while a commit was under way. The checkpoint before it is kept too, to fall back on
-        // if this one rots.
+        // is due when four times that were journaled, or four segments, and while it is written the other
+        // records take eight times as much. It begins and ends with a write of the lane: each may be late by all
+        // records that gathered during a commit. The checkpoint before it is kept too, as a fallback if this
+        // one rots.
         let snapshot = self.snapshot_bytes().max(largest_snapshot);
         let taken = self.world.lane_batches.longest();
         let replayed = 2 * ((13 * snapshot + 2 * taken).div_ceil(segment_bytes) + SLACK);
@@ -180,9 +179,9 @@ impl Run {
         Ok(())
     }
 
-    /// Moving comes to its end when nothing else happens.
-    fn moves_rest(&mut self) -> Result<(), Violation> {
-        self.calmly(MOVE_STEPS)?;
+    /// Checks that the mover finishes its work when nothing else happens.
+    fn check_moves_finish(&mut self) -> Result<(), Violation> {
+        self.settle_down_calmly(MOVE_STEPS)?;
         if self.world.is_busy() {
             let PackSummary { count: packs, bytes, live_bytes: live } =
                 self.world.parts.shard.pack_summary();
@@ -195,8 +194,8 @@ impl Run {
         Ok(())
     }
 
-    /// The packs on the disk are those in which something live lies.
-    fn packs_are_removed(&self) -> Result<(), Violation> {
+    /// Checks that exactly the packs with live messages are on the disk.
+    fn check_removed_packs(&self) -> Result<(), Violation> {
         let live = live_packs(&self.world.parts);
         let files = self.world.disk.files();
         let is_pack = |path: &&PathBuf| path.extension().is_some_and(|ending| ending == "pack");

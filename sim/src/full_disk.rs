@@ -5,26 +5,26 @@ use sennit_engine::Command;
 use sennit_journal::disk::FaultPlan;
 
 use crate::{
-    atomic_append_actions, oracle::Violation, random::Random, run::Run, script::calm,
+    atomic_append_actions, oracle::Violation, random::Random, run::Run, script::to_violation,
     stream_actions, world::Stop,
 };
 
-/// Makes another source of a seed: the rest of a run is what it would be without a full disk.
+/// Derives another random source from a seed, so that a full disk does not change the rest of the run.
 const FULL: u64 = 0xF011_D15C;
-/// And another, for whether slots are made in time.
+/// Derives the random source that decides whether slots are created in time.
 const LATE: u64 = 0x1A7E;
-/// Steps within which a lane has the slots that it holds.
+/// Steps within which a lane has its held slots.
 const HELD_STEPS: u32 = 200;
 /// Publishes within which the disk is full.
 const FILLING_PUBLISHES: u32 = 60;
-/// Rounds within which publishing goes on, once there is room.
+/// Rounds within which publishing resumes once there is room.
 const ROUNDS: u32 = 100;
 
-/// The promise that a full disk is no dead end.
-const RESUMES: &str = "I8 publishing resumes once there is room";
+/// The promise that a full disk recovers.
+const RESUMES: &str = "I8 publishing check_publishing_resumes once there is room";
 
 impl Run {
-    /// Fills the disk, stops and starts the broker on it, has all come out that is owed, and gives it room.
+    /// Fills the disk, stops and starts the broker on it, delivers all outstanding messages, and frees room.
     pub(crate) fn run_full_disk(&mut self, seed: u64) -> Result<(), Violation> {
         let mut random = Random::new(seed ^ FULL);
         self.world.trace.step(format_args!("the disk is filled"));
@@ -34,43 +34,43 @@ impl Run {
             self.plan(false);
         }
         self.world.disk.power_on();
-        self.calmly(200)?;
+        self.settle_down_calmly(200)?;
         for _ in 0..HELD_STEPS {
             if self.world.has_held_slots() {
                 break;
             }
-            self.world.slot_step().map_err(calm)?;
+            self.world.slot_step().map_err(to_violation)?;
         }
         let more = random.below(2 * self.swarm.segment_bytes);
         self.leave_free(more);
         self.world.slots_are_late = Random::new(seed ^ LATE).chance(500);
         self.fill(&mut random)?;
         self.world.slots_are_late = false;
-        // Lives that begin a segment and end with it, or get further.
+        // Generations that end in their first segment, or later.
         let longest = *random.pick(&[8, 30, 100]).expect("there are three");
         for _ in 0..random.between(1, 20) {
             self.world.disk.power_off_after(random.between(1, longest));
-            let worked = self.works_on(&mut random);
+            let worked = self.serve_consumers(&mut random);
             let is_crash = random.chance(600);
             match worked {
                 Err(Stop::Violation(violation)) => return Err(violation),
-                Ok(()) | Err(Stop::PowerOff) => self.starts_again(is_crash, &mut random)?,
+                Ok(()) | Err(Stop::PowerOff) => self.restart_on_full_disk(is_crash, &mut random)?,
             }
         }
         self.world.disk.power_on();
-        self.calmly(1000)?;
+        self.settle_down_calmly(1000)?;
         self.drain()?;
-        self.resumes()
+        self.check_publishing_resumes()
     }
 
-    /// Others take what is free, but so many bytes.
+    /// Limits the capacity: other programs take all free space except `bytes`.
     fn leave_free(&mut self, bytes: u64) {
         let used: usize = self.world.disk.files().iter().map(|(_, length)| length).sum();
         let plan = self.world.disk.plan();
         self.world.disk.set_plan(FaultPlan { capacity_bytes: used as u64 + bytes, ..plan });
     }
 
-    /// Publishes until that is refused.
+    /// Publishes until the disk is full.
     fn fill(&mut self, random: &mut Random) -> Result<(), Violation> {
         for _ in 0..FILLING_PUBLISHES {
             let Some(partition) = self.topics.to_publish(random) else { return Ok(()) };
@@ -79,14 +79,14 @@ impl Run {
             }
             let request = self.world.request();
             let publish = self.world.publishers.publish(random, &self.swarm, partition, request);
-            self.world.say(Command::Publish(publish));
-            self.calmly(20)?;
+            self.world.submit(Command::Publish(publish));
+            self.settle_down_calmly(20)?;
         }
         Ok(())
     }
 
-    /// Consumers come, take some, ack some, and go on as far as the power lasts.
-    fn works_on(&mut self, random: &mut Random) -> Result<(), Stop> {
+    /// Consumers subscribe, take and settle messages until the power fails.
+    fn serve_consumers(&mut self, random: &mut Random) -> Result<(), Stop> {
         self.topics.subscribe_all(&mut self.world, random);
         for _ in 0..random.below(20) {
             self.world.turn()?;
@@ -98,13 +98,17 @@ impl Run {
             }
             let request = self.world.request();
             let settle = self.world.consumers.settle(random, &self.swarm, request);
-            settle.into_iter().for_each(|command| self.world.say(command));
+            settle.into_iter().for_each(|command| self.world.submit(command));
         }
         Ok(())
     }
 
-    /// Starts again, perhaps after tries that the power ended.
-    fn starts_again(&mut self, is_crash: bool, random: &mut Random) -> Result<(), Violation> {
+    /// Starts the broker again, at times after starts that a power failure ends.
+    fn restart_on_full_disk(
+        &mut self,
+        is_crash: bool,
+        random: &mut Random,
+    ) -> Result<(), Violation> {
         let distances: Vec<u64> = (0..random.below(3)).map(|_| random.between(1, 30)).collect();
         let plan = self.world.disk.plan();
         self.world.restart(is_crash, |disk, attempt| {
@@ -119,17 +123,17 @@ impl Run {
         Ok(())
     }
 
-    /// There is room for what is missing: publishes are accepted again.
-    fn resumes(&mut self) -> Result<(), Violation> {
+    /// Frees room for the missing slots, and checks that publishes are accepted again.
+    fn check_publishing_resumes(&mut self) -> Result<(), Violation> {
         let missing = self.world.room.missing(self.world.parts.lane.spare_count()) as u64;
         self.leave_free(missing * self.swarm.segment_bytes);
         for _ in 0..ROUNDS {
-            self.world.slot_step().map_err(calm)?;
+            self.world.slot_step().map_err(to_violation)?;
             if !self.world.room.is_full() {
                 // Publishes and packs may fill the disk again from here on.
                 return Ok(());
             }
-            self.calmly(20)?;
+            self.settle_down_calmly(20)?;
         }
         let detail = format!("{:?}, {missing} slots were missing", self.world.room);
         Err(Violation::new(RESUMES, detail))

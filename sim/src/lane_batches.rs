@@ -24,7 +24,7 @@ impl LaneBatches {
         if self.longest.is_empty() {
             self.longest.push_back(0);
         }
-        // The end of a checkpoint comes behind all that gathered.
+        // The end of a checkpoint follows all records that have gathered.
         if let Some(longest) = self.longest.back_mut() {
             *longest = bytes.max(*longest);
         }

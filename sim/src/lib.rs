@@ -41,6 +41,6 @@ pub use scenarios::{SCENARIOS, run_rot, run_scenarios};
 pub use script::Ending;
 pub use sequences::{ALPHABET, FailedCourse, RunCounts, run_sequences, traced_course};
 
-/// Millions of short lives, each of which allocates anew.
+/// A run has millions of short generations, each with new allocations.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

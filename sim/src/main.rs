@@ -89,7 +89,7 @@ fn main() -> ExitCode {
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Short sequences or scenarios; with a trace, the steps of the one that fails.
+/// Runs short sequences or scenarios. With a trace, it prints the steps of the one that fails.
 fn courses(arguments: &Arguments) -> ExitCode {
     let threads = arguments.threads as usize;
     let of = if arguments.sequences.is_some() { "sequences" } else { "scenarios" };

@@ -11,10 +11,10 @@ use sennit_shard::{
 
 use crate::{disk::SimulatedDisk, oracle::Violation, trace::Trace};
 
-/// Most batches that the shard is asked about at once: few, so that much happens between.
-const ASKED_MAX: usize = 8;
+/// The greatest number of batches in one query to the shard: few, so that much happens between queries.
+const QUERY_MAX: usize = 8;
 
-/// Most keys that a pass of compaction knows at once.
+/// The greatest number of keys that a pass of compaction holds at once.
 const COMPACTION_KEYS: usize = 12;
 
 /// The progress of a move.
@@ -22,13 +22,13 @@ const COMPACTION_KEYS: usize = 12;
 enum Move {
     /// The shard has chosen this container.
     Begun(Container),
-    /// The container was listed; the shard was not yet asked about `rest`.
+    /// The container was listed. `rest` are the batches without a query to the shard yet.
     Listed { container: Container, rest: Vec<StoredBatch>, wanted: Vec<StoredBatch> },
-    /// The copies are durable, and the shard does not know.
+    /// The copies are durable, and the shard has no report yet.
     Copied(Moved),
     /// The shard has chosen this step of a compaction.
     Compacting(CompactionStep),
-    /// The step is done, and the shard does not know.
+    /// The step is done, and the shard has no report yet.
     Compacted(CompactionDone),
 }
 
@@ -40,9 +40,9 @@ pub struct MoverSteps {
     found_work: bool,
     to_remove: Vec<u32>,
     removal: Option<(u32, PackRemoval<SimulatedDisk>)>,
-    /// Numbers that packs of this life had.
+    /// The numbers of all packs of this generation.
     numbers: BTreeSet<u32>,
-    /// Whether a move or a removal failed in this life: what is left of it may stay.
+    /// Whether a move or a removal failed in this generation: its files may stay.
     has_failed: bool,
     /// Batches that were moved.
     moved: u64,
@@ -53,10 +53,10 @@ pub struct MoverSteps {
 pub enum MoveStep {
     /// There is no work.
     Idle,
-    /// Work was done that the shard does not know.
-    Worked,
-    /// The shard was told the result.
-    Told,
+    /// The mover has worked, without a report to the shard.
+    Progressed,
+    /// The shard has the result.
+    Reported,
 }
 
 impl MoverSteps {
@@ -66,22 +66,22 @@ impl MoverSteps {
         self.found_work || self.under_way.is_some() || !self.to_remove.is_empty()
     }
 
-    /// Whether a move or a removal failed in this life.
+    /// Whether a move or a removal failed in this generation.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.has_failed
     }
 
-    /// How many batches were moved in this life.
+    /// The number of batches moved in this generation.
     #[must_use]
     pub fn moved(&self) -> u64 {
         self.moved
     }
 
-    /// Takes the packs that the shard gives up.
+    /// Takes the packs that the shard releases.
     ///
     /// # Errors
-    /// [`Violation`] if something live lies in one.
+    /// [`Violation`] if one of them has live messages.
     pub fn take_released(
         &mut self,
         parts: &mut Recovered<SimulatedDisk>,
@@ -103,7 +103,7 @@ impl MoverSteps {
         Ok(())
     }
 
-    /// Gets on by a step.
+    /// Runs one step.
     ///
     /// # Errors
     /// The promise that was broken.
@@ -119,12 +119,12 @@ impl MoverSteps {
             self.found_work = step != MoveStep::Idle;
             return Ok(step);
         };
-        let worked = self.go_on(under_way, parts, room, trace, now);
+        let worked = self.continue_move(under_way, parts, room, trace, now);
         self.to_remove.extend(parts.mover.take_orphaned_packs());
         worked
     }
 
-    fn go_on(
+    fn continue_move(
         &mut self,
         under_way: Move,
         parts: &mut Recovered<SimulatedDisk>,
@@ -141,7 +141,7 @@ impl MoverSteps {
                 Err(error) => self.failed(parts, trace, container, &error, now),
             },
             Move::Listed { container, mut rest, mut wanted } if !rest.is_empty() => {
-                let mut asked = rest.split_off(rest.len().saturating_sub(ASKED_MAX));
+                let mut asked = rest.split_off(rest.len().saturating_sub(QUERY_MAX));
                 parts.shard.retain_wanted(&mut asked);
                 wanted.append(&mut asked);
                 self.under_way = Some(Move::Listed { container, rest, wanted });
@@ -165,15 +165,15 @@ impl MoverSteps {
                 ));
                 self.moved += moved.batches.len() as u64;
                 parts.shard.handle_move(moved, now);
-                return Ok(MoveStep::Told);
+                return Ok(MoveStep::Reported);
             }
             Move::Compacting(step) => {
-                // Few, so that a pass is made again and again.
+                // Few keys, so that compaction needs many passes.
                 parts.mover.set_compaction_keys(COMPACTION_KEYS);
                 parts.mover.set_left_bytes(left_by_pack(parts, room));
                 match parts.mover.compact(&step) {
                     Ok(done) => {
-                        self.made(&done.packs)?;
+                        self.check_pack_numbers(&done.packs)?;
                         self.under_way = Some(Move::Compacted(done));
                     }
                     Err(error) => {
@@ -187,10 +187,10 @@ impl MoverSteps {
                 trace.step(format_args!("  compacted: {done:?}"));
                 self.moved += done.batches.len() as u64;
                 parts.shard.handle_compaction(done, now);
-                return Ok(MoveStep::Told);
+                return Ok(MoveStep::Reported);
             }
         }
-        Ok(MoveStep::Worked)
+        Ok(MoveStep::Progressed)
     }
 
     fn begin(
@@ -203,36 +203,36 @@ impl MoverSteps {
             match removal.step() {
                 Ok(true) => trace.step(format_args!("  removed pack {pack}")),
                 Ok(false) => self.removal = Some((pack, removal)),
-                Err(error) => self.not_removed(trace, pack, &error),
+                Err(error) => self.removal_failed(trace, pack, &error),
             }
-            return MoveStep::Worked;
+            return MoveStep::Progressed;
         }
         if let Some(pack) = self.to_remove.pop() {
             match parts.mover.start_removal(pack) {
                 Ok(removal) => self.removal = Some((pack, removal)),
-                Err(error) => self.not_removed(trace, pack, &error),
+                Err(error) => self.removal_failed(trace, pack, &error),
             }
-            return MoveStep::Worked;
+            return MoveStep::Progressed;
         }
         let Some(container) = parts.shard.next_move(now) else {
             let Some(step) = parts.shard.next_compaction(now) else { return MoveStep::Idle };
             trace.step(format_args!("  compact {step:?}"));
             self.under_way = Some(Move::Compacting(step));
-            return MoveStep::Worked;
+            return MoveStep::Progressed;
         };
         trace.step(format_args!("  empty {container:?}"));
         self.under_way = Some(Move::Begun(container));
-        MoveStep::Worked
+        MoveStep::Progressed
     }
 
-    /// The number of a pack that was given up may be somewhere still.
+    /// Keeps the report of a copy. Pack numbers must be new, because records may still name a released pack.
     fn copied(&mut self, moved: Moved) -> Result<(), Violation> {
-        self.made(&moved.packs)?;
+        self.check_pack_numbers(&moved.packs)?;
         self.under_way = Some(Move::Copied(moved));
         Ok(())
     }
 
-    fn made(&mut self, packs: &[Pack]) -> Result<(), Violation> {
+    fn check_pack_numbers(&mut self, packs: &[Pack]) -> Result<(), Violation> {
         for pack in packs {
             if !self.numbers.insert(pack.number) {
                 let detail = format!("pack {} is made again", pack.number);
@@ -255,7 +255,7 @@ impl MoverSteps {
         parts.shard.handle_failed_move(container, error, now);
     }
 
-    fn not_removed(&mut self, trace: &Trace, pack: u32, error: &dyn std::error::Error) {
+    fn removal_failed(&mut self, trace: &Trace, pack: u32, error: &dyn std::error::Error) {
         trace.step(format_args!("  pack {pack} is not removed: {error}"));
         self.has_failed = true;
     }
@@ -283,14 +283,14 @@ fn copy(
     parts.mover.copy(container, wanted)
 }
 
-/// The bytes that a pack leaves free: those of the missing slots, unless the lane is full. Then the
-/// pack frees more than it takes.
+/// The bytes that a pack must leave free: those of the missing slots. On a full lane it is 0, because the pack
+/// frees more than it takes.
 fn left_by_pack(parts: &Recovered<SimulatedDisk>, room: &SlotBudget) -> u64 {
     let missing = room.missing(parts.lane.spare_count()) as u64;
     if room.is_full() { 0 } else { missing * parts.mover.segment_bytes() }
 }
 
-/// The packs in which something live lies.
+/// The packs with live messages.
 #[must_use]
 pub fn live_packs(parts: &Recovered<SimulatedDisk>) -> BTreeSet<u32> {
     let places = parts.shard.engine().places();

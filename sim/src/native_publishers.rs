@@ -6,14 +6,14 @@ use sennit_model::{Batch, Offset, PartitionId};
 
 use crate::{numbered_messages, publishers::Publishers, random::Random, swarm::Swarm};
 
-/// Their messages count from here: those of others are far below.
+/// The first message number. Other publishers use far lower numbers.
 const MESSAGES: u64 = 1 << 50;
 
-/// All of them.
+/// All native publishers.
 #[derive(Debug)]
 pub struct NativePublishers {
     pub random: Random,
-    /// How often one of them publishes, in parts of a thousand.
+    /// How often a publisher acts, in parts of a thousand.
     pub eagerness: u32,
     pub publishers: Publishers,
 }
@@ -59,7 +59,7 @@ impl NativePublishers {
         }
     }
 
-    /// The broker is gone.
+    /// Handles the end of the broker.
     pub fn disconnected(&mut self) {
         self.publishers.disconnected();
     }

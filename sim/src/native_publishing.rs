@@ -11,7 +11,7 @@ use crate::{
     world::World,
 };
 
-/// One of them publishes, if it is time: something new or again, to a stream that is there or was.
+/// Publishes at random: a new or an old batch, to a stream that exists or existed.
 pub fn step(world: &mut World, swarm: &Swarm) {
     if world.streams.eagerness == 0 || world.is_fenced {
         return;
@@ -32,15 +32,14 @@ pub fn step(world: &mut World, swarm: &Swarm) {
     };
     let end = held.iter().find(|held| held.id == id).map_or(0, |held| held.end);
     let expected = expected(random, end);
-    world.say(match (publish, expected) {
+    world.submit(match (publish, expected) {
         (Some(publish), Some(expected)) => Command::PublishAt(publish, expected),
         (Some(publish), None) => Command::Publish(publish),
         (None, _) => return,
     });
 }
 
-/// The offset that a publisher may expect after it has learnt the end of the stream, if it uses
-/// one.
+/// The expected offset of a publish, if it has one: often the known end of the stream.
 fn expected(random: &mut Random, end: u64) -> Option<Offset> {
     match random.below(8) {
         0..3 => Some(Offset(end)),

@@ -1,4 +1,4 @@
-//! The messages of the simulation. Each carries a number of its own, by which it is recognised.
+//! The messages of the simulation. Each carries a unique number.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub fn batch(random: &mut Random, swarm: &Swarm, first: u64) -> Batch {
             let span = Duration::from_millis(random.below(longest));
             random.chance(per_mille).then_some(span)
         };
-        // Where the latest of each key is kept there are few keys, and some end.
+        // A topic that keeps the latest message of each key has few keys, and some tombstones.
         let is_latest = swarm.latest_per_key > 0;
         let key = match is_latest && random.chance(990) {
             true => Bytes::copy_from_slice(&[random.below(7) as u8]),
@@ -71,13 +71,13 @@ pub fn plain_room(swarm: &Swarm) -> usize {
     (swarm.segment_bytes as usize - 8192) / 2 - 1024
 }
 
-/// The number a message carries; `None` if it is not of the simulation.
+/// The number that a message carries; `None` if it is not one of the simulation.
 #[must_use]
 pub fn number(message: &MessageView<'_>) -> Option<u64> {
     message.payload().first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
 }
 
-/// A hash of what a dead letter keeps of a message: key and payload.
+/// A hash of the key and the payload of a message, which a dead letter keeps.
 #[must_use]
 pub fn content_hash(message: &MessageView<'_>) -> u64 {
     xxh3_64_with_seed(message.payload(), xxh3_64_with_seed(message.key(), 0))

@@ -20,7 +20,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The progress of a run of these things.
+    /// The progress of a run. `of` names its parts.
     pub fn new(of: &'static str) -> Self {
         let bar = ProgressBar::new(0);
         let template = format!("{{bar:40}} {{pos}}/{{len}} {of}, {{msg}} failed, {{eta}} left");
@@ -32,7 +32,7 @@ impl Progress {
         Self { of, bar, is_seen, last_line_at: Mutex::new(Instant::now()) }
     }
 
-    /// Shows that so many of all are done.
+    /// Shows that `done` of `all` parts are done.
     pub fn update(&self, done: u64, all: u64, failed: u64) {
         self.bar.set_length(all);
         self.bar.set_message(failed.to_string());
@@ -49,13 +49,13 @@ impl Progress {
         }
     }
 
-    /// Writes a line of what was found to standard output, whatever is shown of the progress.
+    /// Writes a finding to standard output, beside the bar.
     pub fn say(&self, line: &str) {
         // Where nobody reads any more, nobody misses it.
         self.bar.suspend(|| drop(writeln!(std::io::stdout(), "{line}")));
     }
 
-    /// Clears the bar away.
+    /// Removes the bar.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }

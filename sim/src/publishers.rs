@@ -12,7 +12,7 @@ const PUBLISHERS: u64 = 4;
 /// The session all publishers speak in.
 const SESSION: SessionId = SessionId(1);
 
-/// Makes a batch of messages that carry the numbers from the last argument on.
+/// Builds a batch. Its messages carry the numbers from the last argument on.
 type FillBatch = fn(&mut Random, &Swarm, u64) -> Batch;
 
 /// The batches that a publisher has sent to a partition in its epoch.
@@ -21,7 +21,7 @@ struct SentBatches {
     epoch: u32,
     next_sequence: u64,
     sent: Vec<(u64, Batch, bool)>,
-    /// Batches from here on have to be sent (again).
+    /// The index of the next batch to send, for the first time or again.
     at: usize,
 }
 
@@ -31,17 +31,17 @@ pub struct Publishers {
     fill: FillBatch,
     sent_batches: BTreeMap<(ProducerId, PartitionId), SentBatches>,
     next_message: u64,
-    /// Which batch of which line each request on its way was.
+    /// The batch of each request in flight.
     requests: BTreeMap<u64, (ProducerId, PartitionId, u32, usize)>,
 }
 
 impl Publishers {
-    /// Some who have sent nothing yet; their messages count from `first`.
+    /// Publishers that have sent nothing. Their messages are numbered from `first`.
     pub fn new(fill: FillBatch, first: u64) -> Self {
         Self { fill, sent_batches: BTreeMap::new(), next_message: first, requests: BTreeMap::new() }
     }
 
-    /// The next batch for a partition: new, or the oldest whose outcome is not known.
+    /// The next publish for a partition: a new batch, or the oldest batch with an unknown outcome.
     pub fn publish(
         &mut self,
         random: &mut Random,
@@ -87,8 +87,7 @@ impl Publishers {
         publish(request, key.1, producer, batch.clone())
     }
 
-    /// An old batch, or one under an epoch that may be fenced; at times a publisher begins a new
-    /// epoch. `None` if nothing was sent to this partition.
+    /// Publishes an old batch, at times under an old epoch; or starts a new epoch. `None` if nothing is sent.
     pub fn resend(
         &mut self,
         random: &mut Random,
@@ -106,7 +105,7 @@ impl Publishers {
         if batches.sent.is_empty() {
             return None;
         }
-        // Mostly a late one: the others are long forgotten.
+        // Mostly a recent batch: the broker does not remember old ones.
         let newest = batches.sent.len() as u64 - 1;
         let index = (newest - random.below(newest.min(5) + 1)) as usize;
         if batches.epoch > 0 && random.chance(200) {
@@ -117,7 +116,7 @@ impl Publishers {
         Some(self.send(key, index, request))
     }
 
-    /// A batch is confirmed.
+    /// Handles a confirm.
     pub fn confirmed(&mut self, request: u64) {
         if let Some((id, partition, epoch, index)) = self.requests.remove(&request)
             && let Some(batches) = self.sent_batches.get_mut(&(id, partition))
@@ -128,7 +127,7 @@ impl Publishers {
         }
     }
 
-    /// A batch was refused: it, and all after it, have to be sent again. Says which partition it was for.
+    /// Handles a refusal: the batch, and all after it, must be sent again. Returns its partition.
     pub fn refused(&mut self, request: u64) -> Option<PartitionId> {
         let (id, partition, epoch, index) = self.requests.remove(&request)?;
         if let Some(batches) = self.sent_batches.get_mut(&(id, partition))
@@ -140,7 +139,7 @@ impl Publishers {
         Some(partition)
     }
 
-    /// The broker is gone: what was not confirmed has to be sent again.
+    /// Handles the end of the broker: unconfirmed batches must be sent again.
     pub fn disconnected(&mut self) {
         self.requests.clear();
         for batches in self.sent_batches.values_mut() {
@@ -148,7 +147,7 @@ impl Publishers {
         }
     }
 
-    /// A partition is gone for good.
+    /// Handles the deletion of a partition.
     pub fn dropped(&mut self, partition: PartitionId) {
         self.sent_batches.retain(|(_, place), _| *place != partition);
     }

@@ -1,4 +1,4 @@
-//! Random numbers that follow from a seed.
+//! Random numbers that a seed determines.
 
 /// SplitMix64 (Steele, Lea & Flood, OOPSLA 2014): small, fast, and the same everywhere.
 #[derive(Clone, Debug)]
@@ -7,7 +7,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// A stream of numbers that follows from `seed`.
+    /// A sequence of numbers that `seed` determines.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
@@ -32,17 +32,17 @@ impl Random {
         low + self.below(high - low + 1)
     }
 
-    /// Whether something happens that happens so often in a thousand.
+    /// True `per_mille` times in a thousand.
     pub fn chance(&mut self, per_mille: u32) -> bool {
         per_mille > 0 && self.below(1000) < u64::from(per_mille)
     }
 
-    /// One of these; `None` if there is none.
+    /// A random element; `None` of an empty slice.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
         from.get(self.below(from.len() as u64) as usize)
     }
 
-    /// An index of `weights`, each as likely as its weight says.
+    /// A random index of `weights`. Its probability is proportional to its weight.
     pub fn weighted(&mut self, weights: &[u32]) -> usize {
         let total: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
         let mut at = self.below(total);

@@ -7,21 +7,21 @@ use sennit_engine::{
 use sennit_model::{CursorName, Offset, PartitionId, ReadFrom, WhenSlow};
 
 use crate::{
-    consumers::window,
+    consumers::random_credit,
     oracle::Violation,
     random::Random,
     readers::{ActiveReader, Readers},
     world::World,
 };
 
-/// Most readers at a time.
+/// The greatest number of readers at a time.
 const READERS_MAX: usize = 12;
 /// Names of cursors.
 const NAMES: [&str; 3] = ["billing", "search", "audit"];
-/// A window that holds whatever there is.
+/// A credit without a limit.
 const WIDE: Credit = Credit { messages: u32::MAX, bytes: u64::MAX };
 
-/// Does one thing, if it is time.
+/// Runs one action, at random.
 ///
 /// # Errors
 /// The promise that was broken.
@@ -36,7 +36,7 @@ pub fn step(world: &mut World) -> Result<(), Violation> {
         2 => commit(world),
         3 => change(world),
         4 => leave(world),
-        _ => by_hand(world),
+        _ => set_cursor_directly(world),
     }
     Ok(())
 }
@@ -57,13 +57,14 @@ fn begin(world: &mut World) -> Result<(), Violation> {
     let cursor = random.chance(600).then(|| name(random));
     let take_over = random.chance(400);
     let beyond = if random.chance(100) { random.below(30) } else { 0 };
-    begin_at(world, partition, (from, beyond), cursor.map(|name| (name, take_over)), None)
+    begin_at(world, partition, from, beyond, cursor.map(|name| (name, take_over)), None)
 }
 
 fn begin_at(
     world: &mut World,
     partition: PartitionId,
-    (from, beyond): (ReadFrom, u64),
+    from: ReadFrom,
+    beyond: u64,
     cursor: Option<(CursorName, bool)>,
     credit: Option<Credit>,
 ) -> Result<(), Violation> {
@@ -80,7 +81,7 @@ fn begin_at(
         SessionId(*next_session)
     });
     let subscription = number as u32;
-    let credit = credit.unwrap_or_else(|| window(random));
+    let credit = credit.unwrap_or_else(|| random_credit(random));
     let (origin, at) = (Origin { session, request }, first.plus(beyond));
     let name = cursor.as_ref().map(|claim| claim.name.clone());
     let unreported = (0, 0);
@@ -94,13 +95,13 @@ fn begin_at(
     });
     let (when_slow, filter) = (WhenSlow::Wait, None);
     let read = Read { origin, subscription, partition, at, credit, cursor, when_slow, filter };
-    world.say(Command::Read(read));
+    world.submit(Command::Read(read));
     Ok(())
 }
 
 fn change_one(world: &mut World, index: usize, change: ReaderChange) {
     let ActiveReader { session, subscription, partition, .. } = world.readers.active[index];
-    world.say(Command::Reader { session, subscription, partition, change });
+    world.submit(Command::Reader { session, subscription, partition, change });
 }
 
 fn take(world: &mut World) {
@@ -113,7 +114,7 @@ fn take(world: &mut World) {
 
 fn change(world: &mut World) {
     let Some(index) = world.readers.any() else { return };
-    let credit = window(&mut world.readers.random);
+    let credit = random_credit(&mut world.readers.random);
     change_one(world, index, ReaderChange::Credit(credit));
 }
 
@@ -126,10 +127,10 @@ fn leave(world: &mut World) {
         return;
     }
     world.readers.active.retain(|reader| reader.session != session);
-    world.say(Command::EndSession { session, grace: std::time::Duration::ZERO });
+    world.submit(Command::EndSession { session, grace: std::time::Duration::ZERO });
 }
 
-/// A reader commits how far it has come, or a bit less; at times one that does not have the cursor.
+/// Commits the position of a reader, or a lower one; at times for a reader that does not hold the cursor.
 fn commit(world: &mut World) {
     let Some(index) = world.readers.any() else { return };
     let Readers { random, active, .. } = &mut world.readers;
@@ -140,11 +141,11 @@ fn commit(world: &mut World) {
     let by = CursorSetter { session, subscription: Some(subscription), take_over: false };
     let set = PartitionCommand::SetCursor(name, offset, by);
     let origin = Origin { session, request: world.request() };
-    world.say(Command::Partition(origin, partition, set));
+    world.submit(Command::Partition(origin, partition, set));
 }
 
-/// A cursor is set or deleted by hand.
-fn by_hand(world: &mut World) {
+/// Sets or deletes a cursor without a reader.
+fn set_cursor_directly(world: &mut World) {
     let Some(index) = world.readers.any() else { return };
     let Readers { random, active, .. } = &mut world.readers;
     let ActiveReader { partition, at, .. } = active[index];
@@ -157,10 +158,10 @@ fn by_hand(world: &mut World) {
         false => PartitionCommand::SetCursor(name, offset, by),
     };
     let origin = Origin { session, request: world.request() };
-    world.say(Command::Partition(origin, partition, command));
+    world.submit(Command::Partition(origin, partition, command));
 }
 
-/// All leave, and one for each partition begins with the oldest and takes whatever there is.
+/// Ends all readers, and starts one for each partition that reads everything from the oldest message on.
 ///
 /// # Errors
 /// The promise that was broken.
@@ -170,11 +171,11 @@ pub fn read_all(world: &mut World) -> Result<(), Violation> {
     }
     let grace = std::time::Duration::ZERO;
     for reader in std::mem::take(&mut world.readers.active) {
-        world.say(Command::EndSession { session: reader.session, grace });
+        world.submit(Command::EndSession { session: reader.session, grace });
     }
     let partitions = world.oracle.partitions();
     partitions.into_iter().try_for_each(|partition| {
-        begin_at(world, partition, (ReadFrom::Earliest, 0), None, Some(WIDE))
+        begin_at(world, partition, ReadFrom::Earliest, 0, None, Some(WIDE))
     })
 }
 

@@ -6,7 +6,7 @@ use sennit_model::{CursorName, Offset, PartitionId};
 
 use crate::random::Random;
 
-/// The first session of readers: those of others are far below.
+/// The first session of readers. Other sessions have far lower numbers.
 const SESSIONS: u64 = 1 << 32;
 /// A reader.
 #[derive(Clone, Debug)]
@@ -15,9 +15,9 @@ pub struct ActiveReader {
     pub subscription: u32,
     pub partition: PartitionId,
     pub cursor: Option<CursorName>,
-    /// Behind what came.
+    /// The offset after the last message received.
     pub at: u64,
-    /// Messages and bytes that have come and were not reported as taken.
+    /// The number of messages and bytes that were received and not reported as taken.
     pub unreported: (u32, u64),
 }
 
@@ -41,7 +41,7 @@ impl Readers {
         Self { active: Vec::new(), random, eagerness, next_session: SESSIONS, next_claim: 0 }
     }
 
-    /// Messages have come.
+    /// Takes a delivery.
     pub fn delivered(&mut self, delivery: &Delivery) {
         let Some(reader) = self.find(delivery.session, delivery.subscription) else { return };
         reader.at = delivery.first.0 + u64::from(delivery.count);
@@ -49,7 +49,7 @@ impl Readers {
         reader.unreported.1 += delivery.messages.len() as u64;
     }
 
-    /// A reader was told that it is passed over what lies before `end`.
+    /// Handles a gap that ends before `end`.
     pub fn passed(&mut self, session: SessionId, subscription: u32, end: Offset) {
         if let Some(reader) = self.find(session, subscription) {
             reader.at = end.0;
@@ -63,17 +63,17 @@ impl Readers {
         self.active.iter_mut().find(is_own)
     }
 
-    /// A reader has ended.
+    /// Handles the end of a reader.
     pub fn ended(&mut self, session: SessionId, subscription: u32) {
         self.active.retain(|held| (held.session, held.subscription) != (session, subscription));
     }
 
-    /// The broker is gone.
+    /// Handles the end of the broker.
     pub fn disconnected(&mut self) {
         self.active.clear();
     }
 
-    /// One of them, if there is one.
+    /// The index of a random reader, if there is one.
     pub fn any(&mut self) -> Option<usize> {
         let count = self.active.len() as u64;
         (count > 0).then(|| self.random.below(count) as usize)

@@ -18,27 +18,27 @@ use crate::{
 
 /// Time from the last commit to the durable mark.
 const UNTIL_MARK: Duration = Duration::from_millis(50);
-/// Times that a mark is waited for: others write too.
+/// How often the run waits for a mark: other writes may delay it.
 const MARKS: u32 = 20;
 
 /// The place of a flipped bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RotPlace {
-    /// In a batch that is kept.
+    /// In a live batch.
     Live,
-    /// In a batch that is kept in a pack.
+    /// In a live batch in a pack.
     LivePack,
     /// In a pack.
     Pack,
-    /// In a slot, whether somebody needs what it holds or not.
+    /// In a slot, whether it is in use or not.
     Slot,
-    /// In what was written of the newest segment.
+    /// In the written part of the newest segment.
     Newest,
     /// In any file.
     Anywhere,
 }
 
-/// Each as likely as it is named often.
+/// A place is as likely as it is frequent here.
 const PLACES: [RotPlace; 8] = [
     RotPlace::Live,
     RotPlace::LivePack,
@@ -54,7 +54,7 @@ impl Run {
     /// Flips a bit, lets a start or a reader find it, and flips it back. Returns true if a start
     /// has reported a loss, because the rest cannot be judged then.
     pub(crate) fn rot(&mut self) -> Result<bool, Violation> {
-        if !self.is_marked()? {
+        if !self.wait_for_mark()? {
             return Ok(false);
         }
         let Some((path, byte)) = self.place_to_rot() else { return Ok(false) };
@@ -67,8 +67,8 @@ impl Run {
             true => false,
             false => match self.restart(false) {
                 Err(violation) if violation.rule == RECOVERS => true,
-                _ if self.world.says_damage() => {
-                    self.world.goes_on_behind(&ends)?;
+                _ if self.world.reports_damage() => {
+                    self.world.check_no_offset_reused(&ends)?;
                     return Ok(true);
                 }
                 restarted => restarted.map(|()| false)?,
@@ -86,11 +86,11 @@ impl Run {
         Ok(false)
     }
 
-    /// A frame behind the last records says that they were durable; without it damage to them cannot
-    /// be told from a torn write. Says whether there is one.
-    fn is_marked(&mut self) -> Result<bool, Violation> {
+    /// Waits for a durable mark after the last records. Without it, damage to them looks like a torn write. Returns
+    /// whether there is one.
+    fn wait_for_mark(&mut self) -> Result<bool, Violation> {
         for _ in 0..MARKS {
-            self.calmly(1000)?;
+            self.settle_down_calmly(1000)?;
             let soon = self.world.now.plus(UNTIL_MARK);
             if self.world.parts.shard.next_wake().is_none_or(|due| due > soon) {
                 return Ok(!self.world.is_busy());
@@ -101,7 +101,7 @@ impl Run {
         Ok(false)
     }
 
-    /// All that is owed comes out, or its consumers are told that it cannot be read.
+    /// Drains the run: each outstanding message is delivered, or its consumers are told that it is unreadable.
     fn drain_past_rot(&mut self) -> Result<(), Violation> {
         let drained = self.drain();
         let damaged = self.world.parts.shard.counters().damaged_batches;
@@ -128,7 +128,7 @@ impl Run {
                 let mut places: Vec<_> = self.world.parts.shard.engine().places().collect();
                 let is_packed = |place: &Place| Position(place.position).pack().is_some();
                 places.retain(|place| wanted == RotPlace::Live || is_packed(place));
-                // As they come their order is not the same each time.
+                // The engine returns them in an order that differs between runs.
                 places.sort_unstable();
                 let place = *self.random.pick(&places)?;
                 let (path, at) = self.file_of(Position(place.position), place.bytes as usize)?;
@@ -153,7 +153,7 @@ impl Run {
         }
     }
 
-    /// The file in which so many bytes of the journal or a pack lie, and where in it.
+    /// The file that holds `length` bytes of the journal or of a pack, and their place in it.
     fn file_of(&mut self, position: Position, length: usize) -> Option<(PathBuf, usize)> {
         let bytes = self.world.parts.reader.read(position, length).ok()?;
         let pack = position.pack();

@@ -13,7 +13,7 @@ use sennit_shard::Settings;
 
 use crate::{
     atomic_append_actions,
-    consumers::window,
+    consumers::random_credit,
     native_publishing,
     oracle::Violation,
     random::Random,
@@ -27,13 +27,13 @@ use crate::{
     world::{Stop, World},
 };
 
-/// Operations between two looks at the engine's own invariants.
+/// Operations between two checks of the engine's own invariants.
 const CHECK_EVERY: u64 = 16;
 
-/// Makes another source of a seed, for what changes nothing.
+/// Derives the random source of foldings, which change no effect.
 const FOLDING: u64 = 0xF01D_ED00;
 
-/// Makes another source of a seed, for checkpoints that come before they are due.
+/// Derives the random source of checkpoints before they are due.
 const CHECKPOINTS: u64 = 0xC4EC_4B01;
 
 /// The result of a run.
@@ -56,7 +56,7 @@ pub struct Failure {
     pub seed: u64,
     /// The number of operations of the run.
     pub operations: u64,
-    /// At which it stopped; beyond them lies the drain.
+    /// The operation at which it stopped; a higher number is the drain.
     pub at: u64,
     /// The broken promise.
     pub violation: Violation,
@@ -82,14 +82,13 @@ pub(crate) struct Run {
     pub(crate) topics: Topics,
     lives: u32,
     delivered: u64,
-    /// How often partitions are folded after an operation, in parts of a thousand. It changes
-    /// nothing, so it draws from a source of its own.
+    /// How often partitions are folded after an operation, in parts of a thousand, and the random source.
     folding: (u32, Random),
-    /// The same of asking for a checkpoint: due are few, as they come after segments.
+    /// How often a checkpoint is requested after an operation, and the random source: few checkpoints come due.
     checkpoints: (u32, Random),
 }
 
-/// Runs a seed for so many operations.
+/// Runs a seed for `operations` operations.
 ///
 /// # Errors
 /// The first promise that was broken.
@@ -126,7 +125,7 @@ pub fn mix(seed: u64) -> String {
     format!("{:?}", Swarm::of_seed(seed).0)
 }
 
-/// Runs seeds on so many threads, and returns what failed, by seed. `each` is told of every run.
+/// Runs seeds on `threads` threads, and returns the failures, by seed. `each` receives the result of every run.
 pub fn run_all(
     seeds: Range<u64>,
     operations: u64,
@@ -148,7 +147,7 @@ pub fn run_all(
     };
     let mut failures: Vec<Failure> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        // What failed in a thread that panics is not to be lost.
+        // A panic in a thread must not lose the failures of others.
         let ended = threads.into_iter().map(|thread| thread.join());
         ended.flat_map(|failures| failures.unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
@@ -213,7 +212,7 @@ impl Run {
     fn execute(&mut self, operation: Operation) -> Result<(), Stop> {
         let Self { random, swarm, world, topics, .. } = self;
         match operation {
-            Operation::Publish | Operation::Resend if !world.takes_publishes() => {}
+            Operation::Publish | Operation::Resend if !world.accepts_publishes() => {}
             Operation::Create => topics.create(world, random, swarm)?,
             Operation::Alter => topics.alter(world, random, swarm)?,
             Operation::Drop => topics.drop_one(world, random)?,
@@ -221,35 +220,36 @@ impl Run {
                 if let Some(partition) = topics.to_publish(random) {
                     let request = world.request();
                     let publish = world.publishers.publish(random, swarm, partition, request);
-                    world.say(Command::Publish(publish));
+                    world.submit(Command::Publish(publish));
                 }
             }
             Operation::Resend => {
                 if let Some(partition) = topics.to_publish(random) {
                     let request = world.request();
                     if let Some(publish) = world.publishers.resend(random, partition, request) {
-                        world.say(Command::Publish(publish));
+                        world.submit(Command::Publish(publish));
                     }
                 }
             }
             Operation::Subscribe => {
-                if let Some(place) = topics.to_subscribe(random) {
+                if let Some((partition, group)) = topics.to_subscribe(random) {
                     let request = world.request();
-                    let credit = window(random);
-                    let command = world.consumers.subscribe(random, place, credit, request);
-                    world.say(command);
+                    let credit = random_credit(random);
+                    let command =
+                        world.consumers.subscribe(random, partition, group, credit, request);
+                    world.submit(command);
                 }
             }
             Operation::Credit => {
-                world.consumers.credit(random).into_iter().for_each(|c| world.say(c))
+                world.consumers.credit(random).into_iter().for_each(|c| world.submit(c))
             }
             Operation::Leave => {
-                world.consumers.leave(random, swarm).into_iter().for_each(|c| world.say(c));
+                world.consumers.leave(random, swarm).into_iter().for_each(|c| world.submit(c));
             }
             Operation::Settle => {
                 let request = world.request();
                 let command = world.consumers.settle(random, swarm, request);
-                command.into_iter().for_each(|command| world.say(command));
+                command.into_iter().for_each(|command| world.submit(command));
             }
             Operation::Time => {
                 world.turn()?;
@@ -282,7 +282,7 @@ impl Run {
         }
     }
 
-    /// Runs steps of the lane, the reader, the mover and others beside the operations.
+    /// Runs steps of the lane, the reader, the mover and the users beside the operations.
     fn background_steps(&mut self) -> Result<(), Stop> {
         reader_actions::step(&mut self.world)?;
         stream_actions::step(&mut self.world, &self.swarm)?;
@@ -333,7 +333,7 @@ impl Run {
     fn change_faults(&mut self) {
         let faults = self.random.chance(700);
         self.plan(faults);
-        // The broker keeps its promises with what it holds: others may take the rest once it has that.
+        // The broker keeps its promises with its held slots: other programs may take the rest of the disk.
         if self.swarm.runs_full && self.random.chance(600) && self.world.has_held_slots() {
             let used: usize = self.world.disk.files().iter().map(|(_, length)| length).sum();
             let room = self.random.below(2 * self.swarm.segment_bytes);
@@ -353,7 +353,7 @@ impl Run {
         self.restart(how == 2)
     }
 
-    /// Has the lane, the reader and the mover do all they have to do, in at most so many steps.
+    /// Lets the lane, the reader and the mover finish their work, within `steps` steps.
     pub(crate) fn settle_down(&mut self, steps: u64) -> Result<(), Stop> {
         self.world.turn()?;
         for index in 0..steps {
@@ -363,7 +363,7 @@ impl Run {
             }
             self.world.slot_step()?;
             self.world.lane_step()?;
-            // A read that takes its time may find that what it was to read was moved and is gone.
+            // A slow read may find that its batch was moved.
             if self.random.chance(self.swarm.read_eagerness) {
                 self.world.read_step(index)?;
             }
@@ -374,7 +374,7 @@ impl Run {
     pub(crate) fn restart(&mut self, crash: bool) -> Result<(), Violation> {
         self.lives += 1;
         self.delivered += self.world.parts.shard.counters().delivered_messages;
-        // Recovery has its own accidents, for a while.
+        // The first attempts to recover have faults too.
         let troubles =
             if self.lives < self.swarm.generations_max { self.random.below(4) } else { 0 };
         let distances: Vec<u64> = (0..troubles).map(|_| self.random.between(1, 30)).collect();

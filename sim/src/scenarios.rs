@@ -9,7 +9,7 @@ use crate::{
     sequences::{FailedCourse, RunCounts, crashes_at, rot_course, run_course, run_each},
 };
 
-/// The scenarios: a sentence and acts.
+/// The scenarios: each has a name and acts.
 pub const SCENARIOS: [(&str, &[Act]); 59] = [
     (
         "a checkpoint begins behind the first batch of a segment",
@@ -141,9 +141,9 @@ const ENDINGS: [Ending; 3] = [Ending::Kill, Ending::Loses, Ending::Keeps];
 pub fn run_scenarios(
     whole: bool,
     threads: usize,
-    told: impl Fn(u64, u64) + Sync,
+    progress: impl Fn(u64, u64) + Sync,
 ) -> Result<RunCounts, Box<FailedCourse>> {
-    run_each(&SCENARIOS, threads, told, |(name, acts)| nth_call(name, acts, whole))
+    run_each(&SCENARIOS, threads, progress, |(name, acts)| nth_call(name, acts, whole))
 }
 
 fn nth_call(name: &str, acts: &[Act], whole: bool) -> Result<RunCounts, Box<FailedCourse>> {
@@ -181,16 +181,16 @@ fn nth_call(name: &str, acts: &[Act], whole: bool) -> Result<RunCounts, Box<Fail
     Ok(counted)
 }
 
-/// Runs every scenario with a bit that rots at its end, in the head, at the front and somewhere of each
-/// block of each file, on so many threads.
+/// Runs every scenario on `threads` threads. At its end a bit rots in each block of each file: in the head, at the
+/// front, and at one other place.
 ///
 /// # Errors
 /// The first course in which a promise was broken.
 pub fn run_rot(
     threads: usize,
-    told: impl Fn(u64, u64) + Sync,
+    progress: impl Fn(u64, u64) + Sync,
 ) -> Result<RunCounts, Box<FailedCourse>> {
-    run_each(&SCENARIOS, threads, told, |(name, acts)| each_block(name, acts))
+    run_each(&SCENARIOS, threads, progress, |(name, acts)| each_block(name, acts))
 }
 
 fn each_block(name: &str, acts: &[Act]) -> Result<RunCounts, Box<FailedCourse>> {

@@ -24,24 +24,24 @@ use crate::{
     world::{RECOVERS, Stop, World},
 };
 
-/// As short as segments can be.
+/// The shortest length of a segment.
 pub const SEGMENT_BYTES: u64 = 16 << 10;
 /// Messages in a small batch.
 const SMALL_MESSAGES: u64 = 3;
-/// Payload of a long message: its frame takes all that a segment has.
+/// The payload of a long message: its frame fills a segment.
 const LONG_BYTES: usize = 9_000;
 /// The streams of a group.
 const ACCOUNTS: [PartitionId; 3] =
     [account(1 << 20), account((1 << 20) + 1), account((1 << 20) + 2)];
-/// Payload of a message in them: two rounds fill most of a segment.
+/// The payload of a message in these streams: two rounds fill most of a segment.
 const ACCOUNT_BYTES: usize = 1_500;
-/// Steps within which the lane comes to rest.
+/// Steps within which the lane finishes its work.
 const CALM_STEPS: u32 = 400;
-/// Steps within which moving comes to its end.
+/// Steps within which the mover finishes its work.
 const MOVE_STEPS: u32 = 400;
 /// The promise that a crash damages nothing.
 const DAMAGED: &str = "I1 no stored byte is damaged";
-/// Rounds within which all that is owed comes out.
+/// Rounds within which all outstanding messages are delivered.
 const DRAIN_ROUNDS: u32 = 60;
 
 const fn account(topic: u32) -> PartitionId {
@@ -91,12 +91,12 @@ impl Script {
             extra_group: None,
             has_accounts: false,
         };
-        script.mails = script.create().map_err(calm)?;
-        script.orders = Some(script.create().map_err(calm)?);
+        script.mails = script.create().map_err(to_violation)?;
+        script.orders = Some(script.create().map_err(to_violation)?);
         Ok(script)
     }
 
-    /// Does an act. Nothing more happens once the lane has failed.
+    /// Runs an act. After a failure of the lane only a restart has an effect.
     ///
     /// # Errors
     /// The promise that was broken, or that the power went.
@@ -163,7 +163,7 @@ impl Script {
             Act::Room => self.set_room(None),
             Act::Restart => self.restart(Ending::Kill)?,
         }
-        self.calm()
+        self.run_until_idle()
     }
 
     fn set_room(&mut self, room: Option<u64>) {
@@ -203,10 +203,10 @@ impl Script {
     fn publish_batch(&mut self, partition: PartitionId, mut builder: BatchBuilder) {
         let batch = builder.take().expect("it holds a message");
         let (origin, producer) = (self.origin(), ProducerStamp::default());
-        self.world.say(Command::Publish(Publish { origin, partition, producer, batch }));
+        self.world.submit(Command::Publish(Publish { origin, partition, producer, batch }));
     }
 
-    /// Appends a message to each of the streams of the group, so long that segments end in their midst.
+    /// Appends a message to each stream of the group. They are so long that segments end between them.
     fn append_together(&mut self) -> Result<(), Violation> {
         let mut appends = Vec::new();
         for id in ACCOUNTS {
@@ -216,18 +216,18 @@ impl Script {
             appends.push((id, StreamAppend { content, content_type: None, note }));
         }
         let origin = self.origin();
-        self.world.say(Command::AppendTogether(origin, appends));
+        self.world.submit(Command::AppendTogether(origin, appends));
         self.world.turn()
     }
 
-    /// Appends as much to one of them, in as many batches.
+    /// Appends as many bytes to one stream, in as many batches.
     fn append_several(&mut self) -> Result<(), Violation> {
         let id = ACCOUNTS[0];
         self.open_account(id);
         let content = Content::of(ACCOUNTS.map(|_| self.account_batch()));
         let append = StreamAppend { content, content_type: None, note: StreamNote::default() };
         let origin = self.origin();
-        self.world.say(Command::Stream(origin, id, StreamCommand::Append(Box::new(append))));
+        self.world.submit(Command::Stream(origin, id, StreamCommand::Append(Box::new(append))));
         self.world.turn()
     }
 
@@ -241,7 +241,7 @@ impl Script {
         let config = TopicConfig::of_kind(TopicKind::Stream);
         let open = OpenStream { config, settings, content: None, closes: false };
         let origin = self.origin();
-        self.world.say(Command::Stream(origin, id, StreamCommand::Open(Box::new(open))));
+        self.world.submit(Command::Stream(origin, id, StreamCommand::Open(Box::new(open))));
     }
 
     fn account_batch(&mut self) -> Batch {
@@ -250,7 +250,7 @@ impl Script {
         builder.take().expect("it holds a message")
     }
 
-    /// All that is in the streams of the group is read.
+    /// Reads all messages of the group's streams.
     fn read_accounts(&mut self) -> Result<(), Stop> {
         if !self.has_accounts {
             return Ok(());
@@ -258,8 +258,8 @@ impl Script {
         ACCOUNTS.into_iter().for_each(|id| stream_actions::audit(&mut self.world, id));
         while self.world.streams.is_busy() {
             self.world.turn()?;
-            self.calm()?;
-            stream_actions::go_on(&mut self.world);
+            self.run_until_idle()?;
+            stream_actions::handle_responses(&mut self.world);
         }
         Ok(())
     }
@@ -267,7 +267,7 @@ impl Script {
     fn settle(&mut self, verdict: &Verdict, which: impl Fn(u64) -> bool) -> Result<(), Violation> {
         let World { consumers, requests, .. } = &mut self.world;
         let settles = consumers.settle_where(requests, verdict, which);
-        settles.into_iter().for_each(|settle| self.world.say(settle));
+        settles.into_iter().for_each(|settle| self.world.submit(settle));
         self.world.turn()
     }
 
@@ -277,7 +277,7 @@ impl Script {
         GroupSetting { id, config: GroupConfig::default(), start: StartAt::Earliest }
     }
 
-    /// Makes a topic with a group, and one for its dead letters.
+    /// Creates a topic with a group, and its dead-letter topic.
     fn create(&mut self) -> Result<PartitionId, Stop> {
         let [id, letters] = [0, 1].map(|more| TopicId(self.next_topic + more));
         self.next_topic += 2;
@@ -303,7 +303,7 @@ impl Script {
             self.topics.remove(&partition);
             self.dropped.push(partition);
             let origin = self.origin();
-            self.world.say(Command::Partition(origin, partition, PartitionCommand::Drop));
+            self.world.submit(Command::Partition(origin, partition, PartitionCommand::Drop));
         }
         self.world.turn()
     }
@@ -326,34 +326,34 @@ impl Script {
         Ok(())
     }
 
-    /// Tells the shard of a topic as it should be.
+    /// Opens a topic in the shard with its current settings.
     fn open(&mut self, partition: PartitionId) -> Result<(), Violation> {
         let Some((groups, dead_letters)) = self.topics.get(&partition).cloned() else {
             return Ok(());
         };
         let config = TopicConfig { partitions: 1, ..TopicConfig::of_kind(TopicKind::Queue) };
-        // Where a new group begins depends on what there is now.
+        // The start of a new group depends on the current end.
         self.world.describe(partition)?;
         let origin = self.origin();
         let names = Arc::new(names(partition.topic, &groups));
         let open = PartitionCommand::Open { config, groups, dead_letters };
-        self.world.say(Command::Partition(origin, partition, open));
+        self.world.submit(Command::Partition(origin, partition, open));
         if matches!(dead_letters, DeadLetters::To(_)) {
             let origin = self.origin();
             let name = PartitionCommand::Name(names);
-            self.world.say(Command::Partition(origin, partition, name));
+            self.world.submit(Command::Partition(origin, partition, name));
         }
         self.world.turn()
     }
 
-    /// Asks for all that is parked.
+    /// Retries all parked messages.
     fn retry_parked(&mut self) -> Result<(), Violation> {
         let letters = self.topics.iter().filter(|(_, held)| held.1 == DeadLetters::Stay);
         let parked = letters.flat_map(|(&id, held)| held.0.iter().map(move |group| (id, group.id)));
         for (partition, group) in parked.collect::<Vec<_>>() {
             let origin = self.origin();
             let retry = PartitionCommand::RetryParked(group, None);
-            self.world.say(Command::Partition(origin, partition, retry));
+            self.world.submit(Command::Partition(origin, partition, retry));
         }
         self.world.turn()
     }
@@ -361,9 +361,9 @@ impl Script {
     fn subscribe(&mut self, partition: PartitionId, group: GroupId) -> Result<(), Violation> {
         let credit = Credit { messages: 10_000, bytes: 1 << 24 };
         let request = self.world.request();
-        let place = (partition, group);
-        let command = self.world.consumers.subscribe(&mut self.random, place, credit, request);
-        self.world.say(command);
+        let World { consumers, .. } = &mut self.world;
+        let command = consumers.subscribe(&mut self.random, partition, group, credit, request);
+        self.world.submit(command);
         self.world.turn()
     }
 
@@ -381,8 +381,8 @@ impl Script {
         self.world.advance()
     }
 
-    /// Has the lane and the reader do all they have to do.
-    fn calm(&mut self) -> Result<(), Stop> {
+    /// Lets the lane and the reader finish their work.
+    fn run_until_idle(&mut self) -> Result<(), Stop> {
         for _ in 0..CALM_STEPS {
             self.world.slot_step()?;
             if !self.world.is_committing() {
@@ -397,7 +397,7 @@ impl Script {
     fn move_all(&mut self) -> Result<(), Stop> {
         for _ in 0..MOVE_STEPS {
             self.world.move_step()?;
-            self.calm()?;
+            self.run_until_idle()?;
             if !self.world.moving.is_busy() {
                 return Ok(());
             }
@@ -405,7 +405,7 @@ impl Script {
         Err(Violation::new("I8 the mover finishes its work", "it does not").into())
     }
 
-    /// Stops in this way, starts again, and looks at what was found.
+    /// Stops the broker with this ending, starts it again, and checks its state.
     ///
     /// # Errors
     /// The promise that was broken.
@@ -413,11 +413,11 @@ impl Script {
         let plan = self.world.disk.plan();
         self.world.disk.set_plan(FaultPlan { crash_keeps: ending.keeps(), ..plan });
         self.world.restart(ending != Ending::Kill, |_, _| {})?;
-        // The catalogue says again what there should be.
+        // The catalogue opens and drops its partitions again.
         for partition in self.dropped.clone() {
             if self.world.oracle.partitions().contains(&partition) {
                 let origin = self.origin();
-                self.world.say(Command::Partition(origin, partition, PartitionCommand::Drop));
+                self.world.submit(Command::Partition(origin, partition, PartitionCommand::Drop));
                 self.world.turn()?;
             }
         }
@@ -427,21 +427,20 @@ impl Script {
         self.subscribe_all()
     }
 
-    /// All that is owed comes out, and everything kept can be read, by a group that reads from the
-    /// start.
+    /// Checks that all outstanding messages are delivered, and that a new group can read every kept message.
     ///
     /// # Errors
     /// The promise that was broken.
     pub fn drain(&mut self) -> Result<(), Violation> {
-        self.drained().map_err(calm)
+        self.drained().map_err(to_violation)
     }
 
     fn drained(&mut self) -> Result<(), Stop> {
         self.set_room(None);
-        self.calm()?;
+        self.run_until_idle()?;
         self.read_accounts()?;
-        let goodbyes = self.world.consumers.leave_all();
-        goodbyes.into_iter().for_each(|command| self.world.say(command));
+        let leave_commands = self.world.consumers.leave_all();
+        leave_commands.into_iter().for_each(|command| self.world.submit(command));
         self.world.turn()?;
         for partition in self.topics.keys().copied().collect::<Vec<_>>() {
             let auditor = self.new_group();
@@ -452,24 +451,24 @@ impl Script {
         }
         self.subscribe_all()?;
         for _ in 0..DRAIN_ROUNDS {
-            self.calm()?;
+            self.run_until_idle()?;
             self.retry_parked()?;
             let World { consumers, requests, .. } = &mut self.world;
             let acks = consumers.ack_all(requests);
             if acks.is_empty() && self.world.oracle.outstanding(self.world.now).is_empty() {
                 break;
             }
-            if acks.is_empty() && self.says_damage() {
+            if acks.is_empty() && self.reports_damage() {
                 break;
             }
             let is_idle = acks.is_empty();
-            acks.into_iter().for_each(|ack| self.world.say(ack));
+            acks.into_iter().for_each(|ack| self.world.submit(ack));
             self.world.turn()?;
             if is_idle {
                 self.pass(Duration::from_secs(60))?;
             }
         }
-        self.calm()?;
+        self.run_until_idle()?;
         for partition in self.topics.keys().copied().collect::<Vec<_>>() {
             self.world.describe(partition)?;
         }
@@ -483,28 +482,28 @@ impl Script {
         Ok(())
     }
 
-    /// After a stop in this way everything that was promised holds, now, while the broker goes on,
-    /// and after another stop.
+    /// Stops the broker with this ending, and checks every promise: after the start, during more work, and after
+    /// another stop.
     ///
     /// # Errors
     /// The promise that was broken.
-    pub fn stop_and_ask(&mut self, ending: Ending) -> Result<(), Violation> {
+    pub fn stop_and_check(&mut self, ending: Ending) -> Result<(), Violation> {
         self.world.disk.clear_injected_fault();
         self.restart(ending)?;
-        // What the last life left behind its end must not be taken for what this one writes, and what it
-        // left unsynced has to be durable by now.
-        self.calm().map_err(calm)?;
+        // Recovery must not mistake bytes of the last generation for new ones, and its unsynced bytes must be
+        // durable by now.
+        self.run_until_idle().map_err(to_violation)?;
         self.restart(Ending::Loses)?;
         self.drain()?;
-        self.goes_on().map_err(calm)?;
+        self.continue_work().map_err(to_violation)?;
         self.restart(Ending::Loses)?;
         self.drain()?;
-        self.is_whole()
+        self.check_checksums()
     }
 
-    /// Bit `bit` of a byte of a file rots, after a mark; the next start says what is lost, or refuses, or
-    /// what cannot be read is said, or everything is there. Where no start has said so, nothing is missing
-    /// when the bit is what it was.
+    /// Flips a bit of a file after a mark. The next start reports the loss or refuses, or readers report unreadable
+    /// messages, or nothing is missing. If no start reports a loss, nothing is missing after the bit is flipped
+    /// back.
     ///
     /// # Errors
     /// The promise that was broken.
@@ -514,9 +513,9 @@ impl Script {
         self.world.has_rot = true;
         match self.restart(Ending::Kill) {
             Err(violation) if violation.rule == RECOVERS => {}
-            _ if self.world.says_damage() => return self.world.goes_on_behind(&ends),
+            _ if self.world.reports_damage() => return self.world.check_no_offset_reused(&ends),
             restarted => match restarted.and_then(|()| self.drain()) {
-                Err(violation) if violation.rule == OUTSTANDING && self.says_damage() => {}
+                Err(violation) if violation.rule == OUTSTANDING && self.reports_damage() => {}
                 Err(violation) if violation.rule == DAMAGED => {}
                 drained => drained?,
             },
@@ -527,21 +526,21 @@ impl Script {
         self.drain()
     }
 
-    /// Whether what is owed was said to be unreadable.
-    fn says_damage(&self) -> bool {
+    /// Whether all outstanding messages were reported as unreadable.
+    fn reports_damage(&self) -> bool {
         let damaged = self.world.parts.shard.counters().damaged_batches;
         damaged > 0 && self.world.oracle.outstanding_unreported(self.world.now).is_empty()
     }
 
-    fn goes_on(&mut self) -> Result<(), Stop> {
+    fn continue_work(&mut self) -> Result<(), Stop> {
         for act in [Act::Long, Act::Both, Act::Checkpoint, Act::Long, Act::Move, Act::Mark] {
             self.act(act)?;
         }
         if self.has_accounts { self.act(Act::Together) } else { Ok(()) }
     }
 
-    /// Every byte that has a checksum is what it was.
-    fn is_whole(&self) -> Result<(), Violation> {
+    /// Checks every checksum on the disk.
+    fn check_checksums(&self) -> Result<(), Violation> {
         let verdict = sennit_journal::verify(&self.world.disk, self.world.config());
         let verdict =
             verdict.map_err(|fault| Violation::new("the disk is readable", fault.to_string()))?;
@@ -570,7 +569,7 @@ impl Ending {
 }
 
 /// The violation behind a stop without a power cut.
-pub fn calm(stop: Stop) -> Violation {
+pub fn to_violation(stop: Stop) -> Violation {
     match stop {
         Stop::Violation(violation) => violation,
         Stop::PowerOff => {

@@ -14,7 +14,7 @@ use crate::{
     act::{Act, Acts},
     disk::{Call, InjectedFault},
     oracle::Violation,
-    script::{Ending, Script, calm},
+    script::{Ending, Script, to_violation},
     trace::Trace,
     world::Stop,
 };
@@ -31,8 +31,7 @@ pub const ALPHABET: [Act; 8] = [
     Act::Restart,
 ];
 
-/// The acts before a sequence: none; and some that leave segments to be moved, with some of their
-/// messages settled.
+/// The acts before a sequence: none, or acts that leave segments to move, with some messages settled.
 pub const BEGINNINGS: [&[Act]; 3] = [
     &[],
     &[Act::Small, Act::Long, Act::Settle, Act::Checkpoint, Act::Long],
@@ -48,12 +47,12 @@ pub const BEGINNINGS: [&[Act]; 3] = [
     ],
 ];
 
-/// The numbers of a run.
+/// The counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunCounts {
     /// Sequences or scenarios.
     pub courses: u64,
-    /// Calls of the disk at which something happened.
+    /// Calls of the disk with a fault or a crash.
     pub points: u64,
     /// Runs.
     pub runs: u64,
@@ -72,9 +71,9 @@ impl RunCounts {
 pub struct FailedCourse {
     /// Its name.
     pub name: String,
-    /// The acts.
+    /// Its acts.
     pub acts: Vec<Act>,
-    /// The act from which calls are counted.
+    /// The index of the act from which calls are counted.
     pub from: usize,
     /// The number of the call, and its fault.
     pub injected_fault: Option<(u64, InjectedFault)>,
@@ -98,16 +97,16 @@ impl fmt::Display for FailedCourse {
     }
 }
 
-/// Runs all sequences of `1..=length` acts after each beginning, on so many threads. The crash is
-/// always in the last act: those in the acts before are the crashes of shorter sequences. `told` hears
-/// after each sequence how many are done, and of how many.
+/// Runs all sequences of `1..=length` acts after each beginning, on `threads` threads. The crash is always in the
+/// last act: shorter sequences have the crashes of earlier acts. `progress` receives the number of finished
+/// sequences and of all sequences.
 ///
 /// # Errors
 /// The first course in which a promise was broken.
 pub fn run_sequences(
     length: usize,
     threads: usize,
-    told: impl Fn(u64, u64) + Sync,
+    progress: impl Fn(u64, u64) + Sync,
 ) -> Result<RunCounts, Box<FailedCourse>> {
     let mut courses = Vec::new();
     for beginning in BEGINNINGS {
@@ -121,14 +120,14 @@ pub fn run_sequences(
             courses.extend(longest.iter().cloned());
         }
     }
-    run_each(&courses, threads, told, |acts| crashes_in_last(acts))
+    run_each(&courses, threads, progress, |acts| crashes_in_last(acts))
 }
 
-/// Runs each course on so many threads, until one fails.
+/// Runs the courses on `threads` threads, until one fails.
 pub(crate) fn run_each<C: Sync>(
     courses: &[C],
     threads: usize,
-    told: impl Fn(u64, u64) + Sync,
+    progress: impl Fn(u64, u64) + Sync,
     run: impl Fn(&C) -> Result<RunCounts, Box<FailedCourse>> + Sync,
 ) -> Result<RunCounts, Box<FailedCourse>> {
     let next = AtomicU64::new(0);
@@ -141,7 +140,7 @@ pub(crate) fn run_each<C: Sync>(
             match (&mut *outcome, ran) {
                 (Ok(counted), Ok(ran)) => {
                     counted.add(ran);
-                    told(counted.courses, courses.len() as u64);
+                    progress(counted.courses, courses.len() as u64);
                 }
                 (Ok(_), Err(broken)) => *outcome = Err(broken),
                 (Err(_), _) => return,
@@ -195,8 +194,8 @@ pub(crate) fn crashes_at(call: Call) -> impl Iterator<Item = (InjectedFault, End
     all.into_iter().filter(move |(injected_fault, _)| injected_fault.fits(call))
 }
 
-/// Does a course: the acts, with trouble at a call after those before `from`; then a stop and all
-/// that is asked after it. Returns the calls from `from` on.
+/// Runs a course: the acts, with a fault at a call of the acts from `from` on, then a stop and all checks after it.
+/// Returns the calls from act `from` on.
 pub(crate) fn run_course(
     acts: &[Act],
     from: usize,
@@ -206,7 +205,7 @@ pub(crate) fn run_course(
     traced_course(acts, from, injected_fault, ending, false)
 }
 
-/// The same, with its steps on standard error.
+/// Runs a course, with its steps on standard error if `echo` is set.
 ///
 /// # Errors
 /// The promise that was broken.
@@ -221,8 +220,8 @@ pub fn traced_course(
     caught(|| course(acts, from, injected_fault, ending, trace))
 }
 
-/// Does the acts, writes a mark, and has a bit rot for a while: `(file, byte, bit)`, the file by its
-/// number among those there are. Returns the lengths of all files.
+/// Runs the acts, writes a mark, and flips a bit for a while: `(file, byte, bit)`, the file by its index. Returns
+/// the lengths of all files.
 pub(crate) fn rot_course(
     acts: &[Act],
     bit: Option<(usize, usize, u8)>,
@@ -230,7 +229,7 @@ pub(crate) fn rot_course(
     caught(|| {
         let mut script = Script::begin(Trace::silent())?;
         for &act in acts.iter().chain(&[Act::Room, Act::Mark, Act::Mark]) {
-            script.act(act).map_err(calm)?;
+            script.act(act).map_err(to_violation)?;
         }
         let files = script.world.disk.files();
         if let Some((file, byte, bit)) = bit {
@@ -258,7 +257,7 @@ fn course(
     let mut script = Script::begin(trace)?;
     let (before, after) = acts.split_at(from);
     for &act in before {
-        script.act(act).map_err(calm)?;
+        script.act(act).map_err(to_violation)?;
     }
     let disk = script.world.disk.clone();
     match injected_fault {
@@ -285,6 +284,6 @@ fn course(
         Ok(()) if script.world.is_fenced || injected_fault.is_none() => {}
         Ok(()) => script.drain()?,
     }
-    script.stop_and_ask(ending)?;
+    script.stop_and_check(ending)?;
     Ok(seen)
 }

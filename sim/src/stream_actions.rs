@@ -23,9 +23,9 @@ use crate::{
 const STREAMS_MAX: usize = 8;
 /// Writers with a name.
 const WRITERS: u64 = 3;
-/// The session that they all speak in.
+/// The session of all stream users.
 const SESSION: SessionId = SessionId(1 << 48);
-/// Media types, as they may be written.
+/// Media types, in different spellings.
 const TYPES: [&str; 3] = ["text/plain", "application/json", "Text/Plain; charset=utf-8"];
 
 /// Handles responses, and may run one action.
@@ -36,9 +36,9 @@ pub fn step(world: &mut World, swarm: &Swarm) -> Result<(), Violation> {
     if world.streams.eagerness == 0 || world.is_fenced {
         return Ok(());
     }
-    go_on(world);
+    handle_responses(world);
     let eagerness = world.streams.eagerness;
-    if !world.takes_publishes() || !world.streams.random.chance(eagerness) {
+    if !world.accepts_publishes() || !world.streams.random.chance(eagerness) {
         return Ok(());
     }
     match world.streams.random.weighted(&[8, 50, 20, 5, 6, 3, 30, 6, 5, 2]) {
@@ -57,24 +57,24 @@ pub fn step(world: &mut World, swarm: &Swarm) -> Result<(), Violation> {
 }
 
 /// Handles responses.
-pub fn go_on(world: &mut World) {
+pub fn handle_responses(world: &mut World) {
     for id in std::mem::take(&mut world.streams.ended) {
-        say(world, id, StreamCommand::Delete, Step::Delete(id));
+        send_command(world, id, StreamCommand::Delete, Step::Delete(id));
     }
     for (request, response) in std::mem::take(&mut world.streams.responses) {
         let Some(step) = world.streams.waiting.remove(&request) else { continue };
-        follow(world, step, response);
+        handle_response(world, step, response);
     }
 }
 
-fn say(world: &mut World, id: PartitionId, command: StreamCommand, step: Step) -> u64 {
+fn send_command(world: &mut World, id: PartitionId, command: StreamCommand, step: Step) -> u64 {
     if matches!(step, Step::Delete(_))
         && let Some(held) = world.streams.find(id)
     {
         held.ends = true;
     }
     let origin = origin(world, step);
-    world.say(Command::Stream(origin, id, command));
+    world.submit(Command::Stream(origin, id, command));
     origin.request
 }
 
@@ -85,9 +85,9 @@ pub fn origin(world: &mut World, step: Step) -> Origin {
     Origin { session: SESSION, request }
 }
 
-fn follow(world: &mut World, step: Step, response: Response) {
+fn handle_response(world: &mut World, step: Step, response: Response) {
     match (step, response) {
-        (Step::Append(id, by), response) => appended(world, id, by, response),
+        (Step::Append(id, by), response) => handle_append(world, id, by, response),
         (Step::Together(Some(by)), Response::Answer(answer)) => {
             world.streams.atomic_writers.answered(by, Some(&answer));
         }
@@ -100,40 +100,42 @@ fn follow(world: &mut World, step: Step, response: Response) {
             }
         }
         (Step::Open(id), Response::Refused) => {
-            // Nothing is left of what was refused.
+            // A refused stream does not exist.
             let held = world.streams.find(id).and_then(|held| held.open.settings.fork.clone());
             if !world.oracle.is_stream(id) {
                 world.streams.held.retain(|held| held.id != id);
             }
-            lose_fork(world, held, id);
+            remove_fork(world, held, id);
         }
         (Step::AddFork(open, id), Response::Answer(StreamAnswer::Status(_))) => {
             let end = open.settings.fork.as_ref().map_or(0, |fork| fork.at.0);
-            begin(world, id, *open, end);
+            open_stream(world, id, *open, end);
         }
         (
             Step::Delete(id),
             Response::Answer(StreamAnswer::Deleted { is_unused: true, fork_of }),
         ) => {
             let origin = origin(world, Step::Drop(id, fork_of));
-            world.say(Command::Partition(origin, id, PartitionCommand::Drop));
+            world.submit(Command::Partition(origin, id, PartitionCommand::Drop));
         }
         (Step::Drop(id, fork_of), Response::Done) => {
             world.streams.forget(id);
-            lose_fork(world, fork_of, id);
+            remove_fork(world, fork_of, id);
         }
-        (Step::Read { of, audit }, Response::Answer(answer)) => was_read(world, of, audit, answer),
+        (Step::Read { of, audit }, Response::Answer(answer)) => {
+            handle_read(world, of, audit, answer)
+        }
         _ => {}
     }
 }
 
-fn lose_fork(world: &mut World, fork_of: Option<ForkOf>, fork: PartitionId) {
+fn remove_fork(world: &mut World, fork_of: Option<ForkOf>, fork: PartitionId) {
     if let Some(ForkOf { source, .. }) = fork_of {
-        say(world, source, StreamCommand::RemoveFork(fork.topic), Step::Delete(source));
+        send_command(world, source, StreamCommand::RemoveFork(fork.topic), Step::Delete(source));
     }
 }
 
-/// What is appended at once: a batch, at times several.
+/// The content of an append: a batch, at times several.
 fn new_content(world: &mut World, swarm: &Swarm) -> Option<Content> {
     let streams = &mut world.streams;
     let (random, next_message) = (&mut streams.random, &mut streams.next_message);
@@ -143,12 +145,12 @@ fn new_content(world: &mut World, swarm: &Swarm) -> Option<Content> {
     Content::of((0..count).map(|_| numbered_messages::plain(random, swarm, next_message, room)))
 }
 
-/// Opens a stream that goes to `end` already.
-pub fn begin(world: &mut World, id: PartitionId, open: OpenStream, end: u64) {
+/// Opens a stream whose first `end` offsets are inherited.
+pub fn open_stream(world: &mut World, id: PartitionId, open: OpenStream, end: u64) {
     let sent_appends = Default::default();
     let held = KnownStream { id, open: open.clone(), end, sent_appends, sequence: 0, ends: false };
     world.streams.held.push(held);
-    say(world, id, StreamCommand::Open(Box::new(open)), Step::Open(id));
+    send_command(world, id, StreamCommand::Open(Box::new(open)), Step::Open(id));
 }
 
 fn open(world: &mut World, swarm: &Swarm) {
@@ -176,10 +178,10 @@ fn open(world: &mut World, swarm: &Swarm) {
     }
     let closes = random.chance(80);
     let config = TopicConfig::of_kind(TopicKind::Stream);
-    begin(world, id, OpenStream { config, settings, content, closes }, 0);
+    open_stream(world, id, OpenStream { config, settings, content, closes }, 0);
 }
 
-/// As it was opened before, or with something else in it.
+/// Opens a stream again, with the same settings or with others.
 fn open_again(world: &mut World) {
     let Some(id) = world.streams.any() else { return };
     let is_other = world.streams.random.chance(300);
@@ -190,7 +192,7 @@ fn open_again(world: &mut World) {
         true => open.settings.time_to_live = Some(77),
         false => {}
     }
-    say(world, id, StreamCommand::Open(Box::new(open)), Step::Nothing);
+    send_command(world, id, StreamCommand::Open(Box::new(open)), Step::Nothing);
 }
 
 fn append(world: &mut World, swarm: &Swarm) {
@@ -205,7 +207,7 @@ fn append(world: &mut World, swarm: &Swarm) {
     let gap = random.chance(30);
     let Some(held) = streams.held.iter_mut().find(|held| held.id == id) else {
         let append = StreamAppend { content, content_type: None, note: StreamNote::default() };
-        say(world, id, StreamCommand::Append(Box::new(append)), Step::Append(id, None));
+        send_command(world, id, StreamCommand::Append(Box::new(append)), Step::Append(id, None));
         return;
     };
     let content_type = match wrong {
@@ -219,7 +221,7 @@ fn append(world: &mut World, swarm: &Swarm) {
     let mut note = StreamNote { producer: None, sequence, closes };
     if writer == 0 {
         let append = StreamAppend { content, content_type, note };
-        say(world, id, StreamCommand::Append(Box::new(append)), Step::Append(id, None));
+        send_command(world, id, StreamCommand::Append(Box::new(append)), Step::Append(id, None));
         return;
     }
     let line = held.sent_appends.entry(writer).or_default();
@@ -227,7 +229,7 @@ fn append(world: &mut World, swarm: &Swarm) {
         *line = SentAppends { epoch: line.epoch + 1, ..SentAppends::default() };
     }
     if line.at < line.sent.len() {
-        // What was not answered goes first.
+        // Unanswered appends go first.
         return send(world, id, writer);
     }
     let number = line.sent.len() as u64;
@@ -238,14 +240,14 @@ fn append(world: &mut World, swarm: &Swarm) {
     });
     let append = StreamAppend { content, content_type, note };
     if gap {
-        say(world, id, StreamCommand::Append(Box::new(append)), Step::Append(id, None));
+        send_command(world, id, StreamCommand::Append(Box::new(append)), Step::Append(id, None));
         return;
     }
     line.sent.push((append, false));
     send(world, id, writer);
 }
 
-/// Sends the next append of a writer that has to be.
+/// Sends the writer's next append.
 fn send(world: &mut World, id: PartitionId, writer: u64) {
     let Some(line) = world.streams.find(id).and_then(|held| held.sent_appends.get_mut(&writer))
     else {
@@ -254,10 +256,10 @@ fn send(world: &mut World, id: PartitionId, writer: u64) {
     let Some((append, _)) = line.sent.get(line.at).cloned() else { return };
     let by = (writer, line.epoch, line.at);
     line.at += 1;
-    say(world, id, StreamCommand::Append(Box::new(append)), Step::Append(id, Some(by)));
+    send_command(world, id, StreamCommand::Append(Box::new(append)), Step::Append(id, Some(by)));
 }
 
-/// A writer sends again what it sent before, or what it has sent in an earlier life.
+/// Sends an earlier append of a writer again, at times under an old epoch.
 fn resend(world: &mut World) {
     let Some(id) = world.streams.any() else { return };
     let streams = &mut world.streams;
@@ -272,10 +274,15 @@ fn resend(world: &mut World) {
     if let Some(producer) = append.note.producer.as_mut().filter(|_| is_stale && line.epoch > 0) {
         producer.epoch -= 1;
     }
-    say(world, id, StreamCommand::Append(Box::new(append)), Step::Append(id, None));
+    send_command(world, id, StreamCommand::Append(Box::new(append)), Step::Append(id, None));
 }
 
-fn appended(world: &mut World, id: PartitionId, by: Option<(u64, u64, usize)>, response: Response) {
+fn handle_append(
+    world: &mut World,
+    id: PartitionId,
+    by: Option<(u64, u64, usize)>,
+    response: Response,
+) {
     let Some(held) = world.streams.find(id) else { return };
     let mut is_final = true;
     match &response {
@@ -292,7 +299,7 @@ fn appended(world: &mut World, id: PartitionId, by: Option<(u64, u64, usize)>, r
     };
     let is_refused = matches!(response, Response::Answer(StreamAnswer::Refused(_)));
     if is_final && is_refused {
-        // It will not be accepted: the writer goes on in another life.
+        // It will never be accepted: the writer continues in a new epoch.
         *line = SentAppends { epoch: epoch + 1, ..SentAppends::default() };
     } else if is_final {
         line.sent[index].1 = true;
@@ -305,7 +312,7 @@ fn close(world: &mut World) {
     let Some(id) = world.streams.any() else { return };
     let note = StreamNote { closes: true, ..StreamNote::default() };
     let append = StreamAppend { content: None, content_type: None, note };
-    say(world, id, StreamCommand::Append(Box::new(append)), Step::Append(id, None));
+    send_command(world, id, StreamCommand::Append(Box::new(append)), Step::Append(id, None));
 }
 
 fn fork(world: &mut World) {
@@ -327,19 +334,19 @@ fn fork(world: &mut World) {
     let config = TopicConfig::of_kind(TopicKind::Stream);
     let open = OpenStream { config, settings, content: None, closes: false };
     let add = StreamCommand::AddFork(id.topic);
-    say(world, source, add, Step::AddFork(Box::new(open), id));
+    send_command(world, source, add, Step::AddFork(Box::new(open), id));
 }
 
 fn delete(world: &mut World) {
     if let Some(id) = world.streams.any() {
-        say(world, id, StreamCommand::Delete, Step::Delete(id));
+        send_command(world, id, StreamCommand::Delete, Step::Delete(id));
     }
 }
 
 fn ask(world: &mut World) {
     let Some(id) = world.streams.any() else { return };
     let touches = world.streams.random.chance(300);
-    say(world, id, StreamCommand::Status { touches }, Step::Nothing);
+    send_command(world, id, StreamCommand::Status { touches }, Step::Nothing);
 }
 
 fn reads_at(at: ReadFrom) -> StreamRead {
@@ -367,7 +374,8 @@ fn read(world: &mut World) {
     let waits = random.chance(400);
     let one_append = random.chance(100);
     let read = StreamRead { bytes_max, waits, one_append, ..reads_at(at) };
-    let request = say(world, id, StreamCommand::Read(read), Step::Read { of: id, audit: None });
+    let request =
+        send_command(world, id, StreamCommand::Read(read), Step::Read { of: id, audit: None });
     if waits {
         world.streams.open_reads.insert(request, id);
     }
@@ -382,10 +390,10 @@ fn stop(world: &mut World, request: u64, id: PartitionId) {
     world.streams.open_reads.remove(&request);
     world.streams.waiting.remove(&request);
     let origin = Origin { session: SESSION, request };
-    world.say(Command::Stream(origin, id, StreamCommand::StopReading));
+    world.submit(Command::Stream(origin, id, StreamCommand::StopReading));
 }
 
-fn was_read(
+fn handle_read(
     world: &mut World,
     of: PartitionId,
     audit: Option<(PartitionId, Offset)>,
@@ -407,7 +415,12 @@ fn was_read(
             let at = audit.map_or(at, |(_, at)| at);
             let at = reads_at(ReadFrom::Offset(at));
             let read = StreamRead { before: Some(before), for_fork: true, ..at };
-            say(world, source, StreamCommand::Read(read), Step::Read { of: source, audit });
+            send_command(
+                world,
+                source,
+                StreamCommand::Read(read),
+                Step::Read { of: source, audit },
+            );
         }
         StreamAnswer::Refused(StreamRefusal::Damaged { next }) => {
             if let Some((id, _)) = audit {
@@ -420,29 +433,34 @@ fn was_read(
 
 fn audit_from(world: &mut World, id: PartitionId, at: Offset) {
     let read = reads_at(ReadFrom::Offset(at));
-    say(world, id, StreamCommand::Read(read), Step::Read { of: id, audit: Some((id, at)) });
+    send_command(
+        world,
+        id,
+        StreamCommand::Read(read),
+        Step::Read { of: id, audit: Some((id, at)) },
+    );
 }
 
-/// Nobody waits any more for what may come.
-pub fn stop_all(world: &mut World) {
+/// Stops all reads that wait.
+pub fn stop_all_reads(world: &mut World) {
     for (request, id) in std::mem::take(&mut world.streams.open_reads) {
         stop(world, request, id);
     }
 }
 
-/// Somebody begins to read all streams.
+/// Starts to read all streams.
 pub fn begin_audits(world: &mut World) {
     let ids: Vec<PartitionId> = world.streams.held.iter().map(|held| held.id).collect();
     ids.into_iter().for_each(|id| audit(world, id));
 }
 
-/// Somebody begins to read a stream, from its first message to its end.
+/// Starts to read a stream, from its first message to its end.
 pub fn audit(world: &mut World, id: PartitionId) {
     audit_from(world, id, Offset(0));
 }
 
-/// After a start: forks that are gone hold nothing any more, and what nothing needs is dropped; writers
-/// send again what was not answered, and some of what was.
+/// Cleans up after a start: forks that do not exist release their sources, unneeded streams are dropped, and
+/// writers send unanswered appends again, and some answered ones.
 pub fn clean_up(world: &mut World) {
     if world.streams.eagerness == 0 {
         return;
@@ -460,10 +478,10 @@ pub fn clean_up(world: &mut World) {
             Some(fork) if there.contains(&fork) => {}
             Some(fork) => {
                 let command = StreamCommand::RemoveFork(fork.topic);
-                say(world, source, command, Step::Delete(source));
+                send_command(world, source, command, Step::Delete(source));
             }
             None => {
-                say(world, source, StreamCommand::Delete, Step::Delete(source));
+                send_command(world, source, StreamCommand::Delete, Step::Delete(source));
             }
         }
     }

@@ -13,16 +13,16 @@ use crate::{
     random::Random,
 };
 
-/// The first topic that is a stream: those of others are far below.
+/// The first topic of streams. Other topics have far lower numbers.
 const TOPICS: u32 = 1 << 20;
 
 /// The appends of a writer to a stream.
 #[derive(Debug, Default)]
 pub struct SentAppends {
     pub epoch: u64,
-    /// Its appends, by their number, and whether each was answered for good.
+    /// Its appends, by their number, and whether each has a final answer.
     pub sent: Vec<(StreamAppend, bool)>,
-    /// Appends from here on have to be sent (again).
+    /// The index of the next append to send, for the first time or again.
     pub at: usize,
 }
 
@@ -31,51 +31,51 @@ pub struct SentAppends {
 pub struct KnownStream {
     pub id: PartitionId,
     pub open: OpenStream,
-    /// As somebody has heard last.
+    /// Its end, as far as its users know.
     pub end: u64,
     pub sent_appends: BTreeMap<u64, SentAppends>,
-    /// The last text that was sent with an append.
+    /// The number in the last `Stream-Seq` that was sent.
     pub sequence: u64,
-    /// Whether somebody takes it away: its number is given to no other stream.
+    /// Whether its deletion was requested.
     pub ends: bool,
 }
 
 /// The step that follows a response.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// An append of a writer: its epoch and number, if it has one.
+    /// An append, with its writer, epoch and index if it is repeated until it is answered.
     Append(PartitionId, Option<(u64, u64, usize)>),
-    /// Appends of a teller, if they are some that it sends until they are answered.
+    /// An atomic append, with its writer if it is repeated until it is answered.
     Together(Option<SentAppend>),
-    /// A stream to be there; a fork gives its source back if it is not.
+    /// The opening of a stream. A fork that is refused releases its source.
     Open(PartitionId),
-    /// The source of a fork to hold it; then the fork is opened.
+    /// A fork's reference at its source. The fork is opened after it.
     AddFork(Box<OpenStream>, PartitionId),
-    /// A stream to be deleted, or to lose a fork; then its partition is dropped if nothing needs it.
+    /// The deletion of a stream, or of a fork's reference. The partition is dropped after it if nothing needs it.
     Delete(PartitionId),
-    /// A partition to be dropped; then what it was forked from loses it.
+    /// The drop of a partition. The source of a fork loses its reference after it.
     Drop(PartitionId, Option<ForkOf>),
-    /// A read; an audit goes on to the end, in the stream that it is of, where it stands there.
+    /// A read. An audit continues to the end of its stream, from the offset that it has reached.
     Read { of: PartitionId, audit: Option<(PartitionId, Offset)> },
-    /// Something that nothing follows from.
+    /// No step follows.
     Nothing,
 }
 
-/// All of them.
+/// All stream users.
 #[derive(Debug)]
 pub struct Streams {
     pub random: Random,
-    /// How often one of them does something, in parts of a thousand.
+    /// How often a user acts, in parts of a thousand.
     pub eagerness: u32,
     /// How often a new stream has a time to live, in parts of a thousand.
     pub ends: u32,
     pub held: Vec<KnownStream>,
-    /// Streams that are gone.
+    /// Deleted streams.
     pub gone: Vec<PartitionId>,
     pub waiting: BTreeMap<u64, Step>,
     /// Reads that wait, by request.
     pub open_reads: BTreeMap<u64, PartitionId>,
-    /// Responses that were not handled.
+    /// Responses that are not handled yet.
     pub responses: Vec<(u64, Response)>,
     pub ended: Vec<PartitionId>,
     pub atomic_writers: AtomicWriters,
@@ -119,13 +119,13 @@ impl Streams {
         }
     }
 
-    /// Nobody.
+    /// No users.
     #[must_use]
     pub fn none() -> Self {
         Self { eagerness: 0, ..Self::new(0) }
     }
 
-    /// A partition that no stream had.
+    /// A partition that no stream has had.
     pub fn new_id(&mut self) -> PartitionId {
         self.next_topic += 1;
         PartitionId { topic: TopicId(self.next_topic), index: PartitionIndex(0) }
@@ -160,13 +160,13 @@ impl Streams {
         self.held.iter_mut().find(|held| held.id == id)
     }
 
-    /// A stream is gone.
+    /// Notes that a stream does not exist any more.
     pub fn forget(&mut self, id: PartitionId) {
         self.held.retain(|held| held.id != id);
         self.gone.push(id);
     }
 
-    /// One of the streams, if there is one, or was.
+    /// A random stream, at times a deleted one.
     pub fn any(&mut self) -> Option<PartitionId> {
         one_of(&mut self.random, &self.held, &self.gone)
     }
@@ -178,7 +178,7 @@ impl Streams {
         awaits || !self.responses.is_empty() || !self.ended.is_empty()
     }
 
-    /// The broker is gone: what was not answered has to be sent again.
+    /// Handles the end of the broker: unanswered appends must be sent again.
     pub fn disconnected(&mut self) {
         self.waiting.clear();
         self.open_reads.clear();
@@ -192,7 +192,7 @@ impl Streams {
     }
 }
 
-/// A stream that is there, or now and then one that is gone.
+/// A random stream, at times a deleted one.
 pub fn one_of(
     random: &mut Random,
     held: &[KnownStream],

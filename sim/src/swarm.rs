@@ -15,7 +15,7 @@ use crate::random::Random;
 /// An operation of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Make a topic's partitions.
+    /// Create a topic's partitions.
     Create,
     /// Give a topic other settings or other groups.
     Alter,
@@ -25,21 +25,21 @@ pub enum Operation {
     Publish,
     /// Send a batch again, or under a stale epoch.
     Resend,
-    /// Begin a subscription.
+    /// Start a subscription.
     Subscribe,
-    /// Change a window.
+    /// Change a subscription's credit.
     Credit,
     /// End a subscription or a session.
     Leave,
-    /// Settle what was delivered now or long ago.
+    /// Settle a new or an old delivery.
     Settle,
     /// Let time pass.
     Time,
-    /// Let the lane, the slot maker and the reader get on.
+    /// Run steps of the lane, the slot maker, the reader and the mover.
     Disk,
-    /// Change what the disk does wrong.
+    /// Change the faults of the disk.
     Faults,
-    /// Stop and start again, one way or the other.
+    /// Stop and start again.
     Restart,
 }
 
@@ -85,7 +85,7 @@ pub struct Swarm {
     pub packs: PackLengths,
     /// How often a turn of commands goes to the shard, in parts of a thousand.
     pub turn_eagerness: u32,
-    /// How often due timers are looked at, in parts of a thousand.
+    /// How often due timers run, in parts of a thousand.
     pub clock_eagerness: u32,
     /// How many messages of a thousand are delayed, and how many have a time to live.
     pub timed: (u32, u32),
@@ -101,7 +101,7 @@ pub struct Swarm {
     pub runs_full: bool,
     /// The longest lease of a group.
     pub lease_max: Duration,
-    /// Whether consumers are careful: only what they hold, and mostly acks.
+    /// How often, in a thousand, consumers settle only held messages, mostly with acks.
     pub careful: u32,
     /// How many of a thousand topics keep the latest message of each key.
     pub latest_per_key: u32,
@@ -120,11 +120,11 @@ fn payload_max(segment_bytes: u64) -> u64 {
     (segment_bytes - 3 * BLOCK_BYTES) / 2 + 512
 }
 
-/// One of so many seeds has a full disk, and segments so short that each step may take one.
+/// One of this number of seeds has a full disk, and segments so short that each step may need one.
 const FULL_DISK_PART: u64 = 8;
 
 impl Swarm {
-    /// The mix of a seed, and the source of all else that it draws.
+    /// The mix of a seed, and the random source of the rest of its run.
     #[must_use]
     pub fn of_seed(seed: u64) -> (Self, Random) {
         let mut random = Random::new(seed);
@@ -182,7 +182,7 @@ impl Swarm {
             runs_full: random.chance(300),
             lease_max: Duration::from_millis([500, 5_000, 600_000][random.below(3) as usize]),
             careful: [300, 800, 980][random.below(3) as usize],
-            // Beside the others, so that a seed without it is what it was.
+            // These draw from clones, so that they do not change the other draws.
             latest_per_key: some(&mut random.clone(), 350, [200, 600, 1000]),
             several_batches: some(&mut Random::new(random.clone().number()), 300, [50, 200, 500]),
             generations_max: random.between(1, 5) as u32,

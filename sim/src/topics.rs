@@ -1,4 +1,4 @@
-//! The topics and groups that should exist, as the catalogue would say. The shard is told again after a restart.
+//! The topics and groups of the catalogue. After a restart the shard receives them again.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use sennit_model::{
 
 use crate::{oracle::Violation, random::Random, swarm::Swarm, world::World};
 
-/// Most topics at a time, those of dead letters apart.
+/// The greatest number of topics at a time, without dead-letter topics.
 const TOPICS_MAX: usize = 4;
-/// Most groups of a topic.
+/// The greatest number of groups of a topic.
 const GROUPS_MAX: usize = 3;
 
 /// A topic's settings.
@@ -34,7 +34,7 @@ pub struct Topics {
 }
 
 impl Topics {
-    /// Makes a topic with one to three groups, if there are not too many.
+    /// Creates a topic with one or two groups, unless there are too many topics.
     ///
     /// # Errors
     /// The promise that was broken.
@@ -54,7 +54,7 @@ impl Topics {
         let groups = (0..random.between(1, 2)).map(|_| self.group(random, swarm)).collect();
         self.topics.insert(id, Topic { config, groups, dead_letters: DeadLetters::NotYet });
         if random.chance(300) {
-            self.make_letters(world, id)?;
+            self.make_dead_letter_topic(world, id)?;
         }
         self.open(world, id)
     }
@@ -74,7 +74,7 @@ impl Topics {
         GroupSetting { id: GroupId(self.next_group), config: swarm.group(random), start }
     }
 
-    /// Gives a topic other settings, another group or one less.
+    /// Changes a topic's settings, or adds or deletes a group.
     ///
     /// # Errors
     /// The promise that was broken.
@@ -107,7 +107,7 @@ impl Topics {
         self.open(world, id)
     }
 
-    /// Asks for the parked messages of all dead-letter topics.
+    /// Retries the parked messages of all dead-letter topics.
     ///
     /// # Errors
     /// The promise that was broken.
@@ -121,7 +121,7 @@ impl Topics {
         let Some(topic) = letters else { return };
         for partition in partitions(id, &topic.config) {
             for group in &topic.groups {
-                say(world, partition, PartitionCommand::RetryParked(group.id, None));
+                send_command(world, partition, PartitionCommand::RetryParked(group.id, None));
             }
         }
     }
@@ -138,21 +138,21 @@ impl Topics {
         for partition in partitions(id, &topic.config) {
             self.dropped.push(partition);
             world.publishers.dropped(partition);
-            say(world, partition, PartitionCommand::Drop);
+            send_command(world, partition, PartitionCommand::Drop);
         }
         world.turn()
     }
 
-    /// Makes the dead-letter topics that are wanted.
+    /// Creates the dead-letter topics that the shard needs.
     ///
     /// # Errors
     /// The promise that was broken.
     pub fn letters(&mut self, world: &mut World) -> Result<(), Violation> {
-        for source in std::mem::take(&mut world.letters_wanted) {
+        for source in std::mem::take(&mut world.dead_letter_topics_needed) {
             let topic = self.topics.get(&source);
             match topic.map(|topic| topic.dead_letters) {
                 Some(DeadLetters::NotYet) => {
-                    self.make_letters(world, source)?;
+                    self.make_dead_letter_topic(world, source)?;
                     self.name(world, source)?;
                     self.open(world, source)?;
                 }
@@ -163,16 +163,20 @@ impl Topics {
         Ok(())
     }
 
-    /// Makes all dead-letter topics that there may be.
+    /// Creates the dead-letter topics of all topics.
     ///
     /// # Errors
     /// The promise that was broken.
-    pub fn letters_for_all(&mut self, world: &mut World) -> Result<(), Violation> {
-        world.letters_wanted = self.topics.keys().copied().collect();
+    pub fn make_all_dead_letter_topics(&mut self, world: &mut World) -> Result<(), Violation> {
+        world.dead_letter_topics_needed = self.topics.keys().copied().collect();
         self.letters(world)
     }
 
-    fn make_letters(&mut self, world: &mut World, source: TopicId) -> Result<(), Violation> {
+    fn make_dead_letter_topic(
+        &mut self,
+        world: &mut World,
+        source: TopicId,
+    ) -> Result<(), Violation> {
         let id = self.topic_id();
         self.next_group += 1;
         let group = GroupSetting {
@@ -189,47 +193,47 @@ impl Topics {
         self.open(world, id)
     }
 
-    /// Tells the shard what a topic and its groups are called.
+    /// Sends the names of a topic and its groups to the shard.
     fn name(&self, world: &mut World, id: TopicId) -> Result<(), Violation> {
         let Some(topic) = self.topics.get(&id) else { return Ok(()) };
         let names = std::sync::Arc::new(names(id, &topic.groups));
         for partition in partitions(id, &topic.config) {
-            say(world, partition, PartitionCommand::Name(names.clone()));
+            send_command(world, partition, PartitionCommand::Name(names.clone()));
         }
         world.turn()
     }
 
-    /// Tells the shard of a topic as it should be.
+    /// Opens a topic in the shard with its current settings.
     fn open(&mut self, world: &mut World, id: TopicId) -> Result<(), Violation> {
         let Some(topic) = self.topics.get(&id) else { return Ok(()) };
         for partition in partitions(id, &topic.config) {
-            // Where a new group begins depends on what there is now.
+            // The start of a new group depends on the current end.
             world.turn()?;
             world.describe(partition)?;
             let (config, groups) = (topic.config, topic.groups.clone());
             let dead_letters = topic.dead_letters;
-            say(world, partition, PartitionCommand::Open { config, groups, dead_letters });
+            send_command(world, partition, PartitionCommand::Open { config, groups, dead_letters });
             world.turn()?;
         }
         Ok(())
     }
 
-    /// Tells the shard of all topics, and again of those that were dropped. After a restart.
+    /// Opens all topics after a restart, and drops deleted ones that exist again.
     ///
     /// # Errors
     /// The promise that was broken.
     pub fn open_all(&mut self, world: &mut World) -> Result<(), Violation> {
         let ids: Vec<TopicId> = self.topics.keys().copied().collect();
-        // Dead letters first: theirs are the higher numbers.
+        // Dead-letter topics first: they have the higher numbers.
         ids.into_iter().rev().try_for_each(|id| self.open(world, id))?;
         let there = world.oracle.partitions();
         for &partition in self.dropped.iter().filter(|id| there.contains(id)) {
-            say(world, partition, PartitionCommand::Drop);
+            send_command(world, partition, PartitionCommand::Drop);
         }
         world.turn()
     }
 
-    /// Gives every topic a group that begins with the oldest message kept, to read all of it.
+    /// Adds a group to every topic that reads it from the oldest kept message on.
     ///
     /// # Errors
     /// The promise that was broken.
@@ -253,15 +257,15 @@ impl Topics {
                 for group in &topic.groups {
                     let credit = Credit { messages: 200, bytes: 64 << 10 };
                     let request = world.request();
-                    let place = (partition, group.id);
-                    let command = world.consumers.subscribe(random, place, credit, request);
-                    world.say(command);
+                    let command =
+                        world.consumers.subscribe(random, partition, group.id, credit, request);
+                    world.submit(command);
                 }
             }
         }
     }
 
-    /// A partition that publishers may publish to; at times one that is gone.
+    /// A random partition for a publish; at times a dropped one.
     pub fn to_publish(&self, random: &mut Random) -> Option<PartitionId> {
         if random.chance(5) {
             return random.pick(&self.dropped).copied();
@@ -271,7 +275,7 @@ impl Topics {
         random.pick(&all).copied()
     }
 
-    /// A group of a partition to subscribe to.
+    /// A random group of a partition for a subscription.
     pub fn to_subscribe(&self, random: &mut Random) -> Option<(PartitionId, GroupId)> {
         let all: Vec<_> = self
             .topics
@@ -290,9 +294,9 @@ fn partitions(topic: TopicId, config: &TopicConfig) -> impl Iterator<Item = Part
     (0..config.partitions).map(move |index| PartitionId { topic, index: PartitionIndex(index) })
 }
 
-fn say(world: &mut World, partition: PartitionId, command: PartitionCommand) {
+fn send_command(world: &mut World, partition: PartitionId, command: PartitionCommand) {
     let origin = Origin { session: SessionId(1), request: world.request() };
-    world.say(Command::Partition(origin, partition, command));
+    world.submit(Command::Partition(origin, partition, command));
 }
 
 /// The names of a topic and its groups, by number.

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 /// The record of a run; clones write to the same one.
 #[derive(Clone)]
 pub struct Trace {
-    /// None where nobody asks.
+    /// `None` for a silent trace.
     state: Option<Rc<RefCell<State>>>,
 }
 
@@ -34,7 +34,7 @@ impl Trace {
         Self { state: Some(Rc::new(RefCell::new(state))) }
     }
 
-    /// A record of nothing, for those who run too many to look at them.
+    /// A trace without contents, for very many runs.
     #[must_use]
     pub fn silent() -> Self {
         Self { state: None }
@@ -146,14 +146,14 @@ impl Trace {
         self.state.as_ref().map_or(0, |state| state.borrow().hasher.digest())
     }
 
-    /// How many steps there were.
+    /// The number of steps.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.state.as_ref().map_or(0, |state| state.borrow().steps)
     }
 }
 
-/// A number that stands for what is appended.
+/// A hash of the content of an append.
 fn hash(content: Option<&Content>) -> u64 {
     let batches = content.into_iter().flat_map(Content::batches);
     batches.fold(0, |hash, batch| hash ^ xxh3_64(batch.bytes()))

@@ -32,8 +32,7 @@ use crate::{
     trace::Trace,
 };
 
-/// Steps of the slot maker within which a lane that waits for a slot gets one, on a disk that does nothing
-/// wrong but to be full.
+/// Steps of the slot maker within which a waiting lane has a slot, on a disk whose only fault is that it is full.
 const WAITS_MAX: u32 = 400;
 /// Bytes that the shard may keep in its read cache, beyond the budget of its tail cache.
 const READ_BYTES: usize = 16 << 20;
@@ -45,15 +44,15 @@ pub const RECOVERS: &str = "I1 a lane without rot recovers";
 pub const KEPT_SEGMENT: &str = "I1 a rotted bit loses no segment";
 
 /// The promise that a full disk stops publishing and nothing else.
-pub const GOES_ON: &str = "I8 a full disk stops only publishing";
+pub const FULL_DISK: &str = "I8 a full disk stops only publishing";
 
 /// The promise that a crash is not taken for rot.
 pub const NO_ROT: &str = "I1 a crash is not reported as damage";
 
-/// A commit on its way through the lane.
+/// A commit in flight in the lane.
 #[derive(Debug)]
 enum InFlight {
-    /// Frames, the turn up to which they hold all that was appended, and where that ends.
+    /// Frames, the last turn whose records they hold, and the end of these records.
     Taken(Vec<Frame>, u64, Position),
     Synced(Position),
 }
@@ -63,7 +62,7 @@ enum InFlight {
 pub enum Stop {
     /// A promise was broken.
     Violation(Violation),
-    /// The power went.
+    /// The power has failed.
     PowerOff,
 }
 
@@ -80,7 +79,7 @@ pub struct World {
     pub disk: SimulatedDisk,
     /// The time.
     pub now: Timestamp,
-    /// The judge.
+    /// The oracle.
     pub oracle: Oracle,
     /// The publishers.
     pub publishers: Publishers,
@@ -97,12 +96,12 @@ pub struct World {
     /// The number of requests.
     pub requests: u64,
     /// Topics that need a dead-letter topic.
-    pub letters_wanted: Vec<TopicId>,
+    pub dead_letter_topics_needed: Vec<TopicId>,
     /// Whether the lane has failed.
     pub is_fenced: bool,
     /// Whether something has rotted.
     pub has_rot: bool,
-    /// Everything before this is committed, in this life.
+    /// The position before which everything is committed in this generation.
     pub committed: Position,
     /// The move under way, and the packs to remove.
     pub moving: MoverSteps,
@@ -113,11 +112,11 @@ pub struct World {
     commands: Vec<Command>,
     in_flight: Option<InFlight>,
     fetches: Vec<Fetch>,
-    /// Which slots the lane holds, and when publishes are refused.
+    /// The rule for held slots and refused publishes.
     pub room: SlotBudget,
     /// The slot that is being created.
     slot_request: Option<SlotRequest>,
-    /// Slots that are to be removed.
+    /// Slots that must be removed.
     surplus: Vec<Slot>,
     /// The number of slots that the lane's waiting frames need.
     slots_wanted: usize,
@@ -162,7 +161,7 @@ impl World {
             trace,
             parts,
             requests: 0,
-            letters_wanted: Vec::new(),
+            dead_letter_topics_needed: Vec::new(),
             is_fenced: false,
             has_rot: false,
             committed: Position(0),
@@ -181,7 +180,7 @@ impl World {
             holds_publishers: false,
             waits: 0,
         };
-        world.oracle.recovered(world.parts.report.generation, &[], now)?;
+        world.oracle.check_recovered(world.parts.report.generation, &[], now)?;
         Ok(world)
     }
 
@@ -198,11 +197,11 @@ impl World {
     }
 
     /// Adds a command to the next turn.
-    pub fn say(&mut self, command: Command) {
+    pub fn submit(&mut self, command: Command) {
         self.commands.push(command);
     }
 
-    /// Gives the shard the commands that have gathered.
+    /// Passes the commands that have gathered to the shard.
     ///
     /// # Errors
     /// The promise that was broken.
@@ -223,12 +222,12 @@ impl World {
         effects.iter().for_each(|effect| self.trace.effect(effect));
         let on_its_way = matches!(self.in_flight, Some(InFlight::Taken(..)));
         if !on_its_way && !self.parts.shard.has_frames() && !self.is_fenced {
-            // This turn has written nothing, and all before it is on the platter.
+            // This turn has written no records, and all earlier ones are durable.
             self.oracle.committed(self.oracle.turn() + 1);
         }
         let has_damage = self.parts.shard.counters().damaged_batches > 0;
-        self.oracle.damage_is_known(has_damage);
-        self.oracle.turned(commands, &effects, self.now)?;
+        self.oracle.set_has_damage(has_damage);
+        self.oracle.check_turn(commands, &effects, self.now)?;
         for effect in &effects {
             self.streams.handle_effect(effect);
             match effect {
@@ -250,7 +249,9 @@ impl World {
                     self.consumers.ended(*session, *subscription);
                     self.readers.ended(*session, *subscription);
                 }
-                Effect::DeadLetterTopicNeeded { source } => self.letters_wanted.push(*source),
+                Effect::DeadLetterTopicNeeded { source } => {
+                    self.dead_letter_topics_needed.push(*source)
+                }
                 _ => {}
             }
         }
@@ -271,7 +272,7 @@ impl World {
         Ok(())
     }
 
-    /// Has the shard look at the clock.
+    /// Runs the shard's due timers.
     ///
     /// # Errors
     /// The promise that was broken.
@@ -281,10 +282,10 @@ impl World {
         self.after(&[])
     }
 
-    /// Lets the lane get on by a step: take frames, write and sync them, say so.
+    /// Runs one step of the lane: it takes frames, writes and syncs them, or reports them as committed.
     ///
     /// # Errors
-    /// The promise that was broken, or that the power went.
+    /// The broken promise, or a power failure.
     pub fn lane_step(&mut self) -> Result<(), Stop> {
         match self.in_flight.take() {
             None if self.parts.shard.has_frames() => {
@@ -306,7 +307,7 @@ impl World {
         turn: u64,
         turns_end: Position,
     ) -> Result<(), Stop> {
-        // As far as there are slots: what that frees may be the slots for the rest. Turns are committed whole.
+        // Write as many frames as there are slots: their commit may free slots for the rest. A turn is committed whole.
         let mut fits = self.parts.lane.fits(&frames);
         if fits < frames.len() && fits > 0 && frames[fits - 1].end < turns_end {
             fits = 0;
@@ -321,7 +322,7 @@ impl World {
         (self.waits, self.slots_wanted) = (0, 0);
         match self.parts.lane.append(&frames) {
             Ok(end) => {
-                self.look_for_room();
+                self.check_free_space();
                 self.oracle.committed(turn);
                 if rest.is_empty() {
                     self.in_flight = Some(InFlight::Synced(end));
@@ -349,10 +350,10 @@ impl World {
         Ok(self.after(&[])?)
     }
 
-    /// Answers the read that waits at this place among those that wait.
+    /// Answers the waiting read with this index.
     ///
     /// # Errors
-    /// The promise that was broken, or that the power went.
+    /// The broken promise, or a power failure.
     pub fn read_step(&mut self, index: u64) -> Result<(), Stop> {
         if self.fetches.is_empty() {
             return Ok(());
@@ -367,22 +368,22 @@ impl World {
         Ok(self.after(&[])?)
     }
 
-    /// Lets the mover get on.
+    /// Runs one step of the mover.
     ///
     /// # Errors
-    /// The promise that was broken, or that the power went.
+    /// The broken promise, or a power failure.
     pub fn move_step(&mut self) -> Result<(), Stop> {
         let step = self.moving.step(&mut self.parts, &self.room, &self.trace, self.now)?;
         if self.disk.is_off() {
             return Err(Stop::PowerOff);
         }
-        if step == MoveStep::Told {
+        if step == MoveStep::Reported {
             self.after(&[])?;
         }
         Ok(())
     }
 
-    /// Whether the lane, the reader or the mover has something to do.
+    /// Whether the lane, the reader or the mover has work.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         !self.commands.is_empty()
@@ -392,7 +393,7 @@ impl World {
             || self.parts.shard.has_frames()
     }
 
-    /// Whether commands, the lane or the reader have something to do that can be done now.
+    /// Whether commands, the lane or the reader have work that they can do now.
     #[must_use]
     pub fn is_committing(&self) -> bool {
         let waits_for_room = self.room.is_full() && self.parts.lane.spare_count() == 0;
@@ -410,17 +411,17 @@ impl World {
     pub fn describe(&mut self, id: PartitionId) -> Result<(), Violation> {
         match self.ask(id, PartitionCommand::Describe) {
             Some(Effect::Described { description, .. }) => {
-                self.oracle.described(id, &description, self.now)
+                self.oracle.check_described(id, &description, self.now)
             }
             _ => Ok(()),
         }
     }
 
-    /// Stops the shard and starts it again from what is on the disk; `crash` says whether the power
-    /// went or the process alone. `attempt` is called before each try to start.
+    /// Stops the shard and starts it again from the disk: after a power failure if `crash` is set, otherwise after
+    /// the death of the process. `before` runs before each attempt to start.
     ///
     /// # Errors
-    /// The promise that was broken; among them that it starts again.
+    /// The broken promise, such as that the shard starts again.
     pub fn restart(
         &mut self,
         crash: bool,
@@ -437,7 +438,7 @@ impl World {
         self.moving = MoverSteps::default();
         self.surplus.clear();
         self.commands.clear();
-        self.letters_wanted.clear();
+        self.dead_letter_topics_needed.clear();
         (self.is_fenced, self.slot_request) = (false, None);
         (self.waits, self.slots_wanted) = (0, 0);
         self.oracle.crashed();
@@ -463,7 +464,7 @@ impl World {
             }
         }
         self.trace.step(format_args!("recovered {:?}", self.parts.report));
-        if self.says_damage() && !self.has_rot {
+        if self.reports_damage() && !self.has_rot {
             return Err(Violation::new(NO_ROT, format!("{:?}", self.parts.report)));
         }
         let report = &self.parts.report;
@@ -471,18 +472,18 @@ impl World {
             // No record is lost. A segment whose header has rotted is found by its frames.
             return Err(Violation::new(KEPT_SEGMENT, format!("{report:?}")));
         }
-        self.start_in_room()?;
+        self.init_slot_budget()?;
         self.moving.take_released(&mut self.parts, &self.trace)?;
         let mut ids: Vec<PartitionId> = self.parts.shard.engine().partition_ids().collect();
         ids.sort_unstable();
         ids.retain(|id| !self.oracle.is_stream(*id));
-        self.oracle.streams_recovered(&self.found_streams(), self.now)?;
+        self.oracle.check_streams_recovered(&self.found_streams(), self.now)?;
         let found = self.descriptions(&ids);
-        self.oracle.recovered(self.parts.report.generation, &found, self.now)?;
+        self.oracle.check_recovered(self.parts.report.generation, &found, self.now)?;
         ids.into_iter().try_for_each(|id| self.cursors(id))
     }
 
-    /// The streams there are, as the shard has them in memory.
+    /// The streams in the shard's memory.
     fn found_streams(&self) -> Vec<FoundStream> {
         let engine = self.parts.shard.engine();
         let mut forks: BTreeMap<PartitionId, BTreeSet<TopicId>> = BTreeMap::new();
@@ -509,25 +510,25 @@ impl World {
         claim: Option<&CursorClaim>,
     ) -> Result<Option<Offset>, Violation> {
         self.describe(id)?;
-        let answer = self.ask(id, PartitionCommand::Locate(from, claim.cloned()));
-        let said = match &answer {
+        let effect = self.ask(id, PartitionCommand::Locate(from, claim.cloned()));
+        let answer = match &effect {
             Some(Effect::Located { first, end, .. }) => Ok((*first, *end)),
             Some(Effect::Refused { refusal, .. }) => Err(refusal),
             _ => return Ok(None),
         };
-        self.oracle.located(id, (from, claim), said)?;
-        Ok(said.ok().map(|(first, _)| first))
+        self.oracle.check_located(id, from, claim, answer)?;
+        Ok(answer.ok().map(|(first, _)| first))
     }
 
-    /// Asks which cursors a partition has; tells the oracle.
+    /// Passes the cursors of a partition to the oracle.
     fn cursors(&mut self, id: PartitionId) -> Result<(), Violation> {
         match self.ask(id, PartitionCommand::ListCursors) {
-            Some(Effect::Cursors { cursors, .. }) => self.oracle.cursors_found(id, &cursors),
+            Some(Effect::Cursors { cursors, .. }) => self.oracle.check_cursors(id, &cursors),
             _ => Ok(()),
         }
     }
 
-    /// Makes a request that is answered at once.
+    /// Sends a request that is answered immediately.
     fn ask(&mut self, id: PartitionId, question: PartitionCommand) -> Option<Effect> {
         if self.is_fenced {
             return None;
@@ -546,19 +547,19 @@ impl World {
         Some(effects.remove(index))
     }
 
-    /// Whether the start has said that something is damaged or lost.
+    /// Whether the start has reported damage or a loss.
     #[must_use]
-    pub fn says_damage(&self) -> bool {
+    pub fn reports_damage(&self) -> bool {
         let report = &self.parts.report;
         !report.damage.is_empty() || report.doubtful_partitions > 0 || !report.lost_packs.is_empty()
     }
 
-    /// After a start that has said what is damaged: whatever was lost, no offset will be given again.
-    /// `ends` says how far each partition went.
+    /// Checks after a start that has reported damage that no offset is reused. `ends` are the earlier ends of the
+    /// partitions.
     ///
     /// # Errors
     /// The promise that was broken.
-    pub fn goes_on_behind(&mut self, ends: &[(PartitionId, u64)]) -> Result<(), Violation> {
+    pub fn check_no_offset_reused(&mut self, ends: &[(PartitionId, u64)]) -> Result<(), Violation> {
         let ids: Vec<PartitionId> = self.parts.shard.engine().partition_ids().collect();
         for (id, description) in self.descriptions(&ids) {
             let least = ends.iter().find(|(held, _)| *held == id).map_or(0, |held| held.1);
@@ -582,7 +583,7 @@ impl World {
         found
     }
 
-    /// Asserts what holds between turns.
+    /// Asserts the engine's invariants.
     pub fn check(&self) {
         #[cfg(debug_assertions)]
         self.parts.shard.engine().check();

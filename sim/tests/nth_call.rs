@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, env};
 use sennit_sim::SCENARIOS;
 
 #[test]
-fn whichever_call_fails_the_broker_goes_on_or_stops_and_every_promise_holds() {
+fn every_promise_holds_whichever_call_fails() {
     let whole = env::var_os("SENNIT_TORTURE_SECONDS").is_some();
     match sennit_sim::run_scenarios(whole, 2, |_, _| {}) {
         Ok(counted) => {
@@ -18,7 +18,7 @@ fn whichever_call_fails_the_broker_goes_on_or_stops_and_every_promise_holds() {
 }
 
 #[test]
-fn whichever_block_rots_the_broker_refuses_or_says_so_and_nothing_is_gone_for_it() {
+fn rot_in_any_block_is_reported_and_loses_nothing_else() {
     match sennit_sim::run_rot(2, |_, _| {}) {
         Ok(counted) => assert!(counted.runs > 10 * counted.courses, "{counted:?}"),
         Err(broken) => panic!("{broken}"),
@@ -26,7 +26,7 @@ fn whichever_block_rots_the_broker_refuses_or_says_so_and_nothing_is_gone_for_it
 }
 
 #[test]
-fn no_story_is_told_twice() {
+fn no_scenario_occurs_twice() {
     let names: BTreeSet<_> = SCENARIOS.iter().map(|(name, _)| name).collect();
     assert_eq!(names.len(), SCENARIOS.len());
     for (at, (name, acts)) in SCENARIOS.iter().enumerate() {

@@ -24,7 +24,7 @@ const OTHER: PartitionId = PartitionId { topic: TopicId(9), ..ORDERS };
 const GROUP: GroupId = GroupId(1);
 const ALICE: SessionId = SessionId(2);
 
-/// A broker that the test plays, as the oracle hears it.
+/// A broker that the test imitates for the oracle.
 struct History {
     oracle: Oracle,
     now: Timestamp,
@@ -49,7 +49,7 @@ impl History {
             generation: Generation(1),
             request: 0,
         };
-        history.oracle.recovered(history.generation, &[], history.now).unwrap();
+        history.oracle.check_recovered(history.generation, &[], history.now).unwrap();
         let groups = vec![GroupSetting {
             id: GROUP,
             config: GroupConfig::default(),
@@ -76,13 +76,13 @@ impl History {
     }
 
     fn turn(&mut self, command: Command, effects: &[Effect]) -> Result<(), Violation> {
-        self.oracle.turned(&[command], effects, self.now)
+        self.oracle.check_turn(&[command], effects, self.now)
     }
 
     /// The lane commits everything, and these effects go out.
     fn commit(&mut self, effects: &[Effect]) -> Result<(), Violation> {
         self.oracle.committed(self.oracle.turn());
-        self.oracle.turned(&[], effects, self.now)
+        self.oracle.check_turn(&[], effects, self.now)
     }
 
     /// Publishes as producer 7; returns the confirm that has to come.
@@ -130,7 +130,7 @@ impl History {
         self.commit(&[Effect::Deliver(delivery)])
     }
 
-    /// Settles one message; what comes back is nothing, so it applies.
+    /// Settles one message without an answer, so that it applies.
     fn settle(&mut self, offset: u64, attempt: u32, verdict: Verdict) {
         let origin = self.origin();
         let first = Offset(offset);
@@ -147,7 +147,7 @@ impl History {
         let groups = vec![sennit_engine::GroupDescription { group: GROUP, ..Default::default() }];
         let description =
             PartitionDescription { end: Offset(end), groups, ..PartitionDescription::default() };
-        self.oracle.recovered(self.generation, &[(ORDERS, description)], self.now)
+        self.oracle.check_recovered(self.generation, &[(ORDERS, description)], self.now)
     }
 }
 
@@ -240,7 +240,7 @@ fn parked() -> History {
 }
 
 #[test]
-fn a_parked_message_that_is_delivered_though_nobody_asked_is_reported() {
+fn a_parked_message_that_is_delivered_without_a_retry_command_is_reported() {
     let violation = parked().deliver(0, 2, &["a"]).unwrap_err();
     assert_eq!(violation.rule, "I7 a parked message is delivered only after a retry command");
     let mut history = parked();
@@ -296,7 +296,7 @@ fn an_attempt_that_goes_on_from_more_than_can_have_failed_after_a_restart_is_rep
 }
 
 #[test]
-fn what_was_only_prefetched_beside_the_oldest_and_goes_to_the_dead_letters_is_not_excused() {
+fn a_prefetched_message_that_is_freed_without_failed_attempts_is_reported() {
     let mut history = History::begin(10);
     history.published(0, &["a", "b"]);
     for attempt in 1..=20 {
@@ -309,7 +309,7 @@ fn what_was_only_prefetched_beside_the_oldest_and_goes_to_the_dead_letters_is_no
     let mut freed_to = |start| {
         let (start, end) = (Offset(start), Offset(2));
         let description = PartitionDescription { start, end, ..PartitionDescription::default() };
-        history.oracle.described(ORDERS, &description, history.now)
+        history.oracle.check_described(ORDERS, &description, history.now)
     };
     freed_to(1).unwrap();
     assert_eq!(rule(freed_to(2)), "I1 a message is freed only when retention allows it");
@@ -333,7 +333,7 @@ fn a_confirm_and_a_delivery_before_their_commit_are_reported() {
     let confirmed = history.publish(0, &["a"]);
     let delivery = history.delivery(0, 1, &["a"]);
     for effect in [Effect::Confirmed(confirmed), Effect::Deliver(delivery)] {
-        let broken = history.oracle.turned(&[], &[effect], history.now);
+        let broken = history.oracle.check_turn(&[], &[effect], history.now);
         assert_eq!(rule(broken), "I6 no effect is released before its commit");
     }
 }
@@ -407,30 +407,30 @@ fn a_refusal_for_what_is_not_committed_is_reported() {
 }
 
 #[test]
-fn a_stream_that_comes_back_after_a_publisher_was_told_that_it_is_gone_is_reported() {
-    for is_told in [false, true] {
+fn a_stream_that_exists_again_after_a_refused_publish_is_reported() {
+    for is_reported in [false, true] {
         let (mut history, settings) = with_stream(Some(10));
         history.now = history.now.plus(Duration::from_secs(11));
         let waits = refused(&mut history, Refusal::UnknownTopic, 0).unwrap();
-        if is_told {
+        if is_reported {
             history.commit(&[waits]).unwrap();
         }
         history.oracle.crashed();
         let is_back = [found(STREAM, &settings, 0)];
-        let recovered = history.oracle.streams_recovered(&is_back, history.now);
-        assert_eq!(recovered.is_err(), is_told);
+        let recovered = history.oracle.check_streams_recovered(&is_back, history.now);
+        assert_eq!(recovered.is_err(), is_reported);
     }
 }
 
 #[test]
-fn who_waits_to_be_refused_and_is_told_nothing_when_the_lane_fails_is_reported() {
+fn a_publisher_without_its_refusal_after_a_lane_failure_is_reported() {
     let (mut history, _) = with_stream(None);
     open(&mut history, OTHER, &StreamSettings::of_topic());
     let (origin, producer) = (history.origin(), ProducerStamp::default());
     let publish = Publish { origin, partition: STREAM, producer, batch: batch(&["a"]) };
     history.turn(Command::PublishAt(publish, Offset(3)), &[]).unwrap();
     history.oracle.fenced();
-    let broken = history.oracle.turned(&[], &[], history.now);
+    let broken = history.oracle.check_turn(&[], &[], history.now);
     assert_eq!(rule(broken), "every command is answered");
 }
 
@@ -449,8 +449,8 @@ fn with_one_and_one_on_its_way() -> (History, StreamSettings) {
         if is_committed {
             let (next, is_closed) = (Offset(1), false);
             let appended = StreamAppended { next, is_closed, is_duplicate: false, sequence: None };
-            let told = Effect::Stream(origin, Box::new(StreamAnswer::Appended(appended)));
-            history.commit(&[told]).unwrap();
+            let answer = Effect::Stream(origin, Box::new(StreamAnswer::Appended(appended)));
+            history.commit(&[answer]).unwrap();
         }
     }
     (history, settings)
@@ -472,7 +472,7 @@ fn read_beyond(history: &mut History, answer: StreamAnswer) -> Result<(), Violat
 }
 
 #[test]
-fn a_read_beyond_the_end_is_told_of_the_end_that_is_committed_and_of_no_other() {
+fn a_read_beyond_the_end_learns_the_committed_end_and_no_other() {
     for next in 0..5 {
         let (mut history, _) = with_one_and_one_on_its_way();
         let refusal = StreamRefusal::BeyondEnd { next: Offset(next) };
@@ -485,7 +485,7 @@ fn a_read_beyond_the_end_is_told_of_the_end_that_is_committed_and_of_no_other() 
 }
 
 #[test]
-fn a_read_beyond_the_end_that_is_given_the_end_instead_is_reported() {
+fn a_read_beyond_the_end_that_returns_the_end_is_reported() {
     let (mut history, settings) = with_one_and_one_on_its_way();
     let chunk = StreamChunk {
         topic: STREAM.topic,
@@ -519,7 +519,7 @@ fn appended_together_and_found(ends: [u64; 2]) -> Result<(), Violation> {
     history.turn(Command::AppendTogether(origin, appends), &[]).unwrap();
     history.oracle.crashed();
     let found: Vec<_> = ids.iter().zip(ends).map(|(&id, end)| found(id, &settings, end)).collect();
-    history.oracle.streams_recovered(&found, history.now)
+    history.oracle.check_streams_recovered(&found, history.now)
 }
 
 #[test]

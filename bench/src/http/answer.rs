@@ -3,29 +3,29 @@
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Headers that an answer may have.
+/// The greatest number of headers of an answer.
 const HEADERS_MAX: usize = 64;
 
-/// Bytes that a head, or the line of a chunk's size, may have.
+/// The greatest length of a head, or of the line with a chunk's size, in bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Its status.
+    /// The status.
     pub status: u16,
-    /// Bytes of its body, without what chunks add.
+    /// The length of its body in bytes, without the framing of chunks.
     pub body_bytes: u64,
 }
 
-/// What of an answer has come.
+/// A parser of answers.
 #[derive(Debug, Default)]
 pub struct AnswerReader {
     stage: Stage,
-    /// A head or a line that came in pieces.
+    /// The received part of a head or a line.
     line: Vec<u8>,
     answer: Option<Answer>,
-    /// Where the stream ends, as the last answer that said so said it.
+    /// The end of the stream, from the last answer that has one.
     next_offset: String,
 }
 
@@ -33,21 +33,21 @@ pub struct AnswerReader {
 enum Stage {
     #[default]
     Head,
-    /// So many bytes of a body are still to come.
+    /// The number of bytes of a body that are missing.
     Body(u64),
     ChunkSize,
-    /// So many bytes of a chunk, with the end of its line.
+    /// The number of bytes of a chunk that are missing, with the end of its line.
     Chunk(u64),
-    /// Trailers, until a line is empty.
+    /// Trailers, until an empty line.
     Trailers,
 }
 
 impl AnswerReader {
-    /// Takes what came; says how much of it belonged to the answer, and the answer if it is whole.
-    /// After `HEAD` no body comes, whatever the head says.
+    /// Parses received bytes. Returns the number of bytes that belong to the answer, and the answer if it is
+    /// complete. An answer to `HEAD` has no body, whatever its head says.
     ///
     /// # Errors
-    /// This is no answer.
+    /// The bytes are not an HTTP answer.
     pub fn take(&mut self, bytes: &[u8], after_head: bool) -> Result<(usize, Option<Answer>)> {
         let mut taken = 0;
         while taken < bytes.len() {
@@ -65,13 +65,13 @@ impl AnswerReader {
         Ok((taken, None))
     }
 
-    /// Where the stream ends, as the last answer that said so said it.
+    /// The end of the stream, from the last answer that has one.
     #[must_use]
     pub fn next_offset(&self) -> &str {
         &self.next_offset
     }
 
-    /// Whether the head of an answer has come, and not yet its end.
+    /// Whether the head of an answer is complete, and the answer is not.
     #[must_use]
     pub fn is_within_body(&self) -> bool {
         self.stage != Stage::Head
@@ -79,7 +79,7 @@ impl AnswerReader {
 
     fn take_head(&mut self, bytes: &[u8], after_head: bool) -> Result<usize> {
         if self.line.is_empty() {
-            // Nearly always it comes in one piece, and is not copied.
+            // A line that arrives in one piece, as nearly always, is not copied.
             return match self.parse_head(bytes, after_head)? {
                 Some(length) => Ok(length),
                 None => self.keep(bytes),
@@ -178,7 +178,7 @@ impl AnswerReader {
         Ok(taken)
     }
 
-    /// Gathers a line; how much of `bytes` belonged to it once it is whole.
+    /// Collects a line. Returns the number of bytes that belong to it, once it is complete.
     fn take_line(&mut self, bytes: &[u8]) -> Result<Option<usize>> {
         let end = bytes.iter().position(|&byte| byte == b'\n').map(|at| at + 1);
         self.keep(&bytes[..end.unwrap_or(bytes.len())])?;

@@ -1,4 +1,4 @@
-//! Load with one request in flight for each connection: the next is sent when the answer has come.
+//! Load with one request in flight for each connection: a client sends the next request when it has the answer.
 
 use std::{
     collections::BTreeMap,
@@ -19,31 +19,31 @@ use crate::{
     socket::{Poller, Socket},
 };
 
-/// Bytes that are read at once.
+/// The size of a read in bytes.
 pub const BUFFER_BYTES: usize = 256 << 10;
 
-/// How long nothing may be answered.
+/// The longest time without any answer.
 pub const SILENCE_NS: u64 = 30_000_000_000;
 
-/// What was asked and answered within the window.
+/// The requests of a window and their answers.
 #[derive(Debug)]
-pub struct Asked {
-    /// Answers of any status.
+pub struct RequestResults {
+    /// The number of answers with any status.
     pub answered: u64,
-    /// Answers that say it was done.
+    /// The number of answers with a status of success.
     pub done: u64,
-    /// What came to those who waited for it.
+    /// The number of deliveries to waiting readers.
     pub delivered: u64,
-    /// From the request to its answer.
+    /// The time from a request to its answer.
     pub request_to_answer: Latencies,
-    /// From an append to who waited for it.
+    /// The time from an append to the reader that waits for it.
     pub append_to_delivery: Latencies,
-    /// How often each status that does not say so, in the window or not.
+    /// The count of each other status, inside and outside the window.
     pub refused: BTreeMap<u16, u64>,
 }
 
-impl Asked {
-    /// Nothing yet.
+impl RequestResults {
+    /// Results without requests.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Asked {
         }
     }
 
-    /// An answer came to a request that was sent at `sent_ns`.
+    /// Counts an answer to a request that was sent at `sent_ns`.
     pub fn answered(&mut self, status: u16, sent_ns: u64, now: u64, window: &Window) {
         let is_done = (200..300).contains(&status);
         if !is_done {
@@ -72,7 +72,7 @@ impl Asked {
     }
 }
 
-/// A connection that asks.
+/// A connection that sends requests.
 #[derive(Debug)]
 struct Client {
     socket: Socket,
@@ -82,7 +82,7 @@ struct Client {
     sent_ns: u64,
 }
 
-/// The connections of one thread, each with its number among all of the run.
+/// The connections of one thread, each with its number in the run.
 #[derive(Debug)]
 pub struct Clients {
     poller: Poller,
@@ -93,14 +93,14 @@ impl Clients {
     /// Connects `numbers` to the server at `address`.
     ///
     /// # Errors
-    /// It cannot be reached.
+    /// The server cannot be reached.
     pub fn connect(address: &str, numbers: impl Iterator<Item = u64>) -> Result<Self> {
         let poller = Poller::new()?;
         let mut clients = Vec::new();
         for number in numbers {
             let stream = TcpStream::connect(address).with_context(|| address.to_owned())?;
             let socket = Socket::new(stream)?;
-            poller.door().add(&socket, clients.len())?;
+            poller.handle().add(&socket, clients.len())?;
             let answer = AnswerReader::default();
             let client = Client { socket, answer, turn: 0, is_head: false, sent_ns: 0 };
             clients.push((number, client));
@@ -108,20 +108,20 @@ impl Clients {
         Ok(Self { poller, clients })
     }
 
-    /// Asks what `next` says of a connection's number and its turn, until it says `None` for all of
-    /// them, or the window ends.
+    /// Sends the requests that `next` returns for a connection's number and its turn, until it returns `None` for
+    /// all connections or the window ends.
     ///
     /// # Errors
-    /// A connection ends, or nothing is answered any more.
+    /// A connection ends, or the server does not answer any more.
     pub fn ask(
         self,
         requests: &Requests,
         window: &Window,
         next: impl Fn(u64, u64) -> Option<(Request<'static>, u64)>,
         progress: &AtomicU64,
-    ) -> Result<Asked> {
+    ) -> Result<RequestResults> {
         let Self { mut poller, mut clients } = self;
-        let mut asked = Asked::new();
+        let mut results = RequestResults::new();
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut busy = 0;
         for (number, client) in &mut clients {
@@ -134,16 +134,16 @@ impl Clients {
                 let (number, client) = &mut clients[index];
                 client.socket.send_on()?;
                 let (answer, is_head) = (&mut client.answer, client.is_head);
-                let mut came = None;
+                let mut answered = None;
                 client.socket.receive(&mut buffer, |bytes| {
                     let (taken, whole) = answer.take(bytes, is_head)?;
                     ensure!(taken == bytes.len(), "more came than was asked for");
-                    came = came.or(whole);
+                    answered = answered.or(whole);
                     Ok(())
                 })?;
-                let Some(answer) = came else { continue };
+                let Some(answer) = answered else { continue };
                 let now = now_ns();
-                asked.answered(answer.status, client.sent_ns, now, window);
+                results.answered(answer.status, client.sent_ns, now, window);
                 progress.fetch_add(1, Ordering::Relaxed);
                 if now >= window.until_ns || !client.ask(*number, requests, &next)? {
                     busy -= 1;
@@ -151,12 +151,12 @@ impl Clients {
             }
             ensure!(!is_silent, "{busy} connections wait for an answer that does not come");
         }
-        Ok(asked)
+        Ok(results)
     }
 }
 
 impl Client {
-    /// Sends its next request; whether it has one.
+    /// Sends the next request. Returns whether there is one.
     fn ask(
         &mut self,
         number: u64,

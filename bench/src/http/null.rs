@@ -18,47 +18,48 @@ use crate::{
     synced_file::SyncedFile,
 };
 
-/// Bytes that are read at once, and that a request may have before it is thrown away in pieces.
+/// The size of a read in bytes. The server discards longer requests in pieces of this size.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Headers that a request may have.
+/// The greatest number of headers of a request.
 const HEADERS_MAX: usize = 64;
 
-/// How long a thread waits for something to do before it looks again.
+/// The longest time that a thread waits for a socket.
 const WAIT_NS: u64 = 1_000_000_000;
 
-/// Looks at the sockets, at most, before what they have brought is written.
+/// The greatest number of polls before the log writes its records.
 const LOOKS_MAX: usize = 16;
 
-/// Answers at `address`, in threads of its own, until the process ends.
+/// Serves requests at `address`, in threads of its own, until the process ends.
 ///
 /// # Errors
-/// The address cannot be listened on, or what is to be written has no room.
+/// The address cannot be listened on, or the log's files cannot be created.
 pub fn serve(address: &str, null: &Null) -> Result<()> {
     let listener = TcpListener::bind(address)?;
     let answers = Arc::new(Answers::new(null.read_bytes));
-    let mut doors = Vec::new();
+    let mut threads = Vec::new();
     for number in 0..null.threads.max(1) {
         let poller = Poller::new()?;
         let (sender, sockets) = mpsc::channel();
-        doors.push((poller.door(), sender));
+        threads.push((poller.handle(), sender));
         let log = match &null.log {
             Some(log) => {
                 let file = SyncedFile::create(&log.folder.join(format!("null-{number}")))?;
-                Some(Log { file, record_bytes: log.record_bytes, held: Vec::new() })
+                Some(SyncedLog { file, record_bytes: log.record_bytes, held: Vec::new() })
             }
             None => None,
         };
         let answers = Arc::clone(&answers);
         let (connections, buffer) = (Vec::new(), vec![0; BUFFER_BYTES]);
-        let mut lane = Lane { poller, sockets, connections, buffer, answers, log };
-        thread::spawn(move || while lane.turn().is_ok() {});
+        let mut server = NullThread { poller, sockets, connections, buffer, answers, log };
+        thread::spawn(move || while server.turn().is_ok() {});
     }
     thread::spawn(move || {
         for (number, stream) in listener.incoming().flatten().enumerate() {
-            let (door, sender) = &doors[number % doors.len()];
+            let (poller, sender) = &threads[number % threads.len()];
             let Ok(socket) = Socket::new(stream) else { return };
-            if door.add(&socket, number / doors.len()).is_err() || sender.send(socket).is_err() {
+            if poller.add(&socket, number / threads.len()).is_err() || sender.send(socket).is_err()
+            {
                 return;
             }
         }
@@ -66,7 +67,7 @@ pub fn serve(address: &str, null: &Null) -> Result<()> {
     Ok(())
 }
 
-/// Answers made beforehand.
+/// Prepared answers.
 struct Answers {
     create: Vec<u8>,
     append: Vec<u8>,
@@ -76,17 +77,17 @@ struct Answers {
 
 impl Answers {
     fn new(read_bytes: usize) -> Self {
-        let said = "Content-Type: application/octet-stream\r\n\
+        let headers = "Content-Type: application/octet-stream\r\n\
                     Stream-Next-Offset: 0000000000000000_0000000000000000\r\n";
         let mut read = format!(
-            "HTTP/1.1 200 OK\r\n{said}Stream-Up-To-Date: true\r\nContent-Length: {read_bytes}\r\n\r\n"
+            "HTTP/1.1 200 OK\r\n{headers}Stream-Up-To-Date: true\r\nContent-Length: {read_bytes}\r\n\r\n"
         )
         .into_bytes();
         read.resize(read.len() + read_bytes, b'x');
         Self {
-            create: format!("HTTP/1.1 201 Created\r\n{said}Content-Length: 0\r\n\r\n").into(),
-            append: format!("HTTP/1.1 204 No Content\r\n{said}\r\n").into(),
-            head: format!("HTTP/1.1 200 OK\r\n{said}Content-Length: 0\r\n\r\n").into(),
+            create: format!("HTTP/1.1 201 Created\r\n{headers}Content-Length: 0\r\n\r\n").into(),
+            append: format!("HTTP/1.1 204 No Content\r\n{headers}\r\n").into(),
+            head: format!("HTTP/1.1 200 OK\r\n{headers}Content-Length: 0\r\n\r\n").into(),
             read,
         }
     }
@@ -101,49 +102,49 @@ impl Answers {
     }
 }
 
-/// A connection and the part of a request that has come.
+/// A connection and the received part of a request.
 struct Connection {
     socket: Socket,
-    /// A head that is not whole.
+    /// The received part of a head.
     head: Vec<u8>,
-    /// Bytes of a body that are still to come.
+    /// The number of bytes of a body that are missing.
     body_left: usize,
 }
 
-/// What is written before anything is answered.
-struct Log {
+/// The log, which the server writes and syncs before it answers.
+struct SyncedLog {
     file: SyncedFile,
-    /// Bytes for each request.
+    /// The length of a record in bytes.
     record_bytes: usize,
-    /// Answers that wait for it, each with the number of its connection.
+    /// Answers that wait for the sync, with the numbers of their connections.
     held: Vec<(usize, Vec<u8>)>,
 }
 
-/// A thread's connections.
-struct Lane {
+/// A thread of the server, with its connections.
+struct NullThread {
     poller: Poller,
-    /// Those that are new; they count from zero in that order.
+    /// New connections, which are numbered from zero in this order.
     sockets: Receiver<Socket>,
     connections: Vec<Option<Connection>>,
     buffer: Vec<u8>,
     answers: Arc<Answers>,
-    log: Option<Log>,
+    log: Option<SyncedLog>,
 }
 
-impl Lane {
-    /// Answers what comes next.
+impl NullThread {
+    /// Waits for requests, and answers them.
     fn turn(&mut self) -> Result<()> {
         self.look(WAIT_NS)?;
-        // The broker's own rule (`CoreHandle::gather`), written again because the load knows nothing of
-        // the broker: as long as each look brings another, and once after who is about to ask had the
-        // processor, one sync is for all of them.
-        let (mut seen, mut gives_way) = (1, false);
+        // This is the broker's rule (`CoreHandle::gather`), written again because the load knows nothing of the
+        // broker: polls go on as long as each brings another request, with a last one after a yield. One
+        // sync then serves all of them.
+        let (mut seen, mut has_yielded) = (1, false);
         for _ in 0..LOOKS_MAX {
             let held = self.log.as_ref().map_or(0, |log| log.held.len());
             if held > seen {
-                gives_way = true;
-            } else if gives_way {
-                gives_way = false;
+                has_yielded = true;
+            } else if has_yielded {
+                has_yielded = false;
                 thread::yield_now();
             } else {
                 break;
@@ -162,12 +163,12 @@ impl Lane {
         Ok(())
     }
 
-    /// Takes what has come, and answers it where nothing is to be written first.
+    /// Reads the requests of all ready sockets, and answers them unless a log must be written first.
     fn look(&mut self, wait_ns: u64) -> Result<()> {
         let Self { poller, sockets, connections, buffer, answers, log } = self;
         for &number in poller.wait(wait_ns)? {
             while connections.len() <= number {
-                // It is told of a moment before it is handed over.
+                // The poller may return a socket before it is handed over.
                 let socket = sockets.recv()?;
                 connections.push(Some(Connection { socket, head: Vec::new(), body_left: 0 }));
             }
@@ -187,9 +188,9 @@ impl Lane {
     }
 }
 
-/// Sends `out`; a connection that takes nothing has ended.
+/// Sends `out`, and removes a connection that has ended.
 fn send(connection: &mut Option<Connection>, out: &mut Vec<u8>) {
-    // Answers are short and asked for one by one: what went out before has gone.
+    // Answers are short and requested one by one: earlier answers are sent completely.
     let swap = |kept: &mut Vec<u8>| std::mem::swap(kept, out);
     if connection.as_mut().is_some_and(|it| it.socket.send(swap).is_err()) {
         *connection = None;
@@ -197,7 +198,7 @@ fn send(connection: &mut Option<Connection>, out: &mut Vec<u8>) {
 }
 
 impl Connection {
-    /// Reads what has come, and puts the answers to it into `out`.
+    /// Reads requests, and appends their answers to `out`.
     fn take(&mut self, buffer: &mut [u8], answers: &Answers, out: &mut Vec<u8>) -> Result<()> {
         let Self { socket, head, body_left } = self;
         socket.send_on()?;
@@ -217,8 +218,7 @@ impl Connection {
     }
 }
 
-/// Answers the requests that `bytes` hold whole, as far as their heads; what is left of them is a head
-/// that has begun.
+/// Answers the requests in `bytes` whose heads are complete, and removes them. The rest is the start of a head.
 fn answer_whole<'a>(
     mut bytes: &'a [u8],
     body_left: &mut usize,
@@ -240,7 +240,7 @@ fn answer_whole<'a>(
                 *body_left = std::str::from_utf8(header.value)?.trim().parse()?;
             }
         }
-        // An answer before the body has come is not waited for by load, which sends all at once.
+        // The answer precedes the body, which is no problem for a load that sends both at once.
         out.extend_from_slice(answers.to(request.method.context("no method")?.as_bytes()));
         bytes = &bytes[length..];
     }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::{
     answer::AnswerReader,
-    closed_loop::{Asked, BUFFER_BYTES, SILENCE_NS},
+    closed_loop::{BUFFER_BYTES, RequestResults, SILENCE_NS},
     request::{Request, Requests},
 };
 use crate::{
@@ -32,37 +32,37 @@ pub struct Pairs {
 #[derive(Debug)]
 struct Pair {
     stream: u64,
-    writer: End,
-    reader: End,
+    writer: PairConnection,
+    reader: PairConnection,
     events: Events,
     state: State,
     appended_ns: u64,
-    /// What the round still waits for.
+    /// Whether the round waits for the answer to the append.
     waits_for_answer: bool,
     waits_for_delivery: bool,
 }
 
 /// A connection of a pair.
 #[derive(Debug)]
-struct End {
+struct PairConnection {
     socket: Socket,
     answer: AnswerReader,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The reader has asked where the stream ends.
+    /// The reader has requested the end of the stream.
     Asks,
-    /// It waits, and rounds go on.
+    /// The reader waits, and rounds continue.
     Goes,
-    /// The window has ended for it.
+    /// The window has ended for this pair.
     Ended,
 }
 
-/// Counts events with data in what comes of a body, chunked or not.
+/// Counts events with data in the bytes of a body, chunked or not.
 #[derive(Debug, Default)]
 struct Events {
-    /// The line that has begun, as far as it may be told from others.
+    /// The start of the current line, as long as it may be a data event.
     line: Vec<u8>,
 }
 
@@ -88,16 +88,16 @@ impl Pairs {
     /// Connects a pair for each of `streams` to the server at `address`.
     ///
     /// # Errors
-    /// It cannot be reached.
+    /// The server cannot be reached.
     pub fn connect(address: &str, streams: impl Iterator<Item = u64>) -> Result<Self> {
         let poller = Poller::new()?;
         let mut pairs: Vec<Pair> = Vec::new();
         for stream in streams {
-            let end = |number: usize| -> Result<End> {
+            let end = |number: usize| -> Result<PairConnection> {
                 let stream = TcpStream::connect(address).with_context(|| address.to_owned())?;
                 let socket = Socket::new(stream)?;
-                poller.door().add(&socket, number)?;
-                Ok(End { socket, answer: AnswerReader::default() })
+                poller.handle().add(&socket, number)?;
+                Ok(PairConnection { socket, answer: AnswerReader::default() })
             };
             let (writer, reader) = (end(2 * pairs.len())?, end(2 * pairs.len() + 1)?);
             pairs.push(Pair {
@@ -114,19 +114,19 @@ impl Pairs {
         Ok(Self { poller, pairs })
     }
 
-    /// Goes round until the window ends.
+    /// Runs rounds until the window ends.
     ///
     /// # Errors
-    /// A connection ends, or nothing comes any more.
+    /// A connection ends, or the server does not answer any more.
     pub fn go(
         self,
         requests: &Requests,
         mode: HttpMode,
         window: &Window,
         progress: &AtomicU64,
-    ) -> Result<Asked> {
+    ) -> Result<RequestResults> {
         let Self { mut poller, mut pairs } = self;
-        let mut round = Round { requests, mode, window, asked: Asked::new() };
+        let mut round = Round { requests, mode, window, results: RequestResults::new() };
         let mut buffer = vec![0; BUFFER_BYTES];
         for pair in &mut pairs {
             let stream = pair.stream;
@@ -155,7 +155,7 @@ impl Pairs {
             }
             ensure!(!is_silent, "{going} pairs wait for an append that does not come");
         }
-        Ok(round.asked)
+        Ok(round.results)
     }
 }
 
@@ -163,11 +163,11 @@ struct Round<'a> {
     requests: &'a Requests,
     mode: HttpMode,
     window: &'a Window,
-    asked: Asked,
+    results: RequestResults,
 }
 
 impl Round<'_> {
-    /// The reader waits, then the writer appends.
+    /// Starts a round: the reader waits, then the writer appends.
     fn begin(&self, pair: &mut Pair) -> Result<()> {
         if now_ns() >= self.window.until_ns {
             pair.state = State::Ended;
@@ -183,7 +183,7 @@ impl Round<'_> {
     }
 
     fn wait_for(&self, pair: &mut Pair) -> Result<()> {
-        let (stream, End { socket, answer }) = (pair.stream, &mut pair.reader);
+        let (stream, PairConnection { socket, answer }) = (pair.stream, &mut pair.reader);
         let offset = answer.next_offset();
         let request = match self.mode {
             HttpMode::Sse => Request::Sse(offset),
@@ -193,16 +193,16 @@ impl Round<'_> {
     }
 
     fn writer(&mut self, pair: &mut Pair, buffer: &mut [u8]) -> Result<()> {
-        let End { socket, answer } = &mut pair.writer;
+        let PairConnection { socket, answer } = &mut pair.writer;
         socket.send_on()?;
-        let mut came = None;
+        let mut answered = None;
         socket.receive(buffer, |bytes| {
-            came = came.or(answer.take(bytes, false)?.1);
+            answered = answered.or(answer.take(bytes, false)?.1);
             Ok(())
         })?;
-        if let Some(answer) = came {
+        if let Some(answer) = answered {
             ensure!(answer.status < 300, "an append was answered with {}", answer.status);
-            self.asked.answered(answer.status, pair.appended_ns, now_ns(), self.window);
+            self.results.answered(answer.status, pair.appended_ns, now_ns(), self.window);
             pair.waits_for_answer = false;
         }
         Ok(())
@@ -210,23 +210,23 @@ impl Round<'_> {
 
     fn reader(&mut self, pair: &mut Pair, buffer: &mut [u8]) -> Result<()> {
         let (is_head, is_sse) = (pair.state == State::Asks, self.mode == HttpMode::Sse);
-        let End { socket, answer } = &mut pair.reader;
+        let PairConnection { socket, answer } = &mut pair.reader;
         socket.send_on()?;
-        let (mut came, mut events) = (None, 0);
+        let (mut answered, mut events) = (None, 0);
         socket.receive(buffer, |bytes| {
             if !is_head && is_sse && answer.is_within_body() {
                 events += pair.events.count(bytes);
                 return Ok(());
             }
             let before = answer.is_within_body();
-            came = came.or(answer.take(bytes, is_head)?.1);
+            answered = answered.or(answer.take(bytes, is_head)?.1);
             if is_sse && !before && answer.is_within_body() {
                 // The rest of this piece was taken with the head.
                 events += pair.events.count(bytes);
             }
             Ok(())
         })?;
-        match came {
+        match answered {
             Some(whole) if is_head => {
                 ensure!(whole.status == 200, "a stream's state was answered with {}", whole.status);
                 pair.state = State::Goes;
@@ -235,7 +235,7 @@ impl Round<'_> {
                 }
             }
             Some(whole) if is_sse => bail!("events ended with {}", whole.status),
-            // Nothing was appended for as long as the server waits.
+            // The read has timed out at the server.
             Some(whole) if whole.status == 204 => self.wait_for(pair)?,
             Some(whole) => {
                 ensure!(whole.status == 200, "a long-poll was answered with {}", whole.status);
@@ -250,9 +250,9 @@ impl Round<'_> {
     fn delivered(&mut self, pair: &mut Pair) {
         pair.waits_for_delivery = false;
         let now = now_ns();
-        self.asked.delivered += u64::from(self.window.holds(now));
+        self.results.delivered += u64::from(self.window.holds(now));
         if self.window.holds(pair.appended_ns) {
-            self.asked.append_to_delivery.record(pair.appended_ns, now);
+            self.results.append_to_delivery.record(pair.appended_ns, now);
         }
     }
 }

@@ -7,34 +7,34 @@ use crate::plan::HttpLoad;
 /// A request to a stream of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// A stream that is not there yet.
+    /// Creates a stream.
     Create,
-    /// An append.
+    /// Appends to a stream.
     Append,
-    /// Its state.
+    /// Requests the state of a stream.
     Head,
-    /// All of it.
+    /// Reads a whole stream.
     Read,
-    /// What comes after an offset, once there is any.
+    /// Waits for the messages after an offset, by long-poll.
     LongPoll(&'a str),
-    /// All that comes after an offset, as events.
+    /// Reads all messages after an offset, as server-sent events.
     Sse(&'a str),
 }
 
 /// Writes requests for one server.
 #[derive(Clone, Debug)]
 pub struct Requests {
-    /// The path of a stream without its number.
+    /// The path of a stream, without its number.
     path: String,
-    /// What follows the path in each request.
+    /// The rest of each request after the path.
     host: String,
-    /// Events come as text only of text.
+    /// The content type: only text streams have text events.
     content_type: &'static str,
     body: Vec<u8>,
 }
 
 impl Requests {
-    /// Requests of `load` for the server at `address`.
+    /// The requests of `load` for the server at `address`.
     #[must_use]
     pub fn new(address: &str, load: &HttpLoad) -> Self {
         let HttpLoad { prefix, run, size, mode, .. } = load;
@@ -46,7 +46,7 @@ impl Requests {
         }
     }
 
-    /// Writes a request for stream number `stream` over what `out` held.
+    /// Writes a request for stream number `stream` to `out`, and removes its earlier contents.
     pub fn write(&self, request: Request<'_>, stream: u64, out: &mut Vec<u8>) {
         out.clear();
         let Self { path, host, content_type, body } = self;
@@ -72,7 +72,7 @@ impl Requests {
         written.expect("a vector takes what is written to it");
     }
 
-    /// Writes an append of `body` to stream number `stream` over what `out` held.
+    /// Writes an append of `body` to stream number `stream` to `out`, and removes its earlier contents.
     pub fn write_append(&self, stream: u64, body: &[u8], out: &mut Vec<u8>) {
         out.clear();
         let Self { path, host, content_type, .. } = self;

@@ -6,29 +6,29 @@ use super::{HttpStreams, Server, worker};
 use crate::{
     child::Worker,
     latency::{Latencies, Percentiles},
-    load::{Bench, order_all},
-    plan::{HttpLoad, HttpMode, Order},
-    usage::{Usage, Watch},
+    load::{Bench, send_all},
+    plan::{HttpLoad, HttpMode, WorkerCommand},
+    usage::{Usage, UsageWatch},
 };
 
 /// A server under load.
 pub struct TargetResults {
     pub server: Server,
     pub load: HttpLoad,
-    /// It is one that does nothing, and runs as long as this is here.
+    /// The null server, which runs until this is dropped.
     pub null: Option<Worker>,
-    /// Its process, if its costs are counted.
+    /// Its process, if its costs are measured.
     pub pid: Option<u32>,
     answers: Latencies,
     deliveries: Latencies,
-    pub asked: u64,
+    pub requests: u64,
     pub answered: u64,
     pub delivered: u64,
     pub errors: Vec<String>,
-    /// Processor seconds of the load.
+    /// Processor seconds of the load's process.
     pub load_cpu_s: Option<f64>,
     pub usage: Option<Usage>,
-    /// Answers per second of each turn.
+    /// The answers per second in each turn.
     rates: Vec<f64>,
 }
 
@@ -41,7 +41,7 @@ impl TargetResults {
             pid: None,
             answers: Latencies::new(),
             deliveries: Latencies::new(),
-            asked: 0,
+            requests: 0,
             answered: 0,
             delivered: 0,
             errors: Vec::new(),
@@ -51,10 +51,10 @@ impl TargetResults {
         }
     }
 
-    /// Asks for one of so many turns.
+    /// Runs the load for one of `turns` turns.
     ///
     /// # Errors
-    /// It cannot be reached or ends a connection.
+    /// The server cannot be reached or ends a connection.
     pub fn turn(
         &mut self,
         bench: &Bench<'_>,
@@ -64,24 +64,24 @@ impl TargetResults {
     ) -> Result<()> {
         let mut load = self.load.clone();
         if load.mode == HttpMode::Create {
-            // What an earlier turn has made is there.
+            // An earlier turn has created the streams.
             load.run = format!("{}-{}", load.run, self.rates.len());
         }
         let mut workers = vec![worker(&self.server.address, &load)?];
         let window = of.window(turns);
         let watch = match self.null {
-            None => Some(Watch::begin(self.pid, &self.server.address, window)),
+            None => Some(UsageWatch::begin(self.pid, &self.server.address, window)),
             Some(_) => None,
         };
-        order_all(&mut workers, Order::Start(window))?;
+        send_all(&mut workers, WorkerCommand::Start(window))?;
         let reports = bench.reports(&mut workers, row, None)?;
         let report = reports.into_iter().next().context("a worker reports once")?;
-        if let Some(usage) = watch.map(Watch::end) {
+        if let Some(usage) = watch.map(UsageWatch::end) {
             self.usage = Some(self.usage.map_or(usage, |before| before.and(usage)));
         }
         let seconds = (window.until_ns - window.from_ns) as f64 / 1e9;
         self.rates.push(report.confirmed as f64 / seconds);
-        self.asked += report.published;
+        self.requests += report.published;
         self.answered += report.confirmed;
         self.delivered += report.delivered;
         self.errors.extend(report.errors);
@@ -92,17 +92,17 @@ impl TargetResults {
         Ok(())
     }
 
-    /// From the request to its answer.
+    /// The time from a request to its answer.
     pub fn request_to_answer(&mut self) -> Option<Percentiles> {
         self.answers.percentiles()
     }
 
-    /// From an append to who waited for it.
+    /// The time from an append to the reader that waits for it.
     pub fn append_to_delivery(&mut self) -> Option<Percentiles> {
         self.deliveries.percentiles()
     }
 
-    /// Answers for each of `other`'s in the same turn: the median of the turns.
+    /// The ratio of its answers to those of `other` in the same turn: the median over all turns.
     pub fn share_of(&self, other: &Self) -> Option<f64> {
         let rates = self.rates.iter().zip(&other.rates);
         let mut shares: Vec<_> = rates.map(|(ours, theirs)| ours / theirs.max(1e-9)).collect();

@@ -22,10 +22,10 @@ use crate::{
     socket::{Poller, Socket},
 };
 
-/// What ends the control event of one who has come to the end, and its chunk.
+/// The end of the control event of a reader at the stream's end, and of its chunk.
 const CAUGHT_UP: &str = "\"upToDate\":true}\n\n\r\n";
 
-/// Those who wait, and one who appends.
+/// Connections that wait, and one that appends.
 #[derive(Debug)]
 pub struct Waiters {
     load: HttpLoad,
@@ -34,25 +34,25 @@ pub struct Waiters {
     poller: Poller,
     readers: Vec<Waiter>,
     writer: TcpStream,
-    /// What was appended to each stream last, and what is to come.
+    /// The last append to each stream, and the expected one.
     expected: Vec<String>,
 }
 
-/// One who waits.
+/// A connection that waits.
 #[derive(Debug)]
 struct Waiter {
     socket: Socket,
-    /// What has come of an answer or an event.
-    came: Vec<u8>,
-    /// Where it goes on.
+    /// The received part of an answer or an event.
+    received: Vec<u8>,
+    /// The offset from which it reads.
     at: String,
 }
 
 impl Waiters {
-    /// Makes the streams, connects those who wait, and has them wait.
+    /// Creates the streams, connects the waiting connections, and sends their reads.
     ///
     /// # Errors
-    /// The server cannot be reached, or does not take so many.
+    /// The server cannot be reached, or does not accept so many connections.
     pub fn connect(address: &str, load: &HttpLoad, wait: &HttpWait) -> Result<Self> {
         let requests = Requests::new(address, load);
         let mut writer = TcpStream::connect(address).with_context(|| address.to_owned())?;
@@ -70,8 +70,8 @@ impl Waiters {
             let stream = TcpStream::connect(address);
             let stream = stream.with_context(|| format!("connection {number} to {address}"))?;
             let socket = Socket::new(stream)?;
-            poller.door().add(&socket, number)?;
-            readers.push(Waiter { socket, came: Vec::new(), at: "-1".into() });
+            poller.handle().add(&socket, number)?;
+            readers.push(Waiter { socket, received: Vec::new(), at: "-1".into() });
         }
         let expected = vec![String::new(); load.streams as usize];
         let (load, wait) = (load.clone(), *wait);
@@ -82,9 +82,9 @@ impl Waiters {
         if this.load.mode == HttpMode::Sse {
             let all = this.readers.len();
             this.hear(all, |waiter, _| {
-                let is_there = waiter.came.ends_with(CAUGHT_UP.as_bytes());
+                let is_there = waiter.received.ends_with(CAUGHT_UP.as_bytes());
                 if is_there {
-                    waiter.came = Vec::new();
+                    waiter.received = Vec::new();
                 }
                 Ok(is_there)
             })?;
@@ -102,10 +102,11 @@ impl Waiters {
         Ok(socket.send(|out| self.requests.write(request, stream, out))?)
     }
 
-    /// Appends in rounds, to one stream after the other; each round waits until all have heard.
+    /// Appends in rounds, to one stream after the other. Each round ends when all waiting connections have received
+    /// the append.
     ///
     /// # Errors
-    /// A connection ends, or something else comes than was appended, or not to all.
+    /// A connection ends, or a waiting connection receives something else than the append, or nothing.
     pub fn go(mut self, progress: &AtomicU64) -> Result<Report> {
         let mut report = Report::default();
         let (mut each, mut last) = (Latencies::new(), Latencies::new());
@@ -154,8 +155,8 @@ impl Waiters {
         Ok(self.writer.write_all(&bytes)?)
     }
 
-    /// Listens until `count` have been told, as `is_told` says of each that something comes to; one who
-    /// waits by long-poll asks again at once.
+    /// Receives until `count` connections have the append, as `is_told` decides for each. A long-poll connection
+    /// sends its next read immediately.
     fn hear(
         &mut self,
         count: usize,
@@ -169,12 +170,12 @@ impl Waiters {
             for number in numbers {
                 let waiter = &mut self.readers[number];
                 waiter.socket.send_on()?;
-                let came = &mut waiter.came;
+                let received = &mut waiter.received;
                 waiter.socket.receive(&mut buffer, |bytes| {
-                    came.extend_from_slice(bytes);
+                    received.extend_from_slice(bytes);
                     Ok(())
                 })?;
-                if !waiter.came.is_empty() && is_told(waiter, number)? {
+                if !waiter.received.is_empty() && is_told(waiter, number)? {
                     heard += 1;
                     if self.load.mode == HttpMode::LongPoll {
                         self.ask(number)?;
@@ -187,9 +188,9 @@ impl Waiters {
 }
 
 impl Waiter {
-    /// Whether the answer has come whole; it has to give what is expected.
+    /// Whether the answer is complete. It must have the expected append.
     fn has_answer(&mut self, expected: &str) -> Result<bool> {
-        let text = str::from_utf8(&self.came)?;
+        let text = str::from_utf8(&self.received)?;
         let Some((head, body)) = text.split_once("\r\n\r\n") else { return Ok(false) };
         let header = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
         let length: usize = header("content-length: ").context(head.to_owned())?.parse()?;
@@ -201,20 +202,20 @@ impl Waiter {
             "something else came: {text}"
         );
         self.at = header("stream-next-offset: ").context("no offset")?.to_owned();
-        self.came = Vec::new();
+        self.received = Vec::new();
         Ok(true)
     }
 
-    /// Whether the event has come with its control event; it has to carry what is expected, once.
+    /// Whether the event is complete, with its control event. It must have the expected append once.
     fn has_event(&mut self, expected: &str) -> Result<bool> {
-        if !self.came.ends_with(CAUGHT_UP.as_bytes()) {
+        if !self.received.ends_with(CAUGHT_UP.as_bytes()) {
             return Ok(false);
         }
-        let text = str::from_utf8(&self.came)?;
+        let text = str::from_utf8(&self.received)?;
         let event = format!("event: data\ndata:{expected}\n\nid: ");
         let count = text.matches("event: data").count();
         ensure!(text.contains(&event) && count == 1, "something else came: {text}");
-        self.came = Vec::new();
+        self.received = Vec::new();
         Ok(true)
     }
 }

@@ -1,6 +1,6 @@
 //! `catch-up`: the speed of a reader of a stream on the disk.
 
-use super::{How, Measurement, show_count};
+use super::{Measurement, Method, show_count};
 use crate::catch_up;
 
 /// Options of `catch-up`.
@@ -21,6 +21,6 @@ impl CatchUp {
     pub fn rows(&self) -> Vec<Measurement> {
         let Self { messages, size } = *self;
         let row = format!("{} messages, {size} B", show_count(messages));
-        vec![Measurement { row, how: How::CatchUp(catch_up::CatchUp { messages, size }) }]
+        vec![Measurement { row, method: Method::CatchUp(catch_up::CatchUp { messages, size }) }]
     }
 }

@@ -1,7 +1,7 @@
 //! `checkpoint`: the write amplification, and the latency of confirms during checkpoints and moves.
 
-use super::{How, Measurement, show_rate};
-use crate::{load::Load, pauses::Pauses, write_amplification::Amplification};
+use super::{Measurement, Method, show_rate};
+use crate::{load::Load, pauses::Pauses, write_amplification::WriteAmplification};
 
 /// Options of `checkpoint`.
 #[derive(Clone, Debug, clap::Args)]
@@ -58,7 +58,7 @@ impl Checkpoint {
             limit: 3.0,
         };
         let row = format!("confirms beside both, {}", show_rate(self.confirm_rate));
-        rows.push(Measurement { row, how: How::Pauses(pauses) });
+        rows.push(Measurement { row, method: Method::Pauses(pauses) });
         rows
     }
 
@@ -74,11 +74,19 @@ impl Checkpoint {
         [
             Measurement {
                 row: format!("queue, published and acked, {shown}"),
-                how: How::Amplification(Amplification { load: queue, limit: 1.1, moves: false }),
+                method: Method::WriteAmplification(WriteAmplification {
+                    load: queue,
+                    limit: 1.1,
+                    moves: false,
+                }),
             },
             Measurement {
                 row: format!("stream that keeps {} MiB, {shown}", self.retain >> 20),
-                how: How::Amplification(Amplification { load: stream, limit: 2.2, moves: true }),
+                method: Method::WriteAmplification(WriteAmplification {
+                    load: stream,
+                    limit: 2.2,
+                    moves: true,
+                }),
             },
         ]
     }

@@ -1,7 +1,7 @@
 //! `http-streams`: requests of the Durable Streams protocol to any server of it, beside a null server, with one
 //! request in flight for each connection.
 
-use super::{How, Measurement, show_count};
+use super::{Measurement, Method, show_count};
 use crate::{
     http::{self, Server, Target},
     options::Options,
@@ -73,7 +73,7 @@ impl HttpStreams {
         for &mode in &self.mode {
             for &connections in &self.connections {
                 let streams = match mode {
-                    // They have no streams beforehand, or each pair its own.
+                    // Such a load creates its streams, or has one for each pair.
                     HttpMode::Create | HttpMode::LongPoll | HttpMode::Sse => &self.streams[..1],
                     _ => &self.streams[..],
                 };
@@ -99,7 +99,7 @@ impl HttpStreams {
     }
 
     fn row(&self, target: Target, mode: HttpMode, connections: u32, streams: u64) -> Measurement {
-        let whom = target.name().to_owned();
+        let target_name = target.name().to_owned();
         let what = match mode {
             HttpMode::Append => format!("append {} B", self.size),
             HttpMode::Head => "head".into(),
@@ -113,7 +113,7 @@ impl HttpStreams {
             HttpMode::LongPoll | HttpMode::Sse => format!("{connections} pairs"),
             _ => format!("{connections} connections, {} streams", show_count(streams)),
         };
-        let how = http::HttpStreams {
+        let load = http::HttpStreams {
             target,
             mode,
             connections,
@@ -128,6 +128,9 @@ impl HttpStreams {
             warmup_s: self.warmup,
             duration_s: self.duration,
         };
-        Measurement { row: format!("{whom}: {what}, {over}"), how: How::Http(Box::new(how)) }
+        Measurement {
+            row: format!("{target_name}: {what}, {over}"),
+            method: Method::Http(Box::new(load)),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! `lifecycle`: publish, take and ack, one after the other, and with a backlog.
 
-use super::{How, Measurement};
+use super::{Measurement, Method};
 use crate::{load::Load, plan::Echo};
 
 /// Options of `lifecycle`.
@@ -30,7 +30,7 @@ impl Lifecycle {
             confirm_ack: true,
         };
         let serial =
-            Measurement { row: "serial".into(), how: How::Rounds { size: self.size, echo } };
+            Measurement { row: "serial".into(), method: Method::Rounds { size: self.size, echo } };
         let load = Load {
             size: self.size,
             credit: self.credit,

@@ -1,7 +1,7 @@
 //! `parked-readers`: waiting HTTP connections, their costs, and the time until they get an append.
 
-use super::{How, Measurement, show_count};
-use crate::{parked::Parked, plan::HttpMode};
+use super::{Measurement, Method, show_count};
+use crate::{parked::WaitingReaders, plan::HttpMode};
 
 /// Options of `parked-readers`. Readers and streams may be lists; every combination is a row.
 #[derive(Clone, Debug, clap::Args)]
@@ -40,13 +40,13 @@ impl ParkedReaders {
     #[must_use]
     pub fn rows(&self) -> Vec<Measurement> {
         let mode = if self.sse { HttpMode::Sse } else { HttpMode::LongPoll };
-        let how = if self.sse { "sse" } else { "long-poll" };
+        let method = if self.sse { "sse" } else { "long-poll" };
         let mut rows = Vec::new();
         for &readers in &self.readers {
             for &streams in &self.streams {
                 let over =
                     format!("{} of {} streams", show_count(readers.into()), show_count(streams));
-                let parked = Parked {
+                let parked = WaitingReaders {
                     readers,
                     streams,
                     mode,
@@ -56,8 +56,8 @@ impl ParkedReaders {
                     idle_s: self.idle,
                     pause_ms: self.pause,
                 };
-                let row = format!("{how}: {over}, {} B", self.size);
-                rows.push(Measurement { row, how: How::Parked(Box::new(parked)) });
+                let row = format!("{method}: {over}, {} B", self.size);
+                rows.push(Measurement { row, method: Method::WaitingReaders(Box::new(parked)) });
             }
         }
         rows

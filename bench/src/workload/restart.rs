@@ -1,7 +1,7 @@
 //! `restart`: the time from kill -9 to ready and to the first delivery, with pending messages, and with many
 //! topics.
 
-use super::{How, Measurement, show_count};
+use super::{Measurement, Method, show_count};
 use crate::{backlog::Backlog, many_topics::ManyTopics};
 
 /// Options of `restart`.
@@ -32,17 +32,17 @@ impl Restart {
         let messages = self.messages.iter().filter(|&&messages| messages > 0).map(|&messages| {
             let row = format!("{} pending, {size} B", show_count(messages));
             let backlog = Backlog { messages, partitions, size, sample };
-            Measurement { row, how: How::Backlog(backlog) }
+            Measurement { row, method: Method::Backlog(backlog) }
         });
         let topics = self.topics.iter().filter(|&&topics| topics > 0).map(|&topics| {
             let row = format!("{} topics, {size} B", show_count(topics));
             let topics = ManyTopics { topics, size, sample, over_http: false };
-            Measurement { row, how: How::ManyTopics(topics) }
+            Measurement { row, method: Method::ManyTopics(topics) }
         });
         let streams = self.streams.iter().filter(|&&streams| streams > 0).map(|&streams| {
             let row = format!("{} streams over HTTP, {size} B", show_count(streams));
             let topics = ManyTopics { topics: streams, size, sample, over_http: true };
-            Measurement { row, how: How::ManyTopics(topics) }
+            Measurement { row, method: Method::ManyTopics(topics) }
         });
         messages.chain(topics).chain(streams).collect()
     }

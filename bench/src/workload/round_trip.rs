@@ -1,6 +1,6 @@
 //! `round-trip`: the latency from publish to delivery, with one message in flight and under load.
 
-use super::{How, Measurement, show_rate};
+use super::{Measurement, Method, show_rate};
 use crate::{load::Load, plan::Echo};
 
 /// Options of `round-trip`.
@@ -34,7 +34,7 @@ impl RoundTrip {
         };
         let mut rows = vec![Measurement {
             row: "one in flight".into(),
-            how: How::Rounds { size: self.size, echo },
+            method: Method::Rounds { size: self.size, echo },
         }];
         rows.extend(self.rates.iter().map(|&rate| {
             let rate = (rate > 0.0).then_some(rate);

@@ -1,7 +1,7 @@
 //! `slow-consumer`: the costs of a slow reader for the others; the slow reader gets everything too.
 
 use super::{
-    How, Measurement,
+    Measurement, Method,
     stream::{Streaming, show_offered},
 };
 use crate::fan_out::FanOut;
@@ -41,7 +41,7 @@ impl SlowConsumer {
             };
             let row =
                 format!("{} readers beside {beside}, {}", self.readers - 1, show_offered(rate));
-            Measurement { row, how: How::FanOut(Box::new(fan_out)) }
+            Measurement { row, method: Method::FanOut(Box::new(fan_out)) }
         };
         let ways = || std::iter::once(None).chain(self.slow.iter().copied().map(Some));
         self.rate.iter().flat_map(|&rate| ways().map(move |slow| row(rate, slow))).collect()

@@ -2,7 +2,7 @@
 
 use sennit_model::Durability;
 
-use super::{How, Measurement, show_rate};
+use super::{Measurement, Method, show_rate};
 use crate::{
     fan_out::{FanOut, RETAIN_BYTES},
     load::Load,
@@ -96,7 +96,7 @@ impl Stream {
         let row = |&rate| {
             let fan_out = self.streaming.fan_out(rate, self.readers, partitions);
             let row = format!("{} readers, {}", self.readers, show_offered(rate));
-            Measurement { row, how: How::FanOut(Box::new(fan_out)) }
+            Measurement { row, method: Method::FanOut(Box::new(fan_out)) }
         };
         self.rate.iter().map(row).collect()
     }

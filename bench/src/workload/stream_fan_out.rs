@@ -1,7 +1,7 @@
 //! `stream-fan-out`: the number of readers that the same stream can have, live or with cursors of their own.
 
 use super::{
-    How, Measurement,
+    Measurement, Method,
     stream::{Streaming, show_offered},
 };
 use crate::fan_out::FanOut;
@@ -46,15 +46,15 @@ impl StreamFanOut {
             };
             let load = &mut fan_out.load;
             load.preload = self.preload.map(|all| all.div_ceil(u64::from(load.producers)));
-            let how = match self.preload {
+            let method = match self.preload {
                 Some(all) => format!("{all} that lie there"),
                 None if self.cursor => format!("cursors, {}", show_offered(rate)),
                 None => format!("live, {}", show_offered(rate)),
             };
-            let row = format!("{readers} readers, {how}");
-            Measurement { row, how: How::FanOut(Box::new(fan_out)) }
+            let row = format!("{readers} readers, {method}");
+            Measurement { row, method: Method::FanOut(Box::new(fan_out)) }
         };
-        // What lies there is read once, whatever rates there would be.
+        // Preloaded messages have one row, because the rates do not matter.
         let rates = match self.preload {
             Some(_) => [0.0_f64].iter(),
             None => self.rate.iter(),

@@ -2,43 +2,44 @@
 
 /// Failed attempts at one message in one group.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Failed {
-    /// The turns of settlements that failed one for sure; 0 when that is durable.
-    sure: Vec<u64>,
-    /// The most there may be.
-    most: u32,
+pub(super) struct FailedAttempts {
+    /// The turns of settlements that certainly failed an attempt; 0 when that is durable.
+    certain: Vec<u64>,
+    /// The greatest possible number.
+    max: u32,
 }
 
-impl Failed {
-    /// So many there are at least.
-    pub(super) fn least(&self) -> u32 {
-        u32::try_from(self.sure.len()).unwrap_or(u32::MAX)
+impl FailedAttempts {
+    /// The least possible number.
+    pub(super) fn min(&self) -> u32 {
+        u32::try_from(self.certain.len()).unwrap_or(u32::MAX)
     }
 
-    /// So many there are at most.
-    pub(super) fn most(&self) -> u32 {
-        self.most
+    /// The greatest possible number.
+    pub(super) fn max(&self) -> u32 {
+        self.max
     }
 
-    /// A settlement of this turn has failed one.
-    pub(super) fn settled(&mut self, turn: u64) {
-        self.sure.push(turn);
-        self.most += 1;
+    /// Counts an attempt that a settlement of this turn has failed.
+    pub(super) fn add_certain(&mut self, turn: u64) {
+        self.certain.push(turn);
+        self.max += 1;
     }
 
-    /// A lease ended without a word, and that may be a failed attempt.
-    pub(super) fn may_be_more(&mut self) {
-        self.most += 1;
+    /// Counts a lease that ended without a settlement: it may be a failed attempt.
+    pub(super) fn add_possible(&mut self) {
+        self.max += 1;
     }
 
-    /// Parked messages were asked for: if this was one, no failed attempt counts any more.
-    pub(super) fn may_be_none(&mut self) {
-        self.sure.clear();
+    /// Notes a command that retries parked messages: if this message was parked, its failed attempts do not count
+    /// any more.
+    pub(super) fn reset_min(&mut self) {
+        self.certain.clear();
     }
 
-    /// A crash: what was not durable may not have happened.
+    /// Notes a crash: settlements that are not durable may not have happened.
     pub(super) fn crashed(&mut self, durable_turn: u64) {
-        self.sure.retain(|&turn| turn <= durable_turn);
-        self.sure.iter_mut().for_each(|turn| *turn = 0);
+        self.certain.retain(|&turn| turn <= durable_turn);
+        self.certain.iter_mut().for_each(|turn| *turn = 0);
     }
 }

@@ -18,27 +18,28 @@ use super::{
 use crate::numbered_messages;
 
 impl Oracle {
-    pub(super) fn delivered(
+    /// Checks a delivery to a consumer.
+    pub(super) fn check_delivery(
         &mut self,
         delivery: &Delivery,
         now: Timestamp,
     ) -> Result<(), Violation> {
         let key = (delivery.session, delivery.subscription);
-        let nobody = || {
+        let unknown = || {
             Violation::new("every delivery goes to a live subscription", format!("{delivery:?}"))
         };
-        let subscription = *self.subscriptions.get(&key).ok_or_else(nobody)?;
+        let subscription = *self.subscriptions.get(&key).ok_or_else(unknown)?;
         let id = delivery.partition;
         if subscription.partition != id || delivery.generation != self.generation {
-            return Err(nobody());
+            return Err(unknown());
         }
-        let partition = self.partitions.get(&id).filter(|held| held.is_open());
-        let group = partition.and_then(|held| held.groups.get(&subscription.group));
-        let group = group.ok_or_else(nobody)?;
+        let partition = self.partitions.get(&id).filter(|partition| partition.is_open());
+        let group = partition.and_then(|partition| partition.groups.get(&subscription.group));
+        let group = group.ok_or_else(unknown)?;
         let held = group.held_by(delivery.session, delivery.subscription, now);
         // Where age or bytes free messages, leases may end with them.
-        let is_clear = partition.is_some_and(PartitionModel::is_clear);
-        if is_clear && held + u64::from(delivery.count) > subscription.messages {
+        let keeps_unsettled = partition.is_some_and(PartitionModel::keeps_unsettled);
+        if keeps_unsettled && held + u64::from(delivery.count) > subscription.messages {
             return Err(Violation::new(
                 "I8 credit is never exceeded",
                 format!("{held} held of {}, and {} more", subscription.messages, delivery.count),
@@ -46,18 +47,16 @@ impl Oracle {
         }
         let messages: Vec<MessageView<'_>> = Messages::of_checked(&delivery.messages).collect();
         if messages.len() != delivery.count as usize {
-            return Err(Violation::new(
-                "I1 a delivered batch decodes to its stated message count",
-                format!("{delivery:?}"),
-            ));
+            let rule = "I1 a delivered batch decodes to its stated message count";
+            return Err(Violation::new(rule, format!("{delivery:?}")));
         }
         for (offset, message) in (delivery.first.0..).zip(messages) {
-            self.delivered_one(delivery, subscription.group, offset, message, now)?;
+            self.check_delivered_message(delivery, subscription.group, offset, message, now)?;
         }
         Ok(())
     }
 
-    fn delivered_one(
+    fn check_delivered_message(
         &mut self,
         delivery: &Delivery,
         group: GroupId,
@@ -68,34 +67,33 @@ impl Oracle {
         self.deliveries += 1;
         self.delivering_generation = self.generation;
         let id = delivery.partition;
-        let place = (id, group, offset);
-        if let Some((dead_letters_by_offset, at)) = self.dead_letters_by_offset.get(&place) {
+        if let Some((topic, at)) = self.dead_letters_by_source.get(&(id, group, offset)) {
             return Err(Violation::new(
                 "I7 a dead-lettered message is not delivered from its source again",
-                format!("offset {offset} of {id} is at {at} of {dead_letters_by_offset}"),
+                format!("offset {offset} of {id} is at {at} of {topic}"),
             ));
         }
-        self.content(delivery, offset, message, now)?;
+        self.check_content(delivery, offset, message, now)?;
         let Some(partition) = self.partitions.get_mut(&id) else { return Ok(()) };
-        partition.seen_end = partition.seen_end.max(offset + 1);
+        partition.visible_end = partition.visible_end.max(offset + 1);
         let is_delayed =
             partition.entries.get(offset as usize).is_some_and(|entry| entry.due.is_some());
         let parks = partition.dead_letters == DeadLetters::Stay;
         let Some(group) = partition.groups.get_mut(&group) else { return Ok(()) };
         let is_delayed = is_delayed || partition.gaps.contains(&offset);
-        let given = DeliveredMessage { offset, number: self.deliveries, is_delayed, parks };
-        group.delivered(delivery, given, now)
+        let message = DeliveredMessage { offset, number: self.deliveries, is_delayed, parks };
+        group.deliver(delivery, message, now)
     }
 
-    /// The bytes are those that were published at this offset, and their time has come.
-    fn content(
+    /// Checks that the bytes are those that were published at this offset, and that the message is due.
+    fn check_content(
         &mut self,
         delivery: &Delivery,
         offset: u64,
         message: MessageView<'_>,
         now: Timestamp,
     ) -> Result<(), Violation> {
-        let Some(entry) = self.bytes(delivery, offset, message)? else { return Ok(()) };
+        let Some(entry) = self.check_bytes(delivery, offset, message)? else { return Ok(()) };
         let wrong = |rule| {
             let number = numbered_messages::number(&message);
             let id = delivery.partition;
@@ -111,17 +109,18 @@ impl Oracle {
         Ok(())
     }
 
-    /// The bytes are those that were published at this offset, or a dead letter.
-    pub(super) fn bytes(
+    /// Checks that the bytes are those that were published at this offset, or a dead letter.
+    pub(super) fn check_bytes(
         &mut self,
         delivery: &Delivery,
         offset: u64,
         message: MessageView<'_>,
     ) -> Result<Option<Entry>, Violation> {
         let id = delivery.partition;
-        let entry = self.partitions.get(&id).and_then(|held| held.entries.get(offset as usize));
+        let partition = self.partitions.get(&id);
+        let entry = partition.and_then(|partition| partition.entries.get(offset as usize));
         let Some(entry) = entry.copied() else {
-            return self.letter(id, offset, message).map(|()| None);
+            return self.check_dead_letter(id, offset, message).map(|()| None);
         };
         let hash = xxh3_64(message.encoded());
         if entry.hash != hash || entry.appended_at != delivery.appended_at {
@@ -134,78 +133,24 @@ impl Oracle {
         Ok(Some(entry))
     }
 
-    /// A message that no publisher put there has to be a dead letter, whole and for the first time.
-    fn letter(
+    /// Checks a message that no publisher sent: it must be a dead letter, complete and the only one of its source.
+    fn check_dead_letter(
         &mut self,
         id: PartitionId,
         offset: u64,
         message: MessageView<'_>,
     ) -> Result<(), Violation> {
-        let invented = || {
+        let source = source_of(&message).ok_or_else(|| {
             let number = numbered_messages::number(&message);
-            Violation::new(
-                "I2 nothing appears that was never sent",
-                format!("{number:?} at {offset} of {id}"),
-            )
-        };
-        let header = |name: &str| {
-            let found = message.headers().filter_map(Result::ok).find(|held| held.0 == name);
-            let value = found.and_then(|(_, _, value)| std::str::from_utf8(value).ok());
-            value.and_then(|text| text.parse::<u64>().ok()).ok_or_else(invented)
-        };
-        let source = PartitionId {
-            topic: TopicId(header(HEADER_SOURCE_TOPIC_ID)? as u32),
-            index: PartitionIndex(header(HEADER_SOURCE_PARTITION)? as u32),
-        };
-        let group = GroupId(header(HEADER_SOURCE_GROUP_ID)? as u32);
-        let source_offset = header(HEADER_SOURCE_OFFSET)?;
-        let says = |name: &str, what: &str| {
-            let held = message.headers().filter_map(Result::ok).find(|held| held.0 == name);
-            held.is_some_and(|(_, _, value)| value == what.as_bytes())
-        };
-        let topic = format!("topic-{}", source.topic.0);
-        if !says(HEADER_SOURCE_TOPIC, &topic)
-            || !says(HEADER_SOURCE_GROUP, &format!("group-{}", group.0))
-        {
-            return Err(Violation::new(
-                "I1 a dead letter names its source topic and group",
-                format!("{source_offset} of {source}, at {offset} of {id}"),
-            ));
-        }
-        let held = self.partitions.get(&source).ok_or_else(invented)?;
-        let entry = held.entries.get(source_offset as usize).ok_or_else(invented)?;
-        if entry.content != numbered_messages::content_hash(&message) {
-            return Err(Violation::new(
-                "I1 a dead letter carries the key and payload of its source",
-                format!("{source_offset} of {source}, at {offset} of {id}"),
-            ));
-        }
-        if let Some(group) = held.groups.get(&group)
-            && !group.states.contains_key(&source_offset)
-        {
-            return Err(Violation::new(
-                "I7 only a delivered message becomes a dead letter",
-                format!("{source_offset} of {source}, at {offset} of {id}"),
-            ));
-        }
-        let failed = header(HEADER_ATTEMPTS)?;
-        if let Some(group) = held.groups.get(&group) {
-            let most = group.may_have_failed(source_offset);
-            let least = if group.is_asked(source_offset) { 0 } else { group.attempts_least() };
-            if failed > u64::from(most) || failed < u64::from(least) {
-                return Err(Violation::new(
-                    "I7 a message becomes a dead letter only after enough failed attempts",
-                    format!(
-                        "{source_offset} of {source}: {failed} attempts failed, at least {least} of \
-                         at most {most} were needed"
-                    ),
-                ));
-            }
-        }
+            let detail = format!("{number:?} at {offset} of {id}");
+            Violation::new("I2 nothing appears that was never sent", detail)
+        })?;
+        self.check_dead_letter_source(&source, (id, offset), message)?;
+        let DeadLetterSource { partition: source, group, offset: source_offset, .. } = source;
         let hash = xxh3_64(message.encoded());
         let letter = DeadLetter { source, group, offset: source_offset, hash };
         let place = *self
-            .dead_letters_by_offset
+            .dead_letters_by_source
             .entry((source, group, source_offset))
             .or_insert((id, offset));
         let Some(partition) = self.partitions.get_mut(&id) else { return Ok(()) };
@@ -218,4 +163,77 @@ impl Oracle {
         }
         Ok(())
     }
+
+    /// Checks a dead letter at `place` against the message that it names as its source.
+    fn check_dead_letter_source(
+        &self,
+        source: &DeadLetterSource,
+        place: (PartitionId, u64),
+        message: MessageView<'_>,
+    ) -> Result<(), Violation> {
+        let DeadLetterSource { partition: id, group, offset, failed } = *source;
+        let wrong = |rule, detail: &str| {
+            let (at, letters) = (place.1, place.0);
+            let letter = format!("{offset} of {id}, at {at} of {letters}");
+            Err(Violation::new(rule, format!("{letter}{detail}")))
+        };
+        let has = |name: &str, expected: String| {
+            let header = message.headers().filter_map(Result::ok).find(|held| held.0 == name);
+            header.is_some_and(|(_, _, value)| value == expected.as_bytes())
+        };
+        if !has(HEADER_SOURCE_TOPIC, format!("topic-{}", id.topic.0))
+            || !has(HEADER_SOURCE_GROUP, format!("group-{}", group.0))
+        {
+            return wrong("I1 a dead letter names its source topic and group", "");
+        }
+        let partition = self.partitions.get(&id);
+        let entry = partition.and_then(|partition| partition.entries.get(offset as usize));
+        let (Some(partition), Some(entry)) = (partition, entry) else {
+            return wrong("I2 nothing appears that was never sent", "");
+        };
+        if entry.content != numbered_messages::content_hash(&message) {
+            return wrong("I1 a dead letter carries the key and payload of its source", "");
+        }
+        let Some(group) = partition.groups.get(&group) else { return Ok(()) };
+        if !group.states.contains_key(&offset) {
+            return wrong("I7 only a delivered message becomes a dead letter", "");
+        }
+        let most = group.failed_attempts_max(offset);
+        let least = group.failed_attempts_needed(offset);
+        if failed > u64::from(most) || failed < u64::from(least) {
+            return wrong(
+                "I7 a message becomes a dead letter only after enough failed attempts",
+                &format!(": {failed} failed attempts, expected {least} to {most}"),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The source that a dead letter names.
+#[derive(Clone, Copy, Debug)]
+struct DeadLetterSource {
+    partition: PartitionId,
+    group: GroupId,
+    offset: u64,
+    /// The number of failed attempts.
+    failed: u64,
+}
+
+/// Reads the numbers in the headers of a dead letter.
+fn source_of(message: &MessageView<'_>) -> Option<DeadLetterSource> {
+    let number = |name: &str| {
+        let header = message.headers().filter_map(Result::ok).find(|held| held.0 == name);
+        let text = header.and_then(|(_, _, value)| std::str::from_utf8(value).ok())?;
+        text.parse::<u64>().ok()
+    };
+    Some(DeadLetterSource {
+        partition: PartitionId {
+            topic: TopicId(number(HEADER_SOURCE_TOPIC_ID)? as u32),
+            index: PartitionIndex(number(HEADER_SOURCE_PARTITION)? as u32),
+        },
+        group: GroupId(number(HEADER_SOURCE_GROUP_ID)? as u32),
+        offset: number(HEADER_SOURCE_OFFSET)?,
+        failed: number(HEADER_ATTEMPTS)?,
+    })
 }

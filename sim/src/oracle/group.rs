@@ -2,73 +2,86 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::Duration,
+    ops::Range,
 };
 
-use sennit_engine::{Delivery, DeliveryRun, GroupSetting, SessionId, Settle, Verdict};
-use sennit_model::{Generation, StartAt, Timestamp, limits};
+use sennit_engine::{Delivery, GroupSetting, SessionId};
+use sennit_model::{Generation, StartAt, Timestamp};
 
-use super::{Violation, attempts::Failed};
+use super::{Violation, attempts::FailedAttempts};
 
-/// How far a group is through with a message.
+/// Whether a group has acked a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Done {
-    /// Not at all.
+pub(super) enum AckState {
+    /// It has not.
     #[default]
     No,
-    /// It was acked in this turn; 0 when that is durable for sure.
+    /// It did in this turn; 0 when the ack is certainly durable.
     Acked(u64),
-    /// It was acked, and a crash came before that was durable.
+    /// It did, and the broker crashed before the ack was certainly durable.
     Unknown,
+}
+
+/// The last delivery of a message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LastDelivery {
+    generation: Generation,
+    attempt: u32,
+    /// Its number among all deliveries.
+    pub(super) number: u64,
 }
 
 /// One message in a group.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
-    pub(super) done: Done,
-    /// It was given to the dead letters, or parked among them, in this turn; 0 when that is durable for
-    /// sure.
-    pub(super) dying: Option<u64>,
-    /// The attempts that failed: with too many it is dead.
-    failed: Failed,
-    /// The generation and attempt of the last delivery, and its number among all deliveries.
-    last: Option<(Generation, u32, u64)>,
-    /// Somebody has said that the group is through with it, and the answer may be on its way.
-    is_asked: bool,
-    /// Not to be delivered before, as far as this generation knows.
-    not_before: Option<Timestamp>,
+pub(super) struct MessageState {
+    pub(super) ack: AckState,
+    /// The turn in which it became a dead letter or was parked; 0 when that is certainly durable.
+    pub(super) dead_lettered: Option<u64>,
+    /// Its failed attempts: with too many it becomes a dead letter.
+    pub(super) failed: FailedAttempts,
+    pub(super) last: Option<LastDelivery>,
+    /// Whether a consumer has sent an ack or a dead-letter verdict, whether or not it was answered.
+    pub(super) has_final_verdict: bool,
+    /// The earliest time of the next delivery, as far as this generation knows.
+    pub(super) not_before: Option<Timestamp>,
 }
 
-/// A message that somebody holds.
+impl MessageState {
+    pub(super) fn is_last_delivery(&self, number: u64) -> bool {
+        self.last.is_some_and(|last| last.number == number)
+    }
+}
+
+/// A lease on a message.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(super) struct Lease {
     pub(super) session: SessionId,
     pub(super) subscription: u32,
-    /// Its number among all deliveries.
+    /// The number of its delivery among all deliveries.
     number: u64,
-    attempt: u32,
-    /// Whether its holder may have said that it works on it.
-    may_be_started: bool,
-    ends: Timestamp,
-    /// When it ends whatever is said, because its session was cut off.
-    cut_off: Timestamp,
-    /// Settlements that are on their way and may have ended it.
-    doubts: u32,
-    /// The last settlement that was to extend it.
-    extended_by: u64,
+    pub(super) attempt: u32,
+    /// Whether its consumer may have said that it works on the message.
+    pub(super) may_be_started: bool,
+    pub(super) deadline: Timestamp,
+    /// The time at which it ends because its session was cut off, even if it is extended.
+    pub(super) session_deadline: Timestamp,
+    /// The number of unanswered settlements that may have ended it.
+    pub(super) pending_settlements: u32,
+    /// The number of the last settlement that extends it.
+    pub(super) extended_by: u64,
 }
 
-impl Held {
-    fn is_live(&self, now: Timestamp) -> bool {
-        self.doubts == 0 && self.end() > now
+impl Lease {
+    pub(super) fn is_live(&self, now: Timestamp) -> bool {
+        self.pending_settlements == 0 && self.end() > now
     }
 
-    /// When it ends without a word.
+    /// The time at which it ends if nothing is settled.
     fn end(&self) -> Timestamp {
-        self.ends.min(self.cut_off)
+        self.deadline.min(self.session_deadline)
     }
 
-    fn holder(&self) -> (SessionId, u32) {
+    pub(super) fn holder(&self) -> (SessionId, u32) {
         (self.session, self.subscription)
     }
 }
@@ -77,44 +90,30 @@ impl Held {
 #[derive(Clone, Debug)]
 pub(super) struct GroupModel {
     pub(super) setting: GroupSetting,
-    attempts_max: u32,
-    attempts_least: u32,
-    /// It has to get everything from here on.
+    /// The highest and the lowest limit of attempts that the group ever had.
+    attempts_max_highest: u32,
+    attempts_max_lowest: u32,
+    /// The group receives every message from this offset on, except for `holes`.
     pub(super) floor: u64,
-    /// But for these: they may have been freed before it began.
+    /// Offsets that may have been freed before the group began.
     pub(super) holes: BTreeSet<u64>,
-    /// The turn in which it was made; 0 when that is durable for sure.
-    pub(super) made: u64,
-    pub(super) states: BTreeMap<u64, State>,
-    pub(super) held: BTreeMap<u64, Held>,
-    /// Deliveries that ended without a word, by subscription: their numbers and when.
-    ended: BTreeMap<(SessionId, u32), Vec<(u64, Timestamp)>>,
-    /// Whether nothing but settlements, time and lost connections has ever ended a lease.
-    pub(super) is_clear: bool,
-    /// The highest offset whose first delivery came in its turn.
+    /// The turn in which it was created; 0 when that is certainly durable.
+    pub(super) created: u64,
+    pub(super) states: BTreeMap<u64, MessageState>,
+    pub(super) leases: BTreeMap<u64, Lease>,
+    /// Deliveries that ended without a settlement, by subscription: their numbers and when they ended.
+    expired: BTreeMap<(SessionId, u32), Vec<(u64, Timestamp)>>,
+    /// Whether only settlements, time and lost connections have ever ended a lease.
+    pub(super) keeps_unsettled: bool,
+    /// The highest offset whose first delivery came in order.
     highest_first: Option<u64>,
-    /// How many settlements were asked for.
-    asked_count: u64,
-    /// The last turn in which its parked messages were asked for.
-    retried: u64,
+    /// The number of settlements that were sent.
+    pub(super) settlement_count: u64,
+    /// The last turn with a command that retries its parked messages.
+    pub(super) retried: u64,
 }
 
-/// A settlement that was asked for, with what must become of it.
-#[derive(Clone, Debug)]
-pub(super) struct Asked {
-    pub(super) settle: Settle,
-    pub(super) turn: u64,
-    /// Its number among the group's.
-    number: u64,
-    at: Timestamp,
-    /// How many deliveries there had been.
-    delivery: u64,
-    must_apply: Vec<(u64, DeliveryRun)>,
-    must_be_stale: Vec<(u64, DeliveryRun)>,
-    doubted: Vec<(u64, u64)>,
-}
-
-/// What the group is told of a delivered message.
+/// A delivered message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeliveredMessage {
     pub(super) offset: u64,
@@ -122,187 +121,155 @@ pub(super) struct DeliveredMessage {
     pub(super) number: u64,
     /// Whether its publisher delayed it.
     pub(super) is_delayed: bool,
-    /// Whether what fails here for good is parked here.
+    /// Whether the partition parks messages that fail for good.
     pub(super) parks: bool,
 }
 
 impl GroupModel {
+    /// A group that is created in `turn`, while the partition keeps `kept`.
     pub(super) fn new(
         setting: GroupSetting,
-        (start, end): (u64, u64),
+        kept: Range<u64>,
         holes: BTreeSet<u64>,
         turn: u64,
     ) -> Self {
         let floor = match setting.start {
-            StartAt::Earliest => start,
-            StartAt::Latest => end,
-            StartAt::Offset(offset) => offset.0.clamp(start, end),
+            StartAt::Earliest => kept.start,
+            StartAt::Latest => kept.end,
+            StartAt::Offset(offset) => offset.0.clamp(kept.start, kept.end),
         };
         Self {
             setting,
-            attempts_max: 0,
-            attempts_least: u32::MAX,
+            attempts_max_highest: 0,
+            attempts_max_lowest: u32::MAX,
             floor,
             holes,
-            made: turn,
+            created: turn,
             states: BTreeMap::new(),
-            held: BTreeMap::new(),
-            ended: BTreeMap::new(),
-            is_clear: true,
+            leases: BTreeMap::new(),
+            expired: BTreeMap::new(),
+            keeps_unsettled: true,
             highest_first: None,
-            asked_count: 0,
+            settlement_count: 0,
             retried: 0,
         }
     }
 
     pub(super) fn set(&mut self, setting: GroupSetting) {
         self.setting = setting;
-        self.attempts_max = self.attempts_max.max(setting.config.attempts_max);
-        self.attempts_least = self.attempts_least.min(setting.config.attempts_max);
+        self.attempts_max_highest = self.attempts_max_highest.max(setting.config.attempts_max);
+        self.attempts_max_lowest = self.attempts_max_lowest.min(setting.config.attempts_max);
     }
 
-    /// Whether the group may be through with a message that it was not seen to ack: it began
-    /// later, the message was acked or buried without word, or its attempts were used up.
-    pub(super) fn may_be_through(&self, offset: u64) -> bool {
+    /// Whether the group may not need a message that it did not ack as far as the oracle knows: the group began
+    /// later, or the message was acked or became a dead letter without an answer.
+    pub(super) fn may_be_settled(&self, offset: u64) -> bool {
         offset < self.floor
             || self.holes.contains(&offset)
-            || self.may_have_died(offset)
+            || self.may_be_dead_lettered(offset)
             || self
                 .states
                 .get(&offset)
-                .is_some_and(|state| state.done != Done::No || state.is_asked)
+                .is_some_and(|state| state.ack != AckState::No || state.has_final_verdict)
     }
 
-    /// Whether a message may have failed for good: too often, or because somebody said so, though a crash kept
-    /// the answer.
-    pub(super) fn may_have_died(&self, offset: u64) -> bool {
+    /// Whether a message may have failed for good: too often, or by a verdict whose answer a crash prevented.
+    pub(super) fn may_be_dead_lettered(&self, offset: u64) -> bool {
         self.states.get(&offset).is_some_and(|state| {
-            state.dying.is_some()
-                || state.is_asked
-                || self.may_have_failed(offset) >= self.attempts_least
+            state.dead_lettered.is_some()
+                || state.has_final_verdict
+                || self.failed_attempts_max(offset) >= self.attempts_max_lowest
         })
     }
 
-    /// How many attempts at a message may have failed, with the one under way.
-    pub(super) fn may_have_failed(&self, offset: u64) -> u32 {
-        let under_way = self.held.get(&offset).is_some_and(|held| self.may_count(held));
-        self.states.get(&offset).map_or(0, |state| state.failed.most() + u32::from(under_way))
+    /// The greatest possible number of failed attempts at a message, with the attempt under way.
+    pub(super) fn failed_attempts_max(&self, offset: u64) -> u32 {
+        let under_way = self.leases.get(&offset).is_some_and(|lease| self.may_count(lease));
+        self.states.get(&offset).map_or(0, |state| state.failed.max() + u32::from(under_way))
     }
 
-    /// Whether somebody has said that the group is through with a message.
-    pub(super) fn is_asked(&self, offset: u64) -> bool {
-        self.states.get(&offset).is_some_and(|state| state.is_asked)
+    /// The least number of failed attempts after which a message may become a dead letter.
+    pub(super) fn failed_attempts_needed(&self, offset: u64) -> u32 {
+        let has_final_verdict =
+            self.states.get(&offset).is_some_and(|state| state.has_final_verdict);
+        if has_final_verdict { 0 } else { self.attempts_max_lowest }
     }
 
-    pub(super) fn attempts_least(&self) -> u32 {
-        self.attempts_least
+    /// Whether a delivery may be a failed attempt if it ends without a settlement. It is not while the same
+    /// subscription holds an older lease, unless the consumer has said that it works on the message.
+    fn may_count(&self, lease: &Lease) -> bool {
+        let is_older = |(number, end)| number < lease.number && end >= lease.end();
+        let others = self.leases.values().filter(|other| other.holder() == lease.holder());
+        let others = others
+            .filter(|other| other.pending_settlements == 0)
+            .map(|other| (other.number, other.end()));
+        let expired = self.expired.get(&lease.holder()).into_iter().flatten().copied();
+        !self.keeps_unsettled
+            || lease.pending_settlements > 0
+            || lease.may_be_started
+            || !others.chain(expired).any(is_older)
     }
 
-    /// Whether a delivery may be a failed attempt if it ends without a word. It is none while the same
-    /// subscription holds an older one, unless its holder has said that it works on it.
-    fn may_count(&self, held: &Held) -> bool {
-        let is_older = |(number, end)| number < held.number && end >= held.end();
-        let others = self.held.values().filter(|other| other.holder() == held.holder());
-        let others =
-            others.filter(|other| other.doubts == 0).map(|other| (other.number, other.end()));
-        let ended = self.ended.get(&held.holder()).into_iter().flatten().copied();
-        !self.is_clear
-            || held.doubts > 0
-            || held.may_be_started
-            || !others.chain(ended).any(is_older)
-    }
-
-    /// A delivery is over, and may have ended without a word.
-    fn take_held(&mut self, offset: u64) -> Option<Held> {
-        let held = self.held.remove(&offset)?;
-        if self.may_count(&held) {
-            self.states.entry(offset).or_default().failed.may_be_more();
+    /// Ends a lease, possibly without a settlement.
+    pub(super) fn end_lease(&mut self, offset: u64) -> Option<Lease> {
+        let lease = self.leases.remove(&offset)?;
+        if self.may_count(&lease) {
+            self.states.entry(offset).or_default().failed.add_possible();
         }
-        Some(held)
+        Some(lease)
     }
 
-    /// A delivery has ended without a word, if it was not settled in the meantime.
-    fn ended(&mut self, offset: u64) {
-        if let Some(held) = self.take_held(offset)
-            && held.doubts == 0
+    /// Ends a lease without a settlement, unless a pending settlement may have ended it.
+    fn expire_lease(&mut self, offset: u64) {
+        if let Some(lease) = self.end_lease(offset)
+            && lease.pending_settlements == 0
         {
-            self.ended.entry(held.holder()).or_default().push((held.number, held.end()));
+            self.expired.entry(lease.holder()).or_default().push((lease.number, lease.end()));
         }
     }
 
-    /// Messages a subscription holds for sure.
+    /// The number of messages that a subscription certainly holds.
     pub(super) fn held_by(&self, session: SessionId, subscription: u32, now: Timestamp) -> u64 {
-        let own = |held: &&Held| held.session == session && held.subscription == subscription;
-        self.held.values().filter(own).filter(|held| held.is_live(now)).count() as u64
+        let own = |lease: &&Lease| lease.holder() == (session, subscription);
+        self.leases.values().filter(own).filter(|lease| lease.is_live(now)).count() as u64
     }
 
-    /// A message is delivered.
-    pub(super) fn delivered(
+    /// Checks the delivery of a message, and leases it.
+    pub(super) fn deliver(
         &mut self,
         delivery: &Delivery,
-        given: DeliveredMessage,
+        message: DeliveredMessage,
         now: Timestamp,
     ) -> Result<(), Violation> {
-        let DeliveredMessage { offset, number, is_delayed, parks } = given;
-        let state = self.states.entry(offset).or_default();
+        let DeliveredMessage { offset, number, is_delayed, parks } = message;
         let group = self.setting.id.0;
-        let wrong = |rule, what: String| {
-            let place = format!("offset {offset} of {}, group {group}", delivery.partition);
-            Err(Violation::new(rule, format!("{place}: {what}")))
-        };
-        if let Done::Acked(turn) = state.done {
-            return wrong(
-                "I3 a settled message is not delivered again",
-                format!("it was acked in turn {turn}"),
-            );
+        let place = format!("offset {offset} of {}, group {group}", delivery.partition);
+        let wrong = |rule, detail: String| Err(Violation::new(rule, format!("{place}: {detail}")));
+        if let Some((rule, detail)) = self.why_not_deliverable(offset, parks, now) {
+            return wrong(rule, detail);
         }
-        if let Some(turn) = state.dying
-            && parks
-        {
-            return wrong(
-                "I7 a parked message is delivered only after a retry command",
-                format!("it was parked in turn {turn}"),
-            );
-        }
-        if let Some(turn) = state.dying {
-            return wrong(
-                "I3 a settled message is not delivered again",
-                format!("it went to the dead letters in turn {turn}"),
-            );
-        }
-        if let Some(held) = self.held.get(&offset)
-            && held.is_live(now)
-        {
-            return wrong(
-                "I5 a message has one lease at a time",
-                format!("it is held: {held:?}, now {now:?}"),
-            );
-        }
-        let last = state.last.filter(|(generation, ..)| *generation == delivery.generation);
-        self.ended(offset);
+        let state = self.states.entry(offset).or_default();
+        let last = state.last.filter(|last| last.generation == delivery.generation);
+        self.expire_lease(offset);
         let state = self.states.entry(offset).or_default();
         let (least, most) = match last {
-            Some((_, attempt, _)) => (attempt + 1, attempt + 1),
-            None => (state.failed.least() + 1, state.failed.most() + 1),
+            Some(last) => (last.attempt + 1, last.attempt + 1),
+            None => (state.failed.min() + 1, state.failed.max() + 1),
         };
         if !(least..=most).contains(&delivery.attempt) {
-            return wrong(
-                "I5 attempt numbers rise",
-                format!("attempt {}, not {least} to {most}", delivery.attempt),
-            );
+            let detail = format!("attempt {}, expected {least} to {most}", delivery.attempt);
+            return wrong("I5 attempt numbers rise", detail);
         }
-        if state.failed.least() >= self.attempts_max {
+        if state.failed.min() >= self.attempts_max_highest {
             return wrong(
                 "I5 a message has no more attempts than its group allows",
-                format!("{:?} of at most {}", state.failed, self.attempts_max),
+                format!("{:?} of at most {}", state.failed, self.attempts_max_highest),
             );
         }
-        if let Some(due) = state.not_before
-            && now < due
-        {
+        if let Some(due) = state.not_before.filter(|due| now < *due) {
             return wrong(
                 "I7 a retry is not delivered before its delay ends",
-                format!("to be tried at {due:?}, delivered at {now:?}"),
+                format!("its delay ends at {due:?}, it was delivered at {now:?}"),
             );
         }
         if state.last.is_none() && !is_delayed {
@@ -314,257 +281,105 @@ impl GroupModel {
             }
             self.highest_first = Some(offset);
         }
-        state.done = Done::No;
+        state.ack = AckState::No;
         state.not_before = None;
-        state.last = Some((delivery.generation, delivery.attempt, number));
-        let held = Held {
-            session: delivery.session,
-            subscription: delivery.subscription,
+        let Delivery { generation, attempt, session, subscription, .. } = *delivery;
+        state.last = Some(LastDelivery { generation, attempt, number });
+        let lease = Lease {
+            session,
+            subscription,
             number,
-            attempt: delivery.attempt,
+            attempt,
             may_be_started: false,
-            ends: now.plus(self.setting.config.lease),
-            cut_off: Timestamp(u64::MAX),
-            doubts: 0,
+            deadline: now.plus(self.setting.config.lease),
+            session_deadline: Timestamp(u64::MAX),
+            pending_settlements: 0,
             extended_by: 0,
         };
-        self.held.insert(offset, held);
+        self.leases.insert(offset, lease);
         Ok(())
     }
 
-    /// A subscription or a session leaves: at once, or after `grace`.
-    pub(super) fn left(
+    /// The promise that any delivery of a message breaks now because the message is settled, parked or leased.
+    fn why_not_deliverable(
+        &self,
+        offset: u64,
+        parks: bool,
+        now: Timestamp,
+    ) -> Option<(&'static str, String)> {
+        const SETTLED: &str = "I3 a settled message is not delivered again";
+        let state = self.states.get(&offset)?;
+        if let AckState::Acked(turn) = state.ack {
+            return Some((SETTLED, format!("it was acked in turn {turn}")));
+        }
+        if let Some(turn) = state.dead_lettered {
+            return Some(match parks {
+                true => (
+                    "I7 a parked message is delivered only after a retry command",
+                    format!("it was parked in turn {turn}"),
+                ),
+                false => (SETTLED, format!("it became a dead letter in turn {turn}")),
+            });
+        }
+        let lease = self.leases.get(&offset).filter(|lease| lease.is_live(now))?;
+        Some(("I5 a message has one lease at a time", format!("{lease:?} is live at {now:?}")))
+    }
+
+    /// Ends the leases of a subscription or a session: now, or at `session_deadline`.
+    pub(super) fn release_leases(
         &mut self,
-        of: impl Fn(&Held) -> bool,
-        cut_off: Option<Timestamp>,
+        is_own: impl Fn(&Lease) -> bool,
+        session_deadline: Option<Timestamp>,
         now: Timestamp,
     ) {
-        let own: Vec<u64> =
-            self.held.iter().filter(|(_, held)| of(held)).map(|(&offset, _)| offset).collect();
+        let own = self.leases.iter().filter(|(_, lease)| is_own(lease));
+        let own: Vec<u64> = own.map(|(&offset, _)| offset).collect();
         for offset in own {
-            match cut_off {
-                Some(at) => {
-                    if let Some(held) = self.held.get_mut(&offset) {
-                        held.cut_off = at;
+            match session_deadline {
+                Some(deadline) => {
+                    if let Some(lease) = self.leases.get_mut(&offset) {
+                        lease.session_deadline = deadline;
                     }
                 }
                 // No attempt fails with that.
-                None if self.held.get(&offset).is_some_and(|held| held.is_live(now)) => {
-                    self.held.remove(&offset);
+                None if self.leases.get(&offset).is_some_and(|lease| lease.is_live(now)) => {
+                    self.leases.remove(&offset);
                 }
-                None => drop(self.take_held(offset)),
+                None => drop(self.end_lease(offset)),
             }
         }
     }
 
-    /// A settlement is asked for. `clear` says whether the partition keeps everything until it is
-    /// settled, so that nothing else ends a lease.
-    pub(super) fn asked(
-        &mut self,
-        settle: &Settle,
-        generation: Generation,
-        (turn, now, delivery): (u64, Timestamp, u64),
-        (clear, end): (bool, u64),
-    ) -> Asked {
-        self.asked_count += 1;
-        let mut asked = Asked {
-            settle: settle.clone(),
-            turn,
-            number: self.asked_count,
-            at: now,
-            delivery,
-            must_apply: Vec::new(),
-            must_be_stale: Vec::new(),
-            doubted: Vec::new(),
-        };
-        for run in &settle.runs {
-            for offset in run.first.0..run.first.0 + u64::from(run.count) {
-                if offset >= end {
-                    asked.must_be_stale.push((offset, *run));
-                    continue;
-                }
-                let state = self.states.entry(offset).or_default();
-                state.is_asked |=
-                    matches!(settle.verdict, Verdict::Ack | Verdict::DeadLetter { .. });
-                let Some(held) = self.held.get_mut(&offset) else { continue };
-                let is_sure = held.is_live(now) && state.done == Done::No && clear;
-                if held.attempt != run.attempt || run.generation != generation {
-                    if is_sure {
-                        asked.must_be_stale.push((offset, *run));
-                    }
-                    continue;
-                }
-                // Whether a session may settle for another that is still there depends on whether
-                // it takes part itself: either is fine.
-                let is_lost = held.cut_off != Timestamp(u64::MAX);
-                if is_sure && (held.session == settle.origin.session || is_lost) {
-                    asked.must_apply.push((offset, *run));
-                }
-                held.doubts += 1;
-                if matches!(settle.verdict, Verdict::Extend(_)) {
-                    held.extended_by = asked.number;
-                }
-                held.may_be_started |=
-                    matches!(settle.verdict, Verdict::Extend(_) | Verdict::Started);
-                let number = state.last.map_or(0, |(_, _, number)| number);
-                asked.doubted.push((offset, number));
-            }
-        }
-        asked
-    }
-
-    /// A settlement is answered: `stale` are the runs it did not apply to.
-    pub(super) fn answered(
-        &mut self,
-        asked: &Asked,
-        stale: &[DeliveryRun],
-    ) -> Result<u64, Violation> {
-        let is_stale = |offset: u64, run: &DeliveryRun| {
-            stale.iter().any(|part| {
-                part.attempt == run.attempt
-                    && part.generation == run.generation
-                    && part.first.0 <= offset
-                    && offset < part.first.0 + u64::from(part.count)
-            })
-        };
-        for (offset, run) in &asked.must_apply {
-            if is_stale(*offset, run) {
-                return Err(Violation::new(
-                    "I3 a settlement of a leased message applies",
-                    format!("offset {offset} is held by {run:?}, and was called stale"),
-                ));
-            }
-        }
-        for (offset, run) in &asked.must_be_stale {
-            if !is_stale(*offset, run) {
-                return Err(Violation::new(
-                    "I5 a stale settlement does not apply",
-                    format!(
-                        "offset {offset} is not held by {run:?}, and was not called stale: {:?} {:?}",
-                        self.states.get(offset),
-                        self.held.get(offset)
-                    ),
-                ));
-            }
-        }
-        for &(offset, number) in &asked.doubted {
-            let is_same = |state: &State| state.last.is_some_and(|last| last.2 == number);
-            if let Some(held) = self.held.get_mut(&offset)
-                && self.states.get(&offset).is_some_and(is_same)
-            {
-                held.doubts = held.doubts.saturating_sub(1);
-            }
-        }
-        for run in &asked.settle.runs {
-            for offset in run.first.0..run.first.0 + u64::from(run.count) {
-                if !is_stale(offset, run) {
-                    self.applied(asked, run, offset)?;
-                }
-            }
-        }
-        Ok(asked.must_apply.len() as u64)
-    }
-
-    fn applied(&mut self, asked: &Asked, run: &DeliveryRun, offset: u64) -> Result<(), Violation> {
-        let state = self.states.entry(offset).or_default();
-        let delivered_since = state.last.is_some_and(|(_, _, number)| number > asked.delivery);
-        if asked.settle.verdict == Verdict::Ack {
-            if delivered_since {
-                return Err(Violation::new(
-                    "I3 a settled message is not delivered again",
-                    format!("offset {offset} was delivered after its ack, {run:?}"),
-                ));
-            }
-            if !matches!(state.done, Done::Acked(_)) {
-                state.done = Done::Acked(asked.turn);
-            }
-            state.dying = None;
-            // Its lease may have ended before, and it may be among the dead letters by now.
-            self.take_held(offset);
-            return Ok(());
-        }
-        let was_held = asked.doubted.iter().any(|&(doubted, number)| {
-            doubted == offset && state.last.is_some_and(|last| last.2 == number)
-        });
-        if delivered_since || state.done != Done::No || !was_held {
-            return Ok(());
-        }
-        if !matches!(asked.settle.verdict, Verdict::Extend(_) | Verdict::Started) {
-            if asked.turn > self.retried {
-                state.failed.settled(asked.turn);
-            } else {
-                state.failed.may_be_more();
-            }
-        }
-        match &asked.settle.verdict {
-            Verdict::Started => {}
-            Verdict::Ack | Verdict::Retry => drop(self.held.remove(&offset)),
-            Verdict::RetryAfter(delay) => {
-                // It may have been the last attempt, and what that has parked was asked for since.
-                let waits = asked.turn > self.retried;
-                state.not_before = waits.then(|| asked.at.plus(*delay));
-                self.held.remove(&offset);
-            }
-            Verdict::DeadLetter { .. } => {
-                if asked.turn > self.retried {
-                    state.dying = Some(asked.turn);
-                }
-                self.held.remove(&offset);
-            }
-            Verdict::Extend(span) => {
-                let span: Duration = (*span).clamp(limits::LEASE_MIN, limits::LEASE_MAX);
-                let ends = asked.at.plus(span);
-                // What was not held for sure may be settled already.
-                let is_sure = asked.must_apply.iter().any(|(sure, _)| *sure == offset);
-                if let Some(held) = self.held.get_mut(&offset) {
-                    let is_sure = is_sure && held.extended_by == asked.number;
-                    held.ends = if is_sure { ends } else { held.ends.min(ends) };
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Parked messages are asked for, all of them.
-    pub(super) fn retried(&mut self, turn: u64) {
+    /// Notes a command that retries all parked messages.
+    pub(super) fn retry_parked(&mut self, turn: u64) {
         self.retried = turn;
         for state in self.states.values_mut() {
-            (state.dying, state.not_before) = (None, None);
-            state.failed.may_be_none();
+            (state.dead_lettered, state.not_before) = (None, None);
+            state.failed.reset_min();
         }
     }
 
-    /// What was freed is back after a crash, and may be delivered for the first time only now.
-    pub(super) fn order_begins_again(&mut self) {
+    /// Allows first deliveries in any order: messages that were freed exist again after a crash, and their first
+    /// delivery may come only now.
+    pub(super) fn reset_delivery_order(&mut self) {
         self.highest_first = None;
     }
 
-    /// A crash: leases are gone, and what was not durable may or may not have happened.
+    /// Notes a crash: all leases end, and changes that are not durable may or may not have happened.
     pub(super) fn crashed(&mut self, durable_turn: u64) {
-        let held: Vec<u64> = self.held.keys().copied().collect();
-        held.into_iter().for_each(|offset| self.ended(offset));
-        self.ended.clear();
+        let leased: Vec<u64> = self.leases.keys().copied().collect();
+        leased.into_iter().for_each(|offset| self.expire_lease(offset));
+        self.expired.clear();
         for state in self.states.values_mut() {
-            match state.done {
-                Done::Acked(turn) if turn > durable_turn => state.done = Done::Unknown,
-                Done::Acked(_) => state.done = Done::Acked(0),
-                Done::No | Done::Unknown => {}
+            match state.ack {
+                AckState::Acked(turn) if turn > durable_turn => state.ack = AckState::Unknown,
+                AckState::Acked(_) => state.ack = AckState::Acked(0),
+                AckState::No | AckState::Unknown => {}
             }
-            state.dying = state.dying.filter(|&turn| turn <= durable_turn).map(|_| 0);
+            state.dead_lettered =
+                state.dead_lettered.filter(|&turn| turn <= durable_turn).map(|_| 0);
             state.not_before = None;
             state.failed.crashed(durable_turn);
-        }
-    }
-
-    /// A settlement was asked for and a crash came before the answer.
-    pub(super) fn never_answered(&mut self, asked: &Asked) {
-        for run in &asked.settle.runs {
-            for offset in run.first.0..run.first.0 + u64::from(run.count) {
-                let state = self.states.entry(offset).or_default();
-                if asked.settle.verdict == Verdict::Ack && state.done == Done::No {
-                    state.done = Done::Unknown;
-                }
-            }
         }
     }
 }

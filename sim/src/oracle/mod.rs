@@ -1,5 +1,5 @@
-//! The judge: an independent model of the broker's promises, told every command and every effect. It is written
-//! from the promises (DESIGN section 10), and uses nothing of the engine but the types of commands and effects.
+//! The oracle: an independent model of the broker's promises. It reads every command and checks every effect. It
+//! follows from the promises alone, and uses nothing of the engine except the types of commands and effects.
 //!
 //! Every call of the shard is a *turn*. The records of a turn are durable once the lane has committed the frames
 //! that were taken after it.
@@ -13,6 +13,7 @@ mod outstanding;
 mod partition;
 mod reader;
 mod restart;
+mod settlements;
 mod stream;
 mod streams;
 
@@ -22,7 +23,7 @@ use std::{
 };
 
 use sennit_engine::{
-    Command, Confirmed, DeliveryRun, Effect, PartitionCommand, Publish, Refusal, SessionId,
+    Command, Confirmed, DeliveryRun, Effect, PartitionCommand, Publish, Refusal, SessionId, Settle,
     Settled, StreamCommand, Subscribe, Verdict,
 };
 use sennit_model::{Generation, GroupId, Offset, PartitionId, Timestamp};
@@ -30,23 +31,24 @@ use sennit_model::{Generation, GroupId, Offset, PartitionId, Timestamp};
 pub use outstanding::OUTSTANDING;
 pub use streams::FoundStream;
 
-use group::Asked;
-use native::waits_for_its_reason;
+use group::Lease;
+use native::waits_for_commit;
 use partition::{ExpectedOutcome, PartitionLife, PartitionModel};
 use reader::Readers;
+use settlements::{PendingSettlement, SettleTime};
 use streams::Streams;
 
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which promise.
+    /// The promise.
     pub rule: &'static str,
-    /// What was expected, and what came.
+    /// The expected and the actual effect.
     pub detail: String,
 }
 
 impl Violation {
-    /// `rule` was broken as `detail` says.
+    /// A violation of `rule`.
     pub fn new(rule: &'static str, detail: impl Into<String>) -> Self {
         Self { rule, detail: detail.into() }
     }
@@ -58,13 +60,14 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A publish on its way.
+/// A publish without an answer.
 #[derive(Clone, Debug)]
-struct Sent {
+struct PendingPublish {
     publish: Publish,
-    /// The offset that it had to begin at, if it had to: it is answered in another way then.
-    expected: Option<Offset>,
-    admitted: ExpectedOutcome,
+    /// The offset that the publisher expects, if it expects one: the answer has another form then.
+    expected_offset: Option<Offset>,
+    outcome: ExpectedOutcome,
+    /// The turn that must be durable before the answer.
     turn: u64,
 }
 
@@ -73,19 +76,20 @@ struct Sent {
 struct Subscription {
     partition: PartitionId,
     group: GroupId,
+    /// Its credit in messages.
     messages: u64,
 }
 
-/// See the file's page.
+/// The model of all partitions, groups, readers and streams, and the requests without an answer.
 #[derive(Debug, Default)]
 pub struct Oracle {
     partitions: BTreeMap<PartitionId, PartitionModel>,
     subscriptions: BTreeMap<(SessionId, u32), Subscription>,
-    sent: BTreeMap<u64, Sent>,
-    asked: BTreeMap<u64, Asked>,
-    /// Opens and drops on their way: of which partition, in which turn.
+    publishes: BTreeMap<u64, PendingPublish>,
+    settlements: BTreeMap<u64, PendingSettlement>,
+    /// Changes of partitions without an answer: the partition, and the turn that must be durable before the answer.
     changes: BTreeMap<u64, (PartitionId, u64)>,
-    dead_letters_by_offset: BTreeMap<(PartitionId, GroupId, u64), (PartitionId, u64)>,
+    dead_letters_by_source: BTreeMap<(PartitionId, GroupId, u64), (PartitionId, u64)>,
     readers: Readers,
     streams: Streams,
     turn: u64,
@@ -93,46 +97,46 @@ pub struct Oracle {
     batches: u64,
     deliveries: u64,
     generation: Generation,
-    /// The last in which something was delivered.
+    /// The last generation with a delivery.
     delivering_generation: Generation,
     is_fenced: bool,
     is_full: bool,
 }
 
 impl Oracle {
-    /// The turn that was last, to be given to [`Oracle::committed`] for frames taken now.
+    /// The last turn. A caller that takes frames now passes it to [`Oracle::committed`] once they are durable.
     #[must_use]
     pub fn turn(&self) -> u64 {
         self.turn
     }
 
-    /// The frames that were taken after `turn` are on the platter.
+    /// Notes that the frames which were taken after `turn` are durable.
     pub fn committed(&mut self, turn: u64) {
         self.durable_turn = turn;
     }
 
-    /// The shard was told that its lane has failed.
+    /// Notes that the shard knows of the lane's failure.
     pub fn fenced(&mut self) {
         self.is_fenced = true;
     }
 
-    /// The shard was told whether the disk is full.
-    pub fn storage_full(&mut self, full: bool) {
+    /// Notes whether the shard considers the disk full.
+    pub fn set_storage_full(&mut self, full: bool) {
         self.is_full = full;
     }
 
-    /// One call of the shard: the commands it was given, and the effects that came of it.
+    /// Checks one call of the shard: its commands and its effects.
     ///
     /// # Errors
     /// The promise that was broken.
-    pub fn turned(
+    pub fn check_turn(
         &mut self,
         commands: &[Command],
         effects: &[Effect],
         now: Timestamp,
     ) -> Result<(), Violation> {
         self.turn += 1;
-        self.streams_pass(now);
+        self.expire_streams(now);
         let mut refused: BTreeMap<u64, &Refusal> = BTreeMap::new();
         let mut stale: BTreeMap<u64, &[DeliveryRun]> = BTreeMap::new();
         for effect in effects {
@@ -147,26 +151,26 @@ impl Oracle {
             }
         }
         for command in commands {
-            self.command(command, &mut refused, &stale, now)?;
+            self.apply_command(command, &mut refused, &stale, now)?;
         }
         for (request, refusal) in refused {
-            self.late_refusal(request, refusal)?;
+            self.check_late_refusal(request, refusal)?;
         }
         self.check_no_lost_refusals()?;
-        effects.iter().try_for_each(|effect| self.effect(effect, now))?;
+        effects.iter().try_for_each(|effect| self.check_effect(effect, now))?;
         self.check_cursor_takeovers()
     }
 
-    /// What was on its way is refused because the lane has failed, or for what is durable by now.
-    fn late_refusal(&mut self, request: u64, refusal: &Refusal) -> Result<(), Violation> {
-        if self.refused_in_time(request, refusal)? {
+    /// Checks a refusal of an earlier command: the lane has failed, or the reason is durable now.
+    fn check_late_refusal(&mut self, request: u64, refusal: &Refusal) -> Result<(), Violation> {
+        if self.check_delayed_refusal(request, refusal)? {
             return Ok(());
         }
-        let is_known = self.sent.contains_key(&request)
-            || self.asked.contains_key(&request)
+        let is_pending = self.publishes.contains_key(&request)
+            || self.settlements.contains_key(&request)
             || self.changes.contains_key(&request)
             || self.streams.awaits(request);
-        if *refusal == Refusal::OutcomeUnknown && self.is_fenced && is_known {
+        if *refusal == Refusal::OutcomeUnknown && self.is_fenced && is_pending {
             return Ok(());
         }
         Err(Violation::new(
@@ -175,7 +179,8 @@ impl Oracle {
         ))
     }
 
-    fn command(
+    /// Checks whether a command is refused as expected, and applies one that is not.
+    fn apply_command(
         &mut self,
         command: &Command,
         refused: &mut BTreeMap<u64, &Refusal>,
@@ -183,13 +188,13 @@ impl Oracle {
         now: Timestamp,
     ) -> Result<(), Violation> {
         let expected = self.expected_refusal(command);
-        let may_wait = expected.is_none() && self.may_be_refused_in_time(command);
-        if let Some(origin) = origin_of(command).filter(|_| !may_wait) {
-            let found = refused.remove(&origin);
-            if expected.as_ref() != found {
+        let may_wait = expected.is_none() && Self::may_be_refused_later(command);
+        if let Some(request) = request_of(command).filter(|_| !may_wait) {
+            let received = refused.remove(&request);
+            if expected.as_ref() != received {
                 return Err(Violation::new(
                     "a command is refused for the expected reason",
-                    format!("expected {expected:?}, came {found:?}, of {command:?}"),
+                    format!("{command:?}: expected {expected:?}, received {received:?}"),
                 ));
             }
         }
@@ -205,19 +210,8 @@ impl Oracle {
                 self.publish_to_stream(publish, Some(*expected), now);
             }
             Command::Settle(settle) => {
-                let Some(partition) = self.partitions.get_mut(&settle.partition) else {
-                    return Ok(());
-                };
-                let limits = (partition.is_clear(), partition.limit());
-                let Some(group) = partition.groups.get_mut(&settle.group) else { return Ok(()) };
-                let when = (self.turn, now, self.deliveries);
-                let asked = group.asked(settle, self.generation, when, limits);
-                if settle.confirm {
-                    self.asked.insert(settle.origin.request, asked);
-                } else {
-                    let stale = stale.get(&settle.origin.request).copied().unwrap_or_default();
-                    group.answered(&asked, stale)?;
-                }
+                let stale = stale.get(&settle.origin.request).copied().unwrap_or_default();
+                self.settle(settle, stale, now)?;
             }
             Command::Subscribe(subscribe) => {
                 let Subscribe { origin, subscription, partition, group, credit } = *subscribe;
@@ -232,42 +226,54 @@ impl Oracle {
             }
             Command::Unsubscribe { session, subscription, partition, group } => {
                 self.subscriptions.remove(&(*session, *subscription));
-                let whose = (*session, Some(*subscription));
-                self.left(Some((*partition, *group)), whose, None, now);
+                let partition = self.partitions.get_mut(partition);
+                if let Some(group) = partition.and_then(|held| held.groups.get_mut(group)) {
+                    let is_own = |lease: &Lease| lease.holder() == (*session, *subscription);
+                    group.release_leases(is_own, None, now);
+                }
             }
             Command::EndSession { session, grace } => {
                 self.subscriptions.retain(|(held, _), _| held != session);
                 self.readers.end_where(|key, _| key.0 == *session);
-                let cut_off = (!grace.is_zero()).then(|| now.plus(*grace));
-                self.left(None, (*session, None), cut_off, now);
+                let deadline = (!grace.is_zero()).then(|| now.plus(*grace));
+                for group in self.partitions.values_mut().flat_map(|held| held.groups.values_mut())
+                {
+                    group.release_leases(|lease| lease.session == *session, deadline, now);
+                }
             }
             Command::Partition(origin, id, change) if self.is_stream(*id) => {
-                self.stream_dropped(origin.request, *id, change, now);
+                self.change_stream_partition(origin.request, *id, change, now);
             }
             Command::Partition(origin, id, change) => self.change(origin.request, *id, change, now),
-            Command::Stream(origin, id, asked) => self.stream_asked(*origin, *id, asked, now),
-            Command::Read(read) => self.begin_to_read(read),
+            Command::Stream(origin, id, command) => {
+                self.expect_stream_answer(*origin, *id, command, now);
+            }
+            Command::Read(read) => self.start_reader(read),
             Command::Reader { session, subscription, change, .. } => {
                 self.change_reader((*session, *subscription), *change);
             }
-            Command::AppendTogether(origin, appends) => self.together_asked(*origin, appends, now),
+            Command::AppendTogether(origin, appends) => {
+                self.expect_atomic_append(*origin, appends, now);
+            }
             Command::Catalogue(..) => {}
         }
         Ok(())
     }
 
+    fn open_partition(&self, id: PartitionId) -> Result<&PartitionModel, Refusal> {
+        let partition = self.partitions.get(&id).filter(|partition| partition.is_open());
+        partition.ok_or(Refusal::UnknownTopic)
+    }
+
+    /// The expected refusal of a command that does not wait for a commit.
     fn expected_refusal(&self, command: &Command) -> Option<Refusal> {
-        let unknown_topic = |id: &PartitionId| match self.partitions.get(id) {
-            Some(partition) if partition.is_open() => Ok(partition),
-            _ => Err(Refusal::UnknownTopic),
-        };
-        let in_group = |id: &PartitionId, group: &GroupId| match unknown_topic(id) {
+        let in_group = |id: PartitionId, group: &GroupId| match self.open_partition(id) {
             Ok(partition) if partition.groups.contains_key(group) => None,
             Ok(_) => Some(Refusal::UnknownGroup),
             Err(refusal) => Some(refusal),
         };
         if self.is_fenced {
-            return origin_of(command).map(|_| Refusal::OutcomeUnknown);
+            return request_of(command).map(|_| Refusal::OutcomeUnknown);
         }
         match command {
             Command::Publish(_) | Command::PublishAt(..) if self.is_full => {
@@ -276,29 +282,16 @@ impl Oracle {
             Command::Publish(publish) | Command::PublishAt(publish, _)
                 if self.is_stream(publish.partition) =>
             {
-                self.refused_at_once(publish)
+                self.expected_stream_refusal(publish)
             }
             Command::Publish(publish) | Command::PublishAt(publish, _) => {
-                match unknown_topic(&publish.partition) {
-                    Ok(partition) => {
-                        let needs_keys = partition.config.retention.latest_per_key.is_some();
-                        match partition.admit(publish.producer, publish.batch.count()) {
-                            Ok(ExpectedOutcome::New(_))
-                                if needs_keys && !publish.batch.is_keyed() =>
-                            {
-                                Some(Refusal::KeyMissing)
-                            }
-                            admitted => admitted.err().filter(|why| !waits_for_its_reason(why)),
-                        }
-                    }
-                    Err(refusal) => Some(refusal),
-                }
+                self.expected_publish_refusal(publish)
             }
-            Command::Settle(settle) => in_group(&settle.partition, &settle.group),
-            Command::Subscribe(subscribe) => in_group(&subscribe.partition, &subscribe.group),
+            Command::Settle(settle) => in_group(settle.partition, &settle.group),
+            Command::Subscribe(subscribe) => in_group(subscribe.partition, &subscribe.group),
             Command::Partition(_, _, PartitionCommand::Open { .. }) => None,
-            Command::Stream(_, _, asked) if self.is_full => {
-                let grows = match asked {
+            Command::Stream(_, _, command) if self.is_full => {
+                let grows = match command {
                     StreamCommand::Open(_) => true,
                     StreamCommand::Append(append) => append.content.is_some(),
                     _ => false,
@@ -310,49 +303,85 @@ impl Oracle {
                 grows.then_some(Refusal::StorageFull)
             }
             Command::Partition(_, id, _) if self.is_stream(*id) => {
-                (!self.stream_is_there(*id)).then_some(Refusal::UnknownTopic)
+                (!self.stream_exists(*id)).then_some(Refusal::UnknownTopic)
             }
-            Command::Partition(_, id, change) => match (unknown_topic(id), change) {
+            Command::Partition(_, id, change) => match (self.open_partition(*id), change) {
                 (Err(refusal), _) => Some(refusal),
                 (Ok(_), PartitionCommand::SetCursor(name, _, by)) => {
-                    self.refused_cursor(*id, name, by)
+                    self.expected_cursor_refusal(*id, name, by)
                 }
-                (Ok(_), PartitionCommand::RetryParked(group, _)) => in_group(id, group),
+                (Ok(_), PartitionCommand::RetryParked(group, _)) => in_group(*id, group),
                 (Ok(_), _) => None,
             },
             _ => None,
         }
     }
 
+    fn expected_publish_refusal(&self, publish: &Publish) -> Option<Refusal> {
+        let partition = match self.open_partition(publish.partition) {
+            Ok(partition) => partition,
+            Err(refusal) => return Some(refusal),
+        };
+        let needs_keys = partition.config.retention.latest_per_key.is_some();
+        match partition.admit(publish.producer, publish.batch.count()) {
+            Ok(ExpectedOutcome::New(_)) if needs_keys && !publish.batch.is_keyed() => {
+                Some(Refusal::KeyMissing)
+            }
+            outcome => outcome.err().filter(|refusal| !waits_for_commit(refusal)),
+        }
+    }
+
     fn publish(&mut self, publish: &Publish, now: Timestamp) {
         let Some(partition) = self.partitions.get_mut(&publish.partition) else { return };
-        let admitted = match partition.admit(publish.producer, publish.batch.count()) {
-            Ok(admitted) => admitted,
-            Err(refusal) => return self.publish_of_fenced(publish, refusal),
+        let outcome = match partition.admit(publish.producer, publish.batch.count()) {
+            Ok(outcome) => outcome,
+            Err(refusal) => return self.expect_fenced_refusal(publish, refusal),
         };
-        let turn = match admitted {
+        let turn = match outcome {
             ExpectedOutcome::New(_) => {
                 self.batches += 1;
-                let when = (self.batches, self.turn);
-                partition.append(&publish.batch, publish.producer, now, when);
+                let Publish { batch, producer, .. } = publish;
+                partition.append(batch, *producer, now, self.batches, self.turn);
                 self.turn
             }
             ExpectedOutcome::Duplicate(offset) => partition.entries[offset as usize].turn,
         };
-        let sent = Sent { publish: publish.clone(), expected: None, admitted, turn };
-        self.sent.insert(publish.origin.request, sent);
+        let publish = publish.clone();
+        let request = publish.origin.request;
+        let pending = PendingPublish { publish, expected_offset: None, outcome, turn };
+        self.publishes.insert(request, pending);
+    }
+
+    /// Applies a settlement: `stale` are the runs that it did not apply to, if it is answered in this turn.
+    fn settle(
+        &mut self,
+        settle: &Settle,
+        stale: &[DeliveryRun],
+        now: Timestamp,
+    ) -> Result<(), Violation> {
+        let Some(partition) = self.partitions.get_mut(&settle.partition) else { return Ok(()) };
+        let (keeps_unsettled, limit) = (partition.keeps_unsettled(), partition.limit());
+        let Some(group) = partition.groups.get_mut(&settle.group) else { return Ok(()) };
+        let Self { turn, generation, deliveries: delivery_count, .. } = *self;
+        let time = SettleTime { turn, now, delivery_count, generation };
+        let pending = group.expect_settlement(settle, time, keeps_unsettled, limit);
+        if settle.confirm {
+            self.settlements.insert(settle.origin.request, pending);
+            return Ok(());
+        }
+        group.check_settlement(&pending, stale).map(drop)
     }
 
     fn change(&mut self, request: u64, id: PartitionId, change: &PartitionCommand, now: Timestamp) {
         let turn = self.turn;
         match change {
             PartitionCommand::Open { config, groups, dead_letters } => {
-                let fresh = || PartitionModel::new(*config, turn);
-                let partition = self.partitions.entry(id).or_insert_with(fresh);
+                let new = || PartitionModel::new(*config, turn);
+                let partition = self.partitions.entry(id).or_insert_with(new);
                 if !partition.is_open() {
-                    *partition = fresh();
+                    *partition = new();
                 }
-                let changes = partition.open(*config, groups, *dead_letters, (turn, now));
+                let changes = partition.open(*config, groups, *dead_letters, turn, now);
                 self.changes.insert(request, (id, if changes { turn } else { 0 }));
                 let kept = |held: &Subscription| {
                     held.partition != id || groups.iter().any(|group| group.id == held.group)
@@ -368,16 +397,16 @@ impl Oracle {
                 self.readers.end_where(|_, partition| partition == id);
             }
             PartitionCommand::SetCursor(name, offset, by) => {
-                self.set_cursor(request, id, (name, Some(*offset), Some(by)));
+                self.set_cursor(request, id, name, Some(*offset), Some(by));
             }
             PartitionCommand::DeleteCursor(name) => {
-                self.set_cursor(request, id, (name, None, None))
+                self.set_cursor(request, id, name, None, None);
             }
             PartitionCommand::RetryParked(group, _) => {
                 let group =
                     self.partitions.get_mut(&id).and_then(|held| held.groups.get_mut(group));
                 if let Some(group) = group {
-                    group.retried(turn);
+                    group.retry_parked(turn);
                 }
             }
             PartitionCommand::Name(_) => drop(self.changes.insert(request, (id, 0))),
@@ -388,43 +417,23 @@ impl Oracle {
         }
     }
 
-    fn left(
-        &mut self,
-        place: Option<(PartitionId, GroupId)>,
-        (session, subscription): (SessionId, Option<u32>),
-        cut_off: Option<Timestamp>,
-        now: Timestamp,
-    ) {
-        for (id, partition) in &mut self.partitions {
-            for (group, model) in &mut partition.groups {
-                if place.is_none_or(|place| place == (*id, *group)) {
-                    let of = |held: &group::Held| {
-                        held.session == session
-                            && subscription.is_none_or(|number| held.subscription == number)
-                    };
-                    model.left(of, cut_off, now);
-                }
-            }
-        }
-    }
-
-    fn effect(&mut self, effect: &Effect, now: Timestamp) -> Result<(), Violation> {
+    fn check_effect(&mut self, effect: &Effect, now: Timestamp) -> Result<(), Violation> {
         match effect {
-            Effect::Confirmed(confirmed) => self.confirmed(confirmed),
+            Effect::Confirmed(confirmed) => self.check_confirmed(confirmed),
             Effect::PublishedAt { origin, first, count } => {
-                self.published_at(origin.request, *first, *count)
+                self.check_published_at(origin.request, *first, *count)
             }
-            Effect::Settled(settled) => self.settled(settled),
-            Effect::Deliver(delivery) if delivery.attempt == 0 => self.was_read(delivery),
-            Effect::Deliver(delivery) => self.delivered(delivery, now),
-            Effect::Done { origin, .. } => self.done(origin.request),
+            Effect::Settled(settled) => self.check_settlement(settled),
+            Effect::Deliver(delivery) if delivery.attempt == 0 => self.check_read(delivery),
+            Effect::Deliver(delivery) => self.check_delivery(delivery, now),
+            Effect::Done { origin, .. } => self.check_done(origin.request),
             Effect::Gap { session, subscription, partition, range, reason } => {
-                self.gap((*session, *subscription), *partition, *range, *reason, now)
+                self.check_gap((*session, *subscription), *partition, *range, *reason, now)
             }
             Effect::CursorTaken { session, subscription, .. } => {
-                self.cursor_taken((*session, *subscription))
+                self.check_cursor_taken((*session, *subscription))
             }
-            Effect::Stream(origin, answer) => self.stream_answered(origin.request, answer),
+            Effect::Stream(origin, answer) => self.check_stream_answer(origin.request, answer),
             Effect::Described { .. }
             | Effect::Located { .. }
             | Effect::Cursors { .. }
@@ -445,83 +454,82 @@ impl Oracle {
         let durable = self.durable_turn;
         Err(Violation::new(
             "I6 no effect is released before its commit",
-            format!("{what:?} stands on turn {turn}, durable is turn {durable}"),
+            format!("{what:?} depends on turn {turn}, the last durable turn is {durable}"),
         ))
     }
 
-    fn done(&mut self, request: u64) -> Result<(), Violation> {
+    fn check_done(&mut self, request: u64) -> Result<(), Violation> {
         match self.changes.remove(&request) {
             Some((id, turn)) => self.must_be_durable(turn, &id),
             None => Err(Violation::new(
                 "every answer belongs to a pending request",
-                format!("done {request}"),
+                format!("request {request} is done"),
             )),
         }
     }
 
-    fn confirmed(&mut self, confirmed: &Confirmed) -> Result<(), Violation> {
-        let Some(sent) = self.sent.remove(&confirmed.origin.request) else {
+    fn check_confirmed(&mut self, confirmed: &Confirmed) -> Result<(), Violation> {
+        let Some(pending) = self.publishes.remove(&confirmed.origin.request) else {
             return Err(Violation::new(
                 "I2 nothing appears that was never sent",
                 format!("{confirmed:?}"),
             ));
         };
-        let (offset, duplicate) = match sent.admitted {
-            ExpectedOutcome::New(offset) => (offset, false),
-            ExpectedOutcome::Duplicate(offset) => (offset, true),
-        };
-        // A duplicate may be so old that its offset is forgotten.
-        let is_at = match confirmed.first_offset {
-            Some(found) => found == Offset(offset),
+        let offset = pending.outcome.offset();
+        let duplicate = matches!(pending.outcome, ExpectedOutcome::Duplicate(_));
+        // A duplicate may be so old that the broker does not know its offset any more.
+        let has_offset = match confirmed.first_offset {
+            Some(first) => first == Offset(offset),
             None => duplicate,
         };
-        let stamp = sent.publish.producer;
-        let fits = is_at
-            && sent.expected.is_none()
+        let stamp = pending.publish.producer;
+        let is_expected = has_offset
+            && pending.expected_offset.is_none()
             && confirmed.duplicate == duplicate
-            && confirmed.count == sent.publish.batch.count()
+            && confirmed.count == pending.publish.batch.count()
             && (confirmed.producer, confirmed.first_sequence) == (stamp.id, stamp.first_sequence);
-        if !fits {
+        if !is_expected {
             return Err(Violation::new(
                 "I1 a confirmed batch is present once, at its offset",
-                format!("expected offset {offset}, duplicate {duplicate}; came {confirmed:?}"),
+                format!("expected offset {offset}, duplicate {duplicate}; received {confirmed:?}"),
             ));
         }
-        self.note_reported(&sent);
-        self.must_be_durable(sent.turn, confirmed)
+        self.note_reported(&pending);
+        self.must_be_durable(pending.turn, confirmed)
     }
 
-    fn settled(&mut self, settled: &Settled) -> Result<(), Violation> {
-        // Without a confirm it was dealt with when it was asked for.
-        let Some(asked) = self.asked.remove(&settled.origin.request) else { return Ok(()) };
+    fn check_settlement(&mut self, settled: &Settled) -> Result<(), Violation> {
+        let request = settled.origin.request;
+        // A settlement without a confirm was checked with its command.
+        let Some(pending) = self.settlements.remove(&request) else { return Ok(()) };
+        let PendingSettlement { settle, time, .. } = &pending;
         let Some(partition) = self.partitions.get_mut(&settled.partition) else { return Ok(()) };
-        let Some(group) = partition.groups.get_mut(&asked.settle.group) else { return Ok(()) };
-        let least = group.answered(&asked, &settled.stale)?;
+        let Some(group) = partition.groups.get_mut(&settle.group) else { return Ok(()) };
+        let least = group.check_settlement(&pending, &settled.stale)?;
         let stale: u64 = settled.stale.iter().map(|run| u64::from(run.count)).sum();
-        let all: u64 = asked.settle.runs.iter().map(|run| u64::from(run.count)).sum();
+        let all: u64 = settle.runs.iter().map(|run| u64::from(run.count)).sum();
         if settled.applied < least || settled.applied + stale > all {
             return Err(Violation::new(
                 "I3 a settlement of a leased message applies",
-                format!("{settled:?} of {all} messages, {least} of them held"),
+                format!("{settled:?} of {all} messages, {least} of them leased"),
             ));
         }
-        if settled.applied == 0
-            || matches!(asked.settle.verdict, Verdict::Extend(_) | Verdict::Started)
-        {
-            // Nothing was written.
+        if settled.applied == 0 || matches!(settle.verdict, Verdict::Extend(_) | Verdict::Started) {
+            // No record was written.
             return Ok(());
         }
-        self.must_be_durable(asked.turn, settled)
+        self.must_be_durable(time.turn, settled)
     }
 
-    /// The partitions that there are, as far as commands say.
+    /// The partitions that are open, as far as commands say.
     #[must_use]
     pub fn partitions(&self) -> BTreeSet<PartitionId> {
         self.partitions.iter().filter(|(_, held)| held.is_open()).map(|(&id, _)| id).collect()
     }
 }
 
-fn origin_of(command: &Command) -> Option<u64> {
+/// The request of a command that is answered.
+fn request_of(command: &Command) -> Option<u64> {
     match command {
         Command::Publish(publish) | Command::PublishAt(publish, _) => Some(publish.origin.request),
         Command::Settle(settle) => Some(settle.origin.request),

@@ -1,27 +1,27 @@
-//! The oracle's model of a native publish to the topic of a stream: it is appended at the end, was appended before,
-//! or is refused once the reason is durable. Written from docs/reference/protocol.md and http-streams.md.
+//! The oracle's model of a native publish to the topic of a stream: it is appended at the end, is a duplicate, or is
+//! refused once the reason is durable. Written from docs/reference/protocol.md and http-streams.md.
 
 use sennit_engine::{Command, Publish, Refusal};
 use sennit_model::{Offset, PartitionId, Timestamp, limits::PRODUCER_BATCHES_REMEMBERED};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    Oracle, Sent, Violation,
+    Oracle, PendingPublish, Violation,
     partition::{ExpectedOutcome, admit},
-    stream::{AskedAt, StreamModel},
+    stream::{RequestTime, StreamModel},
 };
 
-/// A publish that has to be refused because of other requests: to its stream, or of its producer.
+/// A publish that must be refused because of earlier requests: to its stream, or of its producer.
 #[derive(Debug)]
 pub(super) struct ExpectedRefusal {
     id: PartitionId,
     refusal: Refusal,
-    /// The turn on which that stands.
+    /// The turn that must be durable before the refusal.
     turn: u64,
 }
 
-/// Whether a refusal is told only once what it is for is durable, whatever the topic.
-pub(super) fn waits_for_its_reason(refusal: &Refusal) -> bool {
+/// Whether a refusal waits until its reason is durable, whatever the topic.
+pub(super) fn waits_for_commit(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::ProducerFenced { .. })
 }
 
@@ -31,17 +31,17 @@ impl StreamModel {
         admit(stamps, publish.producer, publish.batch.count())
     }
 
-    /// What a publish comes to that is not refused at once. What was heard before is told so whatever has
-    /// become of the stream.
+    /// The expected outcome of a publish that is not refused immediately. A duplicate is confirmed whatever the state
+    /// of the stream.
     fn publish(
         &mut self,
         publish: &Publish,
         expected: Option<Offset>,
-        when: &mut AskedAt<'_>,
+        time: &mut RequestTime<'_>,
     ) -> Result<ExpectedOutcome, Refusal> {
         let admitted = self.admit(publish)?;
         let ExpectedOutcome::New(end) = admitted else { return Ok(admitted) };
-        if self.gone().is_some() {
+        if self.absence().is_some() {
             return Err(Refusal::UnknownTopic);
         }
         if self.state().is_closed {
@@ -50,45 +50,45 @@ impl StreamModel {
         if let Some(expected) = expected.filter(|expected| expected.0 != end) {
             return Err(Refusal::OffsetMismatch { expected, next: Offset(end) });
         }
-        // To be appended to is a use.
-        self.touch(when.now);
-        let turn = when.turn;
+        // A publish counts as a use.
+        self.touch(time.now);
+        let turn = time.turn;
         self.push(publish.batch.messages(), publish.producer, turn);
         let end = self.entries.len() as u64;
-        self.change(when, turn, |state| state.end = end);
+        self.change(time, turn, |state| state.end = end);
         Ok(admitted)
     }
 
-    /// Whether it has to be remembered that this batch lies there: it was sent as it was the first time, and
-    /// its producer has not published many since.
+    /// Whether the broker must still recognise this duplicate: it has the same bytes as the first time, and its
+    /// producer has not published many batches since.
     fn remembers(&self, publish: &Publish, first: u64) -> bool {
         let from = &self.entries[first as usize..];
         let own = from.iter().filter(|entry| entry.stamp.id == publish.producer.id);
         let messages = publish.batch.messages().map(|message| xxh3_64(message.encoded()));
         let count = publish.batch.count() as usize;
-        let lies_there = from.iter().take(count).map(|entry| entry.hash).eq(messages);
-        lies_there && own.count() <= PRODUCER_BATCHES_REMEMBERED
+        let is_same = from.iter().take(count).map(|entry| entry.hash).eq(messages);
+        is_same && own.count() <= PRODUCER_BATCHES_REMEMBERED
     }
 }
 
 impl Oracle {
-    /// What a publish to a stream is refused for without a look at what the stream is.
-    pub(super) fn refused_at_once(&self, publish: &Publish) -> Option<Refusal> {
+    /// The expected refusal of a publish to a stream that does not wait for a commit.
+    pub(super) fn expected_stream_refusal(&self, publish: &Publish) -> Option<Refusal> {
         match self.streams.by_id.get(&publish.partition) {
-            Some(model) if model.state().is_there => {
-                model.admit(publish).err().filter(|refusal| !waits_for_its_reason(refusal))
+            Some(model) if model.state().exists => {
+                model.admit(publish).err().filter(|refusal| !waits_for_commit(refusal))
             }
             _ => Some(Refusal::UnknownTopic),
         }
     }
 
-    /// Whether a command that is not refused at once may be refused later.
-    pub(super) fn may_be_refused_in_time(&self, command: &Command) -> bool {
+    /// Whether a command that is not refused immediately may be refused later.
+    pub(super) fn may_be_refused_later(command: &Command) -> bool {
         matches!(command, Command::Publish(_) | Command::PublishAt(..))
     }
 
-    /// Something is published under an epoch that a higher one has fenced.
-    pub(super) fn publish_of_fenced(&mut self, publish: &Publish, refusal: Refusal) {
+    /// Notes a publish of a fenced producer, which must be refused.
+    pub(super) fn expect_fenced_refusal(&mut self, publish: &Publish, refusal: Refusal) {
         let (id, request) = (publish.partition, publish.origin.request);
         let Some(partition) = self.partitions.get(&id) else { return };
         let own = partition.entries.iter().filter(|held| held.stamp.id == publish.producer.id);
@@ -96,34 +96,33 @@ impl Oracle {
         self.streams.refusals.insert(request, ExpectedRefusal { id, refusal, turn });
     }
 
-    /// Something is published natively to a stream, and not refused at once.
+    /// Applies a native publish to a stream that is not refused immediately, and predicts its outcome.
     pub(super) fn publish_to_stream(
         &mut self,
         publish: &Publish,
-        expected: Option<Offset>,
+        expected_offset: Option<Offset>,
         now: Timestamp,
     ) {
         let (id, request, turn) = (publish.partition, publish.origin.request, self.turn);
         let Some(model) = self.streams.by_id.get_mut(&id) else { return };
-        let mut when = AskedAt { turn, changes: &mut self.streams.changes, now };
-        model.passes(&mut when);
-        match model.publish(publish, expected, &mut when) {
-            Ok(admitted) => {
-                let (ExpectedOutcome::New(first) | ExpectedOutcome::Duplicate(first)) = admitted;
-                let turn = model.entries[first as usize].turn;
-                let sent = Sent { publish: publish.clone(), expected, admitted, turn };
-                self.sent.insert(request, sent);
+        let mut time = RequestTime { turn, changes: &mut self.streams.changes, now };
+        model.expire(&mut time);
+        match model.publish(publish, expected_offset, &mut time) {
+            Ok(outcome) => {
+                let turn = model.entries[outcome.offset() as usize].turn;
+                let publish = publish.clone();
+                let pending = PendingPublish { publish, expected_offset, outcome, turn };
+                self.publishes.insert(request, pending);
             }
             Err(refusal) => {
-                let turn = model.stands_on();
+                let turn = model.latest_turn();
                 self.streams.refusals.insert(request, ExpectedRefusal { id, refusal, turn });
             }
         }
     }
 
-    /// Somebody is refused who waits for that: so it stays. Says whether somebody does, unless it is because
-    /// the lane has failed.
-    pub(super) fn refused_in_time(
+    /// Checks a refusal that waited for its commit. Returns whether the request had an expected refusal.
+    pub(super) fn check_delayed_refusal(
         &mut self,
         request: u64,
         refusal: &Refusal,
@@ -137,72 +136,73 @@ impl Oracle {
             return Ok(true);
         }
         if *refusal != expected {
-            let detail = format!("expected {expected:?}, came {refusal:?}, of {request} to {id}");
+            let detail = format!("{request} to {id}: expected {expected:?}, received {refusal:?}");
             return Err(Violation::new("a command is refused for the expected reason", detail));
         }
         self.must_be_durable(turn, refusal)?;
         if let Some(model) = self.streams.by_id.get_mut(&id) {
             match refusal {
-                Refusal::UnknownTopic => model.note_reported_gone(),
-                Refusal::StreamClosed => model.reported_closed = true,
-                Refusal::OffsetMismatch { next, .. } => {
-                    model.reported_end = model.reported_end.max(next.0);
-                }
+                Refusal::UnknownTopic => model.note_reported_absence(),
+                Refusal::StreamClosed => model.reported.is_closed = true,
+                Refusal::OffsetMismatch { next, .. } => model.reported.note_end(*next),
                 _ => {}
             }
         }
         Ok(true)
     }
 
-    /// After the lane has failed nothing becomes durable: checks that waiting publishers were told.
+    /// Checks that no publisher waits for a refusal after the lane has failed, because nothing becomes durable then.
     pub(super) fn check_no_lost_refusals(&self) -> Result<(), Violation> {
         match self.streams.refusals.first_key_value().filter(|_| self.is_fenced) {
             None => Ok(()),
             Some((request, refused)) => {
-                let detail = format!("{request}, when the lane failed: {refused:?}");
+                let detail = format!("{request} waits after the lane has failed: {refused:?}");
                 Err(Violation::new("every command is answered", detail))
             }
         }
     }
 
-    /// A batch was appended where it was expected, or is there since it was sent first.
-    pub(super) fn published_at(
+    /// Checks the confirm of a publish at an expected offset.
+    pub(super) fn check_published_at(
         &mut self,
         request: u64,
         first: Offset,
         count: u32,
     ) -> Result<(), Violation> {
-        let said = format!("{request} is published at {first}, {count} messages");
-        let Some(sent) = self.sent.remove(&request) else {
-            return Err(Violation::new("I2 nothing appears that was never sent", said));
+        let answer = format!("{request} is published at {first}, {count} messages");
+        let Some(pending) = self.publishes.remove(&request) else {
+            return Err(Violation::new("I2 nothing appears that was never sent", answer));
         };
-        let id = sent.publish.partition;
+        let id = pending.publish.partition;
         let model = self.streams.by_id.get(&id);
-        let is_at = match sent.admitted {
+        let is_correct = match pending.outcome {
             ExpectedOutcome::New(offset) => first.0 == offset,
             ExpectedOutcome::Duplicate(offset) => {
-                let remembers = model.is_some_and(|model| model.remembers(&sent.publish, offset));
-                first.0 == offset || !remembers && Some(first) == sent.expected
+                let remembers = |model: &StreamModel| model.remembers(&pending.publish, offset);
+                first.0 == offset
+                    || !model.is_some_and(remembers) && Some(first) == pending.expected_offset
             }
         };
-        if !is_at || sent.expected.is_none() || count != sent.publish.batch.count() {
-            let Sent { expected, admitted, .. } = sent;
-            let detail = format!("{said}; expected at {expected:?} in {id}, it is {admitted:?}");
+        let is_expected = pending.expected_offset.is_some();
+        if !is_correct || !is_expected || count != pending.publish.batch.count() {
+            let PendingPublish { expected_offset, outcome, .. } = pending;
+            let detail =
+                format!("{answer}; sent for {expected_offset:?} of {id}, expected {outcome:?}");
             return Err(Violation::new(
                 "I1 a confirmed batch is present once, at its offset",
                 detail,
             ));
         }
-        self.note_reported(&sent);
-        self.must_be_durable(sent.turn, &said)
+        self.note_reported(&pending);
+        self.must_be_durable(pending.turn, &answer)
     }
 
     /// Notes a reported publish: the end of a stream that it reveals cannot be undone.
-    pub(super) fn note_reported(&mut self, sent: &Sent) {
-        let (ExpectedOutcome::New(first) | ExpectedOutcome::Duplicate(first)) = sent.admitted;
-        if let Some(model) = self.streams.by_id.get_mut(&sent.publish.partition) {
-            let end = first + u64::from(sent.publish.batch.count());
-            model.reported_end = model.reported_end.max(end);
+    pub(super) fn note_reported(&mut self, pending: &PendingPublish) {
+        let PendingPublish { publish, outcome, .. } = pending;
+        if let Some(model) = self.streams.by_id.get_mut(&publish.partition) {
+            let end = outcome.offset() + u64::from(publish.batch.count());
+            model.reported.note_end(Offset(end));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use sennit_engine::DeadLetters;
 use sennit_model::{GroupId, PartitionId, Timestamp};
 
-use super::{Oracle, Violation, group::Done};
+use super::{Oracle, Violation, group::AckState};
 
 /// The promise that every message is delivered in the end.
 pub const OUTSTANDING: &str = "I3 every unsettled message is delivered in the end";
@@ -17,19 +17,20 @@ impl Oracle {
     #[must_use]
     pub fn outstanding(&self, now: Timestamp) -> Vec<(PartitionId, GroupId, u64)> {
         let mut outstanding = Vec::new();
-        for (&id, partition) in self.partitions.iter().filter(|(_, held)| held.is_open()) {
+        for (&id, partition) in self.partitions.iter().filter(|(_, partition)| partition.is_open())
+        {
             for (&group, model) in &partition.groups {
                 for offset in model.floor.max(partition.start)..partition.end() {
-                    let done =
-                        model.states.get(&offset).is_some_and(|state| state.done != Done::No);
+                    let is_acked =
+                        model.states.get(&offset).is_some_and(|state| state.ack != AckState::No);
                     let entry = partition.entries.get(offset as usize);
                     let expiry = entry.and_then(|entry| entry.expiry);
-                    let is_letter = self.dead_letters_by_offset.contains_key(&(id, group, offset));
+                    let is_letter = self.dead_letters_by_source.contains_key(&(id, group, offset));
                     let is_hole =
                         model.holes.contains(&offset) || partition.may_be_compacted(offset, now);
                     // A full disk holds dead letters up.
-                    let waits = self.is_full && model.may_have_died(offset);
-                    if !done
+                    let waits = self.is_full && model.may_be_dead_lettered(offset);
+                    if !is_acked
                         && !is_letter
                         && !waits
                         && !is_hole
@@ -44,17 +45,17 @@ impl Oracle {
     }
 
     /// The outstanding messages that were not reported as unreadable. A damaged dead letter is
-    /// reported at its own place, without its source: each such report stands for one message that
-    /// may have come there.
+    /// reported at its own offset, without its source: each such report accounts for one message that
+    /// may have become that letter.
     #[must_use]
     pub fn outstanding_unreported(&self, now: Timestamp) -> Vec<(PartitionId, GroupId, u64)> {
-        let mut unread: BTreeMap<PartitionId, usize> = BTreeMap::new();
-        for (&id, held) in &self.partitions {
+        let mut unread_letters: BTreeMap<PartitionId, usize> = BTreeMap::new();
+        for (&id, partition) in &self.partitions {
             let is_letter = |offset: &&u64| {
-                held.entries.get(**offset as usize).is_none()
-                    && !held.dead_letters_by_offset.contains_key(*offset)
+                partition.entries.get(**offset as usize).is_none()
+                    && !partition.dead_letters_by_offset.contains_key(*offset)
             };
-            unread.insert(id, held.unreadable.iter().filter(is_letter).count());
+            unread_letters.insert(id, partition.unreadable.iter().filter(is_letter).count());
         }
         let mut outstanding = self.outstanding(now);
         outstanding.retain(|(id, group, offset)| {
@@ -63,11 +64,11 @@ impl Oracle {
                 return false;
             }
             let DeadLetters::To(topic) = source.dead_letters else { return true };
-            let was_tried = source.groups[group].states.contains_key(offset);
-            let there = unread.get_mut(&PartitionId { topic, index: id.index });
-            match there.filter(|left| was_tried && **left > 0) {
-                Some(left) => {
-                    *left -= 1;
+            let was_delivered = source.groups[group].states.contains_key(offset);
+            let unread = unread_letters.get_mut(&PartitionId { topic, index: id.index });
+            match unread.filter(|count| was_delivered && **count > 0) {
+                Some(count) => {
+                    *count -= 1;
                     false
                 }
                 None => true,
@@ -84,19 +85,19 @@ impl Oracle {
         let outstanding = self.outstanding(now);
         if let Some((id, group, offset)) = outstanding.first() {
             let state = self.partitions[id].groups[group].states.get(offset);
-            let held = self.partitions[id].groups[group].held.get(offset);
+            let lease = self.partitions[id].groups[group].leases.get(offset);
             return Err(Violation::new(
                 OUTSTANDING,
                 format!(
-                    "{} messages never came out, the first is {offset} of {id} for group {}: \
-                     {state:?} {held:?}",
+                    "{} messages were never delivered, the first is {offset} of {id} for group {}: \
+                     {state:?} {lease:?}",
                     outstanding.len(),
                     group.0
                 ),
             ));
         }
-        for (id, partition) in self.partitions.iter().filter(|(_, held)| held.is_open()) {
-            // The group that was made last has read all there is, in one go.
+        for (id, partition) in self.partitions.iter().filter(|(_, partition)| partition.is_open()) {
+            // The newest group has read every message, in one pass.
             let last = partition.groups.last_key_value();
             if let Some((group, offset)) =
                 last.and_then(|(group, model)| Some((group, partition.resurrected(model)?)))
@@ -105,8 +106,8 @@ impl Oracle {
                 return Err(Violation::new("I9 a deleted key does not come back", detail));
             }
         }
-        self.streams_settled()?;
-        let pending = (self.sent.len(), self.asked.len(), self.changes.len());
+        self.check_streams_answered()?;
+        let pending = (self.publishes.len(), self.settlements.len(), self.changes.len());
         if pending != (0, 0, 0) {
             return Err(Violation::new(
                 "every command is answered",

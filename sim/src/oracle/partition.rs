@@ -18,29 +18,31 @@ use crate::numbered_messages;
 /// One message in a partition.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    /// The hash of all its bytes, of key and payload, and its length.
+    /// The hash of all its bytes.
     pub(super) hash: u64,
+    /// The hash of its key and payload.
     pub(super) content: u64,
+    /// Its encoded length in bytes.
     pub(super) length: u64,
-    /// The hash of its key, if it has one, and whether it is the key's end.
+    /// The hash of its key, if it has one.
     pub(super) key: Option<u64>,
     pub(super) is_tombstone: bool,
     pub(super) appended_at: Timestamp,
     pub(super) due: Option<Timestamp>,
     pub(super) expiry: Option<Timestamp>,
-    /// Batches of all partitions are numbered in the order in which they were handed over.
+    /// The number of its batch among the batches of all partitions, in the order of their publishes.
     pub(super) batch: u64,
     pub(super) stamp: ProducerStamp,
-    /// Durable once this turn is; see [`super::Oracle`].
+    /// The turn in which it was appended; 0 when it is certainly durable.
     pub(super) turn: u64,
 }
 
 /// The state of a partition's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartitionLife {
-    /// Opened in this turn; 0 when that is durable for sure.
+    /// Opened in this turn; 0 when that is certainly durable.
     Open(u64),
-    /// Dropped in this turn.
+    /// Dropped in this turn; 0 when that is certainly durable.
     Dropped(u64),
 }
 
@@ -50,36 +52,34 @@ pub(super) struct PartitionModel {
     pub(super) existence: PartitionLife,
     pub(super) config: TopicConfig,
     pub(super) dead_letters: DeadLetters,
-    /// The shortest age and the fewest bytes that retention was ever set to.
+    /// The shortest age and the fewest bytes that its retention ever had.
     pub(super) least_age: Option<Duration>,
     pub(super) least_bytes: Option<u64>,
     pub(super) ever_until_settled: bool,
-    /// The shortest time that tombstones were ever kept, if the latest of each key ever was.
+    /// The shortest time that its retention ever kept tombstones, if it ever kept the latest message of each key.
     pub(super) least_tombstone_age: Option<Duration>,
     pub(super) entries: Vec<Entry>,
-    /// The oldest offset kept, and the end, as the shard said last.
+    /// The oldest offset kept, as the shard last reported it.
     pub(super) start: u64,
     pub(super) groups: BTreeMap<GroupId, GroupModel>,
-    /// Offsets that all groups of some time may have been through with: what is not there any more
-    /// is owed to no group that begins later.
+    /// Offsets that at some time no group needed any more: they may be freed, so later groups may not receive them.
     pub(super) holes: BTreeSet<u64>,
-    /// Offsets that could not be read in this life or an earlier one: they come out of turn, once
-    /// they can be.
+    /// Offsets that were unreadable in this generation or an earlier one: they are delivered out of order once they
+    /// are readable.
     pub(super) gaps: BTreeSet<u64>,
-    /// What this life has said to be unreadable.
+    /// Offsets that this generation has reported as unreadable.
     pub(super) unreadable: BTreeSet<u64>,
-    /// Groups that were taken away, in which turn; those that are there again all the same have
-    /// the last of all turns.
-    pub(super) gone: BTreeMap<GroupId, u64>,
-    /// Where this partition holds dead letters: of whom each is, by its offset here.
+    /// Deleted groups and the turn of the deletion; `u64::MAX` for a group that a crash has brought back.
+    pub(super) deleted_groups: BTreeMap<GroupId, u64>,
+    /// The dead letters that this partition holds, by their offset here.
     pub(super) dead_letters_by_offset: BTreeMap<u64, DeadLetter>,
-    /// One more than the highest offset anybody was told of.
-    pub(super) seen_end: u64,
-    /// The end of a partition of dead letters, as the shard said last.
-    pub(super) reported_end: u64,
+    /// One more than the highest offset that a client has seen.
+    pub(super) visible_end: u64,
+    /// The end, as the shard last described it.
+    pub(super) described_end: u64,
 }
 
-/// A dead letter: of which partition, group and offset, and what it says.
+/// A dead letter: its source partition, group and offset, and the hash of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DeadLetter {
     pub(super) source: PartitionId,
@@ -91,10 +91,19 @@ pub(super) struct DeadLetter {
 /// The expected outcome of a publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ExpectedOutcome {
-    /// It is appended at this offset.
+    /// The batch is appended at this offset.
     New(u64),
-    /// It was appended at this offset.
+    /// The batch was appended at this offset before.
     Duplicate(u64),
+}
+
+impl ExpectedOutcome {
+    /// The offset of the batch.
+    pub(super) fn offset(&self) -> u64 {
+        match self {
+            Self::New(offset) | Self::Duplicate(offset) => *offset,
+        }
+    }
 }
 
 impl PartitionModel {
@@ -113,10 +122,10 @@ impl PartitionModel {
             holes: BTreeSet::new(),
             gaps: BTreeSet::new(),
             unreadable: BTreeSet::new(),
-            gone: BTreeMap::new(),
+            deleted_groups: BTreeMap::new(),
             dead_letters_by_offset: BTreeMap::new(),
-            seen_end: 0,
-            reported_end: 0,
+            visible_end: 0,
+            described_end: 0,
         }
     }
 
@@ -125,23 +134,24 @@ impl PartitionModel {
     }
 
     /// Whether messages are kept until they are settled or expire.
-    pub(super) fn is_clear(&self) -> bool {
+    pub(super) fn keeps_unsettled(&self) -> bool {
         let least = (self.least_age, self.least_bytes, self.least_tombstone_age);
         matches!(least, (None, None, None))
     }
 
-    /// Takes settings and groups, as of `turn`; says whether anything is other than before.
+    /// Applies settings and groups in `turn`. Returns whether anything changes.
     pub(super) fn open(
         &mut self,
         config: TopicConfig,
         groups: &[GroupSetting],
         dead_letters: DeadLetters,
-        (turn, now): (u64, Timestamp),
+        turn: u64,
+        now: Timestamp,
     ) -> bool {
-        let was = self.groups.values().map(|group| group.setting);
+        let settings = self.groups.values().map(|group| group.setting);
         let changes = self.config != config
             || self.dead_letters != dead_letters
-            || !was.eq(groups.iter().copied());
+            || !settings.eq(groups.iter().copied());
         self.config = config;
         self.dead_letters = dead_letters;
         self.least_age = [self.least_age, config.retention.age].into_iter().flatten().min();
@@ -150,38 +160,38 @@ impl PartitionModel {
         let tombstone_ages = [self.least_tombstone_age, config.retention.latest_per_key];
         self.least_tombstone_age = tombstone_ages.into_iter().flatten().min();
         self.note_holes(now);
-        let gone: Vec<GroupId> = self.groups.keys().copied().collect();
-        for group in gone.into_iter().filter(|id| groups.iter().all(|kept| kept.id != *id)) {
+        let ids: Vec<GroupId> = self.groups.keys().copied().collect();
+        for group in ids.into_iter().filter(|id| groups.iter().all(|kept| kept.id != *id)) {
             self.groups.remove(&group);
-            self.gone.insert(group, turn);
+            self.deleted_groups.insert(group, turn);
         }
-        // A group that came back in a crash goes again.
-        self.gone.values_mut().filter(|gone| **gone == u64::MAX).for_each(|gone| *gone = turn);
+        // A group that a crash has brought back is deleted again.
+        let deletions = self.deleted_groups.values_mut();
+        deletions.filter(|deleted| **deleted == u64::MAX).for_each(|deleted| *deleted = turn);
         self.note_holes(now);
         for setting in groups {
-            let end = self.end();
-            let start = self.start;
+            let kept = self.start..self.end();
             let holes = &self.holes;
-            let made = || GroupModel::new(*setting, (start, end), holes.clone(), turn);
-            let group = self.groups.entry(setting.id).or_insert_with(made);
+            let create = || GroupModel::new(*setting, kept, holes.clone(), turn);
+            let group = self.groups.entry(setting.id).or_insert_with(create);
             group.set(*setting);
         }
-        let is_clear = self.is_clear();
-        self.groups.values_mut().for_each(|group| group.is_clear &= is_clear);
+        let keeps_unsettled = self.keeps_unsettled();
+        self.groups.values_mut().for_each(|group| group.keeps_unsettled &= keeps_unsettled);
         changes
     }
 
-    /// The offset of the next message, as far as it is known.
+    /// The offset of the next message, as far as the oracle knows it.
     pub(super) fn end(&self) -> u64 {
-        (self.entries.len() as u64).max(self.seen_end).max(self.reported_end)
+        (self.entries.len() as u64).max(self.visible_end).max(self.described_end)
     }
 
-    /// No offset from here on can have been delivered.
+    /// The offset from which on nothing can have been delivered.
     pub(super) fn limit(&self) -> u64 {
         if self.dead_letters == DeadLetters::Stay { u64::MAX } else { self.entries.len() as u64 }
     }
 
-    /// What a batch must come to.
+    /// The expected outcome of a publish.
     pub(super) fn admit(
         &self,
         stamp: ProducerStamp,
@@ -190,16 +200,17 @@ impl PartitionModel {
         admit(self.entries.iter().map(|entry| entry.stamp), stamp, count)
     }
 
-    /// Adds the messages of a batch that was accepted.
+    /// Appends the messages of an accepted batch, which has this number among all batches.
     pub(super) fn append(
         &mut self,
         batch: &Batch,
         stamp: ProducerStamp,
         now: Timestamp,
-        (number, turn): (u64, u64),
+        batch_number: u64,
+        turn: u64,
     ) {
         for (index, message) in (0..).zip(batch.messages()) {
-            let live = message.time_to_live().or(self.config.time_to_live);
+            let time_to_live = message.time_to_live().or(self.config.time_to_live);
             self.entries.push(Entry {
                 hash: xxh3_64(message.encoded()),
                 content: numbered_messages::content_hash(&message),
@@ -208,31 +219,31 @@ impl PartitionModel {
                 is_tombstone: message.is_tombstone(),
                 appended_at: now,
                 due: message.delay().map(|delay| now.plus(delay)),
-                expiry: live.map(|span| now.plus(span)),
-                batch: number,
+                expiry: time_to_live.map(|span| now.plus(span)),
+                batch: batch_number,
                 stamp: ProducerStamp { first_sequence: stamp.first_sequence + index, ..stamp },
                 turn,
             });
         }
     }
 
-    /// How many messages are there for sure once everything up to `durable_turn` is durable.
+    /// The number of messages that certainly exist once every turn up to `durable_turn` is durable.
     pub(super) fn durable_end(&self, durable_turn: u64) -> u64 {
         self.entries.iter().take_while(|entry| entry.turn <= durable_turn).count() as u64
     }
 
-    /// The shard says what it keeps: everything that is gone must have been free to go.
-    pub(super) fn kept(
+    /// Checks the oldest offset that the shard keeps: every freed message must have been free to go.
+    pub(super) fn check_start(
         &mut self,
         id: PartitionId,
         start: Offset,
         now: Timestamp,
     ) -> Result<(), Violation> {
         for offset in self.start..start.0 {
-            if !self.may_be_gone(offset, now) {
+            if !self.may_be_freed(offset, now) {
                 return Err(Violation::new(
                     "I1 a message is freed only when retention allows it",
-                    format!("offset {offset} of {id} is gone, the oldest kept is {start}"),
+                    format!("offset {offset} of {id} is freed, the oldest kept is {start}"),
                 ));
             }
         }
@@ -246,25 +257,24 @@ impl PartitionModel {
         Ok(())
     }
 
-    /// After a crash the oldest kept may be older than it was: what was freed by a record that is lost is
-    /// back. Between what is back lie batches that were freed by records that are not lost, and which
-    /// those are cannot be told: groups that saw to it may be forgotten. All of it was free to go once.
-    pub(super) fn goes_back(&mut self, start: Offset) {
+    /// Notes the oldest offset after a crash. It may be older than before, because messages exist again whose freeing
+    /// record is lost. Batches between them may still be freed, and the oracle cannot tell which. All of them were free
+    /// to go once.
+    pub(super) fn note_restored_start(&mut self, start: Offset) {
         self.holes.extend(start.0..self.start);
         self.start = self.start.min(start.0);
     }
 
     fn note_holes(&mut self, now: Timestamp) {
         if !self.groups.is_empty() {
-            let gone = (self.start..self.entries.len() as u64)
-                .filter(|&offset| self.may_be_gone(offset, now));
-            let gone: Vec<u64> = gone.collect();
-            self.holes.extend(gone);
+            let freed = (self.start..self.entries.len() as u64)
+                .filter(|&offset| self.may_be_freed(offset, now));
+            let freed: Vec<u64> = freed.collect();
+            self.holes.extend(freed);
         }
     }
 
-    /// Whether a message may be gone because its key has a later one, or because it is the end of its
-    /// key and old.
+    /// Whether compaction may have freed a message: its key has a later message, or it is an old tombstone.
     pub(super) fn may_be_compacted(&self, offset: u64, now: Timestamp) -> bool {
         let Some(age) = self.least_tombstone_age else { return false };
         let Some(entry) = self.entries.get(offset as usize) else { return false };
@@ -273,8 +283,8 @@ impl PartitionModel {
             || self.entries[offset as usize + 1..].iter().any(|later| later.key == Some(key))
     }
 
-    /// An offset that a group has seen though its key ended later, which the group has not seen and
-    /// never will: the key has come back from the dead. Where nothing else explains it.
+    /// An offset that a group has received although the last message of its key is a tombstone that the group has not
+    /// received: the key exists again after its deletion. `None` where another rule may have freed messages.
     pub(super) fn resurrected(&self, group: &GroupModel) -> Option<u64> {
         let least = (self.least_age, self.least_bytes, self.ever_until_settled);
         let is_simple = matches!(least, (None, None, false));
@@ -285,17 +295,19 @@ impl PartitionModel {
             let is_last = !self.entries[offset + 1..].iter().any(|later| later.key == entry.key);
             entry.is_tombstone && is_last && entry.due.is_none() && entry.expiry.is_none()
         };
-        let unseen = |offset: &usize| !group.states.contains_key(&(*offset as u64));
-        self.entries.iter().enumerate().filter(ends).filter(|(at, _)| unseen(at)).find_map(
+        let is_unseen = |offset: &usize| !group.states.contains_key(&(*offset as u64));
+        self.entries.iter().enumerate().filter(ends).filter(|(at, _)| is_unseen(at)).find_map(
             |(end, entry)| {
                 let earlier = self.entries[..end].iter().enumerate();
-                let mut seen = earlier.filter(|(at, held)| held.key == entry.key && !unseen(at));
-                seen.next().map(|(at, _)| at as u64)
+                let mut received =
+                    earlier.filter(|(at, held)| held.key == entry.key && !is_unseen(at));
+                received.next().map(|(at, _)| at as u64)
             },
         )
     }
 
-    pub(super) fn may_be_gone(&self, offset: u64, now: Timestamp) -> bool {
+    /// Whether retention may have freed a message.
+    pub(super) fn may_be_freed(&self, offset: u64, now: Timestamp) -> bool {
         let Some(entry) = self.entries.get(offset as usize) else { return true };
         if self.least_age.is_some_and(|age| entry.appended_at.plus(age) <= now) {
             return true;
@@ -312,11 +324,11 @@ impl PartitionModel {
         }
         let expired = entry.expiry.is_some_and(|expiry| expiry <= now);
         self.ever_until_settled
-            && self.groups.values().all(|group| expired || group.may_be_through(offset))
+            && self.groups.values().all(|group| expired || group.may_be_settled(offset))
     }
 }
 
-/// What a batch must come to behind messages with these stamps.
+/// The expected outcome of a publish to a partition that holds messages with these stamps.
 pub(super) fn admit(
     stamps: impl ExactSizeIterator<Item = ProducerStamp> + Clone,
     stamp: ProducerStamp,

@@ -1,8 +1,11 @@
-//! The oracle's model of readers and named cursors. A reader gets every offset from its start, once and in order,
-//! or a valid gap. A cursor is where it was set last, by a request or by the one reader that holds it; after a
+//! The oracle's model of readers and named cursors. A reader receives every offset from its start, once and in order,
+//! or a valid gap. A cursor is at the offset where a request or the one reader that holds it has set it last; after a
 //! crash it is where it was durably set, or later.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    ops::{Range, RangeInclusive},
+};
 
 use sennit_engine::{
     CursorClaim, CursorSetter, Delivery, GapReason, Read, ReaderChange, Refusal, SessionId,
@@ -14,20 +17,20 @@ use sennit_model::{
 
 use super::{Oracle, Violation};
 
-/// A session's subscription.
+/// A session and its subscription.
 type Key = (SessionId, u32);
 
-/// Where a cursor was since it was durable somewhere, and in which turns it was set there: 0 when that is
-/// durable for sure. Nowhere where it was deleted.
+/// The offsets of a cursor since its last durable one, and the turns in which it was set: 0 when that is certainly
+/// durable. The offset is `None` where the cursor was deleted.
 type History = Vec<(u64, Option<u64>)>;
 
 /// One reader.
 #[derive(Debug)]
 struct Reader {
     partition: PartitionId,
-    /// The offset that comes next is between these: one that begins beyond the end begins at the end,
-    /// and which that is nobody says.
-    at: (u64, u64),
+    /// The range of its next offset. A reader that starts beyond the end starts at the end, which the oracle does not
+    /// know exactly.
+    next: RangeInclusive<u64>,
     credit: u64,
     held: u64,
     cursor: Option<CursorName>,
@@ -38,8 +41,8 @@ struct Reader {
 pub(super) struct Readers {
     by_key: BTreeMap<Key, Reader>,
     cursors: BTreeMap<(PartitionId, CursorName), History>,
-    /// Readers that have to hear in this turn that another has their cursor.
-    taken: Vec<Key>,
+    /// Readers that must be told in this turn that another reader has their cursor.
+    takeovers: Vec<Key>,
 }
 
 impl Readers {
@@ -52,7 +55,7 @@ impl Readers {
         self.cursors.get(&(partition, name.clone()))?.last()?.1
     }
 
-    /// A cursor is set or deleted; the turn whose records have to be durable before that is said.
+    /// Sets or deletes a cursor. Returns the turn that must be durable before the answer.
     fn set(&mut self, place: (PartitionId, CursorName), offset: Option<u64>, turn: u64) -> u64 {
         let history = self.cursors.entry(place).or_insert_with(|| vec![(0, None)]);
         match history.last() {
@@ -68,20 +71,20 @@ impl Readers {
         self.by_key.retain(|&key, held| !which(key, held.partition));
     }
 
-    /// The shard is gone: what is not durable may or may not have happened.
+    /// Notes a crash: changes that are not durable may or may not have happened.
     pub(super) fn crashed(&mut self, durable_turn: u64) {
         self.by_key.clear();
-        self.taken.clear();
+        self.takeovers.clear();
         for history in self.cursors.values_mut() {
-            let sure = history.iter().rposition(|(turn, _)| *turn <= durable_turn).unwrap_or(0);
-            history.drain(..sure);
+            let durable = history.iter().rposition(|(turn, _)| *turn <= durable_turn).unwrap_or(0);
+            history.drain(..durable);
         }
     }
 }
 
 impl Oracle {
-    /// What a command about a cursor is refused for.
-    pub(super) fn refused_cursor(
+    /// The refusal of a command that sets a cursor, if it must be refused.
+    pub(super) fn expected_cursor_refusal(
         &self,
         id: PartitionId,
         name: &CursorName,
@@ -103,20 +106,22 @@ impl Oracle {
         &mut self,
         request: u64,
         id: PartitionId,
-        (name, offset, by): (&CursorName, Option<Offset>, Option<&CursorSetter>),
+        name: &CursorName,
+        offset: Option<Offset>,
+        by: Option<&CursorSetter>,
     ) {
         if let Some(by) = by.filter(|by| by.subscription.is_none())
             && let Some(key) = self.readers.holder(id, name).filter(|key| key.0 != by.session)
         {
             self.readers.by_key.remove(&key);
-            self.readers.taken.push(key);
+            self.readers.takeovers.push(key);
         }
         let turn = self.turn;
         let since = self.readers.set((id, name.clone()), offset.map(|offset| offset.0), turn);
         self.changes.insert(request, (id, since));
     }
 
-    pub(super) fn begin_to_read(&mut self, read: &Read) {
+    pub(super) fn start_reader(&mut self, read: &Read) {
         let key = (read.origin.session, read.subscription);
         let id = read.partition;
         let Some(partition) = self.partitions.get(&id).filter(|held| held.is_open()) else {
@@ -125,17 +130,17 @@ impl Oracle {
         if let Some(claim) = &read.cursor
             && let Some(other) = self.readers.holder(id, &claim.name)
         {
-            self.readers.taken.push(if claim.take_over { other } else { key });
+            self.readers.takeovers.push(if claim.take_over { other } else { key });
             if !claim.take_over {
                 return;
             }
             self.readers.by_key.remove(&other);
         }
         let most = read.at.0;
-        let least = most.min(partition.seen_end);
+        let least = most.min(partition.visible_end);
         let credit = read.credit.messages.min(CREDIT_MESSAGES_MAX).into();
         let cursor = read.cursor.as_ref().map(|claim| claim.name.clone());
-        let reader = Reader { partition: id, at: (least, most), credit, held: 0, cursor };
+        let reader = Reader { partition: id, next: least..=most, credit, held: 0, cursor };
         self.readers.by_key.insert(key, reader);
     }
 
@@ -152,34 +157,33 @@ impl Oracle {
         }
     }
 
-    /// A reader is given messages or a gap: what it stands before begins there, and it goes on behind.
-    fn goes_on(
+    /// Advances a reader past messages or a gap, which must begin at its next offset.
+    fn advance_reader(
         &mut self,
         key: Key,
         id: PartitionId,
-        (from, to): (u64, u64),
+        range: Range<u64>,
     ) -> Result<(), Violation> {
         let reader = self.readers.by_key.get_mut(&key).filter(|held| held.partition == id);
         let Some(reader) = reader else {
-            let detail = format!("{from}..{to} of {id} for {key:?}");
+            let detail = format!("{range:?} of {id} for {key:?}");
             return Err(Violation::new("every delivery goes to a live subscription", detail));
         };
-        let (least, most) = reader.at;
-        if from < least || from > most || to <= from {
+        if !reader.next.contains(&range.start) || range.is_empty() {
             return Err(Violation::new(
                 "I4 a reader gets each offset once and in order",
-                format!("{from}..{to} of {id} for {key:?}, which stands at {least} to {most}"),
+                format!("{range:?} of {id} for {key:?}, whose next offset is {:?}", reader.next),
             ));
         }
-        reader.at = (to, to);
+        reader.next = range.end..=range.end;
         Ok(())
     }
 
-    /// A reader is given messages.
-    pub(super) fn was_read(&mut self, delivery: &Delivery) -> Result<(), Violation> {
+    /// Checks a delivery to a reader.
+    pub(super) fn check_read(&mut self, delivery: &Delivery) -> Result<(), Violation> {
         let (id, key) = (delivery.partition, (delivery.session, delivery.subscription));
-        let range = (delivery.first.0, delivery.first.0 + u64::from(delivery.count));
-        self.goes_on(key, id, range)?;
+        let range = delivery.first.0..delivery.first.0 + u64::from(delivery.count);
+        self.advance_reader(key, id, range.clone())?;
         if let Some(reader) = self.readers.by_key.get_mut(&key) {
             reader.held += u64::from(delivery.count);
             if reader.held > reader.credit {
@@ -193,23 +197,23 @@ impl Oracle {
         self.delivering_generation = self.generation;
         let mut offset = delivery.first.0;
         for message in Messages::of_checked(&delivery.messages) {
-            self.bytes(delivery, offset, message)?;
+            self.check_bytes(delivery, offset, message)?;
             offset += 1;
         }
-        if offset != range.1 {
+        if offset != range.end {
             return Err(Violation::new(
                 "I1 a delivered batch decodes to its stated message count",
                 format!("{delivery:?}"),
             ));
         }
         if let Some(partition) = self.partitions.get_mut(&id) {
-            partition.seen_end = partition.seen_end.max(offset);
+            partition.visible_end = partition.visible_end.max(offset);
         }
         Ok(())
     }
 
-    /// Somebody is told that messages are passed over: a consumer or a reader.
-    pub(super) fn gap(
+    /// Checks a gap that a consumer or a reader is told of.
+    pub(super) fn check_gap(
         &mut self,
         key: Key,
         id: PartitionId,
@@ -220,7 +224,7 @@ impl Oracle {
         let (start, end) = (range.start.0, range.end.0);
         let is_reader = self.readers.by_key.contains_key(&key);
         if is_reader {
-            self.goes_on(key, id, (start, end))?;
+            self.advance_reader(key, id, start..end)?;
         }
         let Some(partition) = self.partitions.get_mut(&id) else { return Ok(()) };
         match reason {
@@ -230,13 +234,13 @@ impl Oracle {
                 Ok(())
             }
             GapReason::Retention | GapReason::Compacted if is_reader => {
-                // Holes from when the topic kept messages until they were settled are among those that
-                // a pass has left.
+                // A gap of a compaction may include holes from a time when the topic kept messages until they
+                // were settled.
                 let is_hole = |offset: u64| {
                     reason == GapReason::Compacted && partition.holes.contains(&offset)
                 };
                 let is_kept =
-                    |offset: &u64| !partition.may_be_gone(*offset, now) && !is_hole(*offset);
+                    |offset: &u64| !partition.may_be_freed(*offset, now) && !is_hole(*offset);
                 let Some(kept) = (start..end).find(is_kept) else { return Ok(()) };
                 let detail = format!("offset {kept} of {id}, of a gap {start}..{end}");
                 Err(Violation::new("I1 a message is freed only when retention allows it", detail))
@@ -248,57 +252,60 @@ impl Oracle {
         }
     }
 
-    /// A reader is told that another has its cursor.
-    pub(super) fn cursor_taken(&mut self, key: Key) -> Result<(), Violation> {
-        match self.readers.taken.iter().position(|taken| *taken == key) {
-            Some(index) => drop(self.readers.taken.swap_remove(index)),
+    /// Checks a notice that another reader has this reader's cursor.
+    pub(super) fn check_cursor_taken(&mut self, key: Key) -> Result<(), Violation> {
+        match self.readers.takeovers.iter().position(|taken| *taken == key) {
+            Some(index) => drop(self.readers.takeovers.swap_remove(index)),
             None => {
-                let detail = format!("{key:?} is told that another has its cursor");
+                let detail = format!("{key:?} is told that another reader has its cursor");
                 return Err(Violation::new("I5 a cursor has one reader", detail));
             }
         }
         Ok(())
     }
 
-    /// At the end of a turn everyone was told whose cursor another has.
+    /// Checks at the end of a turn that each reader was told of the takeover of its cursor.
     pub(super) fn check_cursor_takeovers(&self) -> Result<(), Violation> {
-        match self.readers.taken.first() {
+        match self.readers.takeovers.first() {
             None => Ok(()),
             Some(key) => {
-                let detail = format!("{key:?} is not told that another has its cursor");
+                let detail = format!("{key:?} is not told that another reader has its cursor");
                 Err(Violation::new("I5 a cursor has one reader", detail))
             }
         }
     }
 
-    /// The shard has said where one begins that reads from there, or that another has the cursor.
+    /// Checks the answer of the shard about the start of a read: its first offset and the partition's end, or the
+    /// refusal because another reader has the cursor.
     ///
     /// # Errors
     /// The promise that was broken.
-    pub fn located(
+    pub fn check_located(
         &mut self,
         id: PartitionId,
-        (from, claim): (ReadFrom, Option<&CursorClaim>),
-        said: Result<(Offset, Offset), &Refusal>,
+        from: ReadFrom,
+        claim: Option<&CursorClaim>,
+        answer: Result<(Offset, Offset), &Refusal>,
     ) -> Result<(), Violation> {
         let Some(partition) = self.partitions.get(&id) else { return Ok(()) };
         let wrong = |rule, expected: String| {
-            let detail = format!("{from:?} {claim:?} of {id}: expected {expected}, came {said:?}");
+            let detail =
+                format!("{from:?} {claim:?} of {id}: expected {expected}, received {answer:?}");
             Err(Violation::new(rule, detail))
         };
         let is_held = claim.is_some_and(|claim| {
             !claim.take_over && self.readers.holder(id, &claim.name).is_some()
         });
-        let (first, end) = match said {
+        let (first, end) = match answer {
             Ok(_) if is_held => return wrong("I5 a cursor has one reader", "a refusal".into()),
             Err(Refusal::CursorHeld { .. }) if is_held => return Ok(()),
-            Err(_) => return wrong("I5 a cursor has one reader", "a place".into()),
+            Err(_) => return wrong("I5 a cursor has one reader", "an offset".into()),
             Ok((first, end)) => (first.0, end.0),
         };
-        // What is on the platter is shown once the shard has heard of it.
-        let least = partition.seen_end;
+        // The shard shows durable messages once it knows of their commit.
+        let least = partition.visible_end;
         if end < least || (partition.limit() != u64::MAX && end > partition.limit()) {
-            return wrong("I4 offsets never go back", format!("an end from {least} on"));
+            return wrong("I4 offsets never go back", format!("an end of at least {least}"));
         }
         let cursor = claim.and_then(|claim| self.readers.cursor(id, &claim.name));
         let expected = match from {
@@ -309,7 +316,7 @@ impl Oracle {
             ReadFrom::Last(count) => end.saturating_sub(count).max(partition.start),
             ReadFrom::Time(_) => return Ok(()),
         };
-        // Of what is not committed yet nothing may be kept any more.
+        // The oldest message that is kept may not be committed yet.
         if first != expected.min(end) {
             return wrong(
                 "I4 a reader begins at the offset that it requests",
@@ -317,16 +324,16 @@ impl Oracle {
             );
         }
         if let Some(partition) = self.partitions.get_mut(&id) {
-            partition.seen_end = end;
+            partition.visible_end = end;
         }
         Ok(())
     }
 
-    /// The shard has said which cursors a partition has; after a restart that is what counts.
+    /// Checks the cursors that a partition has after a restart. They are durable.
     ///
     /// # Errors
     /// The promise that was broken.
-    pub fn cursors_found(
+    pub fn check_cursors(
         &mut self,
         id: PartitionId,
         found: &[(CursorName, Offset)],
@@ -353,27 +360,27 @@ impl Oracle {
         Ok(())
     }
 
-    /// These partitions are gone, and their cursors with them.
-    pub(super) fn cursors_gone(&mut self) {
+    /// Removes the cursors of dropped partitions.
+    pub(super) fn remove_cursors_of_dropped(&mut self) {
         let partitions = &self.partitions;
-        let is_there = |id: &PartitionId| partitions.get(id).is_some_and(|held| held.is_open());
-        self.readers.cursors.retain(|(id, _), _| is_there(id));
+        let is_open = |id: &PartitionId| partitions.get(id).is_some_and(|held| held.is_open());
+        self.readers.cursors.retain(|(id, _), _| is_open(id));
     }
 
-    /// Every reader that has room has all there is.
+    /// Checks that every reader with credit has received all messages.
     ///
     /// # Errors
-    /// Who has not.
-    pub fn readers_have_all(&self) -> Result<(), Violation> {
+    /// A reader that has not.
+    pub fn check_readers_caught_up(&self) -> Result<(), Violation> {
         for (key, reader) in &self.readers.by_key {
             let Some(partition) = self.partitions.get(&reader.partition) else { continue };
             let end = partition.end();
-            if reader.held < reader.credit && reader.at.1 < end {
+            if reader.held < reader.credit && *reader.next.end() < end {
                 return Err(Violation::new(
                     "I3 a reader with credit receives every message",
                     format!(
-                        "{key:?} stands at {:?} of {}, which ends at {end}",
-                        reader.at, reader.partition
+                        "the next offset of {key:?} is {:?} of {}, which ends at {end}",
+                        reader.next, reader.partition
                     ),
                 ));
             }

@@ -1,5 +1,5 @@
 //! The oracle's checks of a restart: durable data exists, other data exists or not, in the order in which it was
-//! handed over.
+//! published.
 
 use sennit_engine::{DeadLetters, PartitionDescription, SessionId};
 use sennit_model::{Generation, GroupId, PartitionId, Timestamp};
@@ -11,10 +11,10 @@ use super::{
 };
 
 impl Oracle {
-    /// The shard is gone, with everything in its memory.
+    /// Notes that the shard has ended, with everything in its memory.
     pub fn crashed(&mut self) {
         self.subscriptions.clear();
-        self.sent.clear();
+        self.publishes.clear();
         self.changes.clear();
         self.streams_crashed();
         let durable_turn = self.durable_turn;
@@ -25,38 +25,37 @@ impl Oracle {
                 group.crashed(durable_turn);
             }
         }
-        for (_, asked) in std::mem::take(&mut self.asked) {
-            let partition = self.partitions.get_mut(&asked.settle.partition);
-            let group = partition.and_then(|held| held.groups.get_mut(&asked.settle.group));
+        for (_, pending) in std::mem::take(&mut self.settlements) {
+            let partition = self.partitions.get_mut(&pending.settle.partition);
+            let group = partition.and_then(|held| held.groups.get_mut(&pending.settle.group));
             if let Some(group) = group {
-                group.never_answered(&asked);
+                group.settlement_unanswered(&pending);
             }
         }
         self.is_fenced = false;
         self.is_full = false;
     }
 
-    /// How far each partition goes that is there for sure.
+    /// The certain end of each partition that certainly exists.
     #[must_use]
     pub fn durable_ends(&self) -> Vec<(PartitionId, u64)> {
-        let there = self.partitions.iter().filter(|(_, held)| held.is_open());
-        there
-            .map(|(&id, held)| (id, held.durable_end(self.durable_turn).max(held.seen_end)))
+        let open = self.partitions.iter().filter(|(_, held)| held.is_open());
+        open.map(|(&id, held)| (id, held.durable_end(self.durable_turn).max(held.visible_end)))
             .chain(self.streams.durable_ends(self.durable_turn))
             .collect()
     }
 
-    /// The shard is back: these are its generation and partitions.
+    /// Checks the generation and the partitions of a shard that has started.
     ///
     /// # Errors
     /// The promise that was broken.
-    pub fn recovered(
+    pub fn check_recovered(
         &mut self,
         generation: Generation,
         found: &[(PartitionId, PartitionDescription)],
         now: Timestamp,
     ) -> Result<(), Violation> {
-        // A life in which nothing was delivered may leave no trace.
+        // A generation without deliveries may leave no trace.
         if generation <= self.delivering_generation {
             return Err(Violation::new(
                 "I5 generations rise",
@@ -76,16 +75,16 @@ impl Oracle {
         let durable_turn = self.durable_turn;
         for (id, partition) in &mut self.partitions {
             let description = found.iter().find(|held| held.0 == *id).map(|held| &held.1);
-            exists(*id, partition, description.is_some(), durable_turn)?;
+            check_exists(*id, partition, description.is_some(), durable_turn)?;
             let Some(description) = description else { continue };
             let end = description.end.0;
-            let least = partition.durable_end(durable_turn).max(partition.seen_end);
+            let least = partition.durable_end(durable_turn).max(partition.visible_end);
             let most = partition.entries.len() as u64;
             let holds_letters = partition.dead_letters == DeadLetters::Stay;
             if end < least || (!holds_letters && end > most) {
                 return Err(Violation::new(
                     "I1 durable messages exist after a restart",
-                    format!("{id} ends at {end}, durable was {least}, handed over {most}"),
+                    format!("{id} ends at {end}, durable were {least}, published {most}"),
                 ));
             }
             if !holds_letters {
@@ -98,31 +97,31 @@ impl Oracle {
                 }
             }
             partition.entries.iter_mut().for_each(|entry| entry.turn = 0);
-            partition.seen_end = partition.seen_end.max(end);
-            partition.goes_back(description.start);
-            if !partition.is_clear() {
-                partition.groups.values_mut().for_each(GroupModel::order_begins_again);
+            partition.visible_end = partition.visible_end.max(end);
+            partition.note_restored_start(description.start);
+            if !partition.keeps_unsettled() {
+                partition.groups.values_mut().for_each(GroupModel::reset_delivery_order);
             }
-            partition.kept(*id, description.start, now)?;
+            partition.check_start(*id, description.start, now)?;
             let groups: Vec<GroupId> = description.groups.iter().map(|held| held.group).collect();
-            groups_found(*id, partition, &groups, durable_turn)?;
+            check_groups(*id, partition, &groups, durable_turn)?;
         }
         if kept_batch >= lost_batch {
             return Err(Violation::new(
                 "I1 a crash loses only the newest changes",
-                format!("batch {kept_batch} is there, batch {lost_batch} is not"),
+                format!("batch {kept_batch} exists, batch {lost_batch} does not"),
             ));
         }
         self.durable_turn = self.turn;
-        self.cursors_gone();
+        self.remove_cursors_of_dropped();
         Ok(())
     }
 
-    /// What the shard says of a partition while it runs.
+    /// Checks how a running shard describes a partition.
     ///
     /// # Errors
     /// The promise that was broken.
-    pub fn described(
+    pub fn check_described(
         &mut self,
         id: PartitionId,
         description: &PartitionDescription,
@@ -135,11 +134,11 @@ impl Oracle {
         if !holds_letters && end != most {
             return Err(Violation::new(
                 "I4 offsets are dense",
-                format!("{id} ends at {end}, {most} messages were handed over"),
+                format!("{id} ends at {end}, {most} messages were published"),
             ));
         }
-        partition.kept(id, description.start, now)?;
-        partition.reported_end = end;
+        partition.check_start(id, description.start, now)?;
+        partition.described_end = end;
         Ok(())
     }
 
@@ -150,13 +149,13 @@ impl Oracle {
     }
 }
 
-fn exists(
+fn check_exists(
     id: PartitionId,
     partition: &mut PartitionModel,
-    is_there: bool,
+    exists: bool,
     durable_turn: u64,
 ) -> Result<(), Violation> {
-    let broken = match (partition.existence, is_there) {
+    let broken = match (partition.existence, exists) {
         (PartitionLife::Open(turn), false) => turn <= durable_turn,
         (PartitionLife::Dropped(turn), true) => turn <= durable_turn,
         _ => false,
@@ -164,14 +163,14 @@ fn exists(
     if broken {
         return Err(Violation::new(
             "I7 what was created stays, and what was dropped stays dropped",
-            format!("{id} is {:?}, and there: {is_there}", partition.existence),
+            format!("{id} is {:?}, exists: {exists}", partition.existence),
         ));
     }
-    partition.existence = if is_there { PartitionLife::Open(0) } else { PartitionLife::Dropped(0) };
+    partition.existence = if exists { PartitionLife::Open(0) } else { PartitionLife::Dropped(0) };
     Ok(())
 }
 
-fn groups_found(
+fn check_groups(
     id: PartitionId,
     partition: &mut PartitionModel,
     groups: &[GroupId],
@@ -183,24 +182,24 @@ fn groups_found(
         }))
     };
     for group in groups {
-        match (partition.groups.contains_key(group), partition.gone.get(group)) {
-            (false, None) => return wrong("was never made", *group),
+        match (partition.groups.contains_key(group), partition.deleted_groups.get(group)) {
+            (false, None) => return wrong("was never created", *group),
             (false, Some(&turn)) if turn <= durable_turn => {
-                return wrong("was dropped and is there", *group);
+                return wrong("was deleted and exists", *group);
             }
             _ => {}
         }
     }
     let lost = |(group, model): &(&GroupId, &mut GroupModel)| {
-        !groups.contains(group) && model.made <= durable_turn
+        !groups.contains(group) && model.created <= durable_turn
     };
     if let Some((group, _)) = partition.groups.iter_mut().find(lost) {
-        return wrong("is gone", *group);
+        return wrong("was created and does not exist", *group);
     }
-    for (group, turn) in &mut partition.gone {
+    for (group, turn) in &mut partition.deleted_groups {
         *turn = if groups.contains(group) { u64::MAX } else { 0 };
     }
     partition.groups.retain(|group, _| groups.contains(group));
-    partition.groups.values_mut().for_each(|group| group.made = 0);
+    partition.groups.values_mut().for_each(|group| group.created = 0);
     Ok(())
 }

@@ -10,36 +10,36 @@ use sennit_engine::{
 use sennit_model::{Durability, MessageView, Offset, ProducerStamp, Timestamp, TopicId};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The turn of a change that nobody was told of, and that may or may not have happened.
+/// The turn of a change that no client has seen, and that may or may not have happened.
 pub(super) const UNSURE: u64 = u64::MAX;
 
 /// A message in a stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Appended {
     pub(super) hash: u64,
-    /// Who has published it natively, if it was not appended over HTTP.
+    /// Its native producer; the default if it was appended over HTTP.
     pub(super) stamp: ProducerStamp,
-    /// Durable once this turn is.
+    /// The turn in which it was appended; 0 when it is certainly durable.
     pub(super) turn: u64,
 }
 
 /// The state of a stream at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StreamState {
-    pub(super) is_there: bool,
+    pub(super) exists: bool,
     pub(super) end: u64,
     pub(super) is_closed: bool,
     pub(super) is_deleted: bool,
     pub(super) forks: BTreeSet<TopicId>,
     sequence: Option<Box<str>>,
-    /// The epoch of each producer, and its number in it.
+    /// The epoch of each producer, and its last sequence in it.
     producers: BTreeMap<Box<str>, (u64, u64)>,
 }
 
 impl StreamState {
-    /// What is to be seen from outside without asking.
-    pub(super) fn seen(&self) -> (bool, u64, bool, bool, &BTreeSet<TopicId>) {
-        (self.is_there, self.end, self.is_closed, self.is_deleted, &self.forks)
+    /// The part that a restart reveals: existence, end, closed, deleted and forks.
+    pub(super) fn visible(&self) -> (bool, u64, bool, bool, &BTreeSet<TopicId>) {
+        (self.exists, self.end, self.is_closed, self.is_deleted, &self.forks)
     }
 }
 
@@ -56,18 +56,37 @@ pub(super) struct Version {
 pub(super) struct StreamModel {
     pub(super) settings: StreamSettings,
     pub(super) entries: Vec<Appended>,
-    /// From the last that is durable for sure to the latest.
+    /// From the last that is certainly durable to the latest.
     pub(super) history: Vec<Version>,
     touched_at: Timestamp,
-    /// The highest end that anybody was told of, and whether somebody was told that it is closed.
-    pub(super) reported_end: u64,
-    pub(super) reported_closed: bool,
+    pub(super) reported: ReportedEnd,
 }
 
-/// The time of a request: the turn, the number of the next change, the time.
+/// What clients know of a stream's end: it cannot be undone.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReportedEnd {
+    /// The highest end that a client has seen.
+    pub(super) end: u64,
+    /// Whether a client has seen that the stream is closed.
+    pub(super) is_closed: bool,
+}
+
+impl ReportedEnd {
+    pub(super) fn note_end(&mut self, end: Offset) {
+        self.end = self.end.max(end.0);
+    }
+
+    pub(super) fn note(&mut self, end: Offset, is_closed: bool) {
+        self.note_end(end);
+        self.is_closed |= is_closed;
+    }
+}
+
+/// The time of a request.
 #[derive(Debug)]
-pub(super) struct AskedAt<'a> {
+pub(super) struct RequestTime<'a> {
     pub(super) turn: u64,
+    /// The number of changes before it.
     pub(super) changes: &'a mut u64,
     pub(super) now: Timestamp,
 }
@@ -80,8 +99,7 @@ impl StreamModel {
             entries: Vec::new(),
             history: vec![nothing],
             touched_at: Timestamp(0),
-            reported_end: 0,
-            reported_closed: false,
+            reported: ReportedEnd::default(),
         }
     }
 
@@ -93,46 +111,47 @@ impl StreamModel {
         &self.latest().state
     }
 
-    /// The first turn in which it is as the latest version in this respect.
-    pub(super) fn since(&self, is_so: impl Fn(&StreamState) -> bool) -> u64 {
-        let not_so = self.history.iter().rposition(|version| !is_so(&version.state));
-        self.history.get(not_so.map_or(0, |at| at + 1)).map_or(UNSURE, |version| version.turn)
+    /// The turn since which this has held without interruption.
+    pub(super) fn holds_since(&self, holds: impl Fn(&StreamState) -> bool) -> u64 {
+        let last_without = self.history.iter().rposition(|version| !holds(&version.state));
+        self.history.get(last_without.map_or(0, |at| at + 1)).map_or(UNSURE, |version| version.turn)
     }
 
-    /// The turn on which stands what it answers now. A deletion by time is one of no turn that is known.
-    pub(super) fn stands_on(&self) -> u64 {
+    /// The turn that must be durable before the stream's current state is reported. The turn of a deletion by time is
+    /// unknown.
+    pub(super) fn latest_turn(&self) -> u64 {
         let turns = self.history.iter().map(|version| version.turn);
         turns.filter(|turn| *turn != UNSURE).max().unwrap_or(0)
     }
 
     pub(super) fn change(
         &mut self,
-        when: &mut AskedAt<'_>,
+        time: &mut RequestTime<'_>,
         turn: u64,
-        make: impl FnOnce(&mut StreamState),
+        change: impl FnOnce(&mut StreamState),
     ) {
         let mut state = self.state().clone();
-        make(&mut state);
-        *when.changes += 1;
-        self.history.push(Version { turn, change: *when.changes, state });
+        change(&mut state);
+        *time.changes += 1;
+        self.history.push(Version { turn, change: *time.changes, state });
     }
 
     fn ends_at(&self) -> Option<Timestamp> {
         let millis = self.settings.time_to_live.map(|seconds| seconds * 1000);
-        let slides = millis.map(|millis| Timestamp(self.touched_at.0 + millis));
-        slides.into_iter().chain(self.settings.expires_at.as_ref().map(|held| held.0)).min()
+        let sliding = millis.map(|millis| Timestamp(self.touched_at.0 + millis));
+        sliding.into_iter().chain(self.settings.expires_at.as_ref().map(|held| held.0)).min()
     }
 
-    /// If its time is over it is deleted, or will be when somebody looks.
-    pub(super) fn passes(&mut self, when: &mut AskedAt<'_>) {
-        let StreamState { is_there, is_deleted, .. } = *self.state();
-        if is_there && !is_deleted && self.ends_at().is_some_and(|end| end <= when.now) {
-            self.change(when, UNSURE, |state| state.is_deleted = true);
+    /// Marks the stream as deleted once its time is over: the broker deletes it then, or at the next request.
+    pub(super) fn expire(&mut self, time: &mut RequestTime<'_>) {
+        let StreamState { exists, is_deleted, .. } = *self.state();
+        if exists && !is_deleted && self.ends_at().is_some_and(|end| end <= time.now) {
+            self.change(time, UNSURE, |state| state.is_deleted = true);
         }
     }
 
-    /// Somebody was told that it is gone: so it stays.
-    pub(super) fn note_reported_gone(&mut self) {
+    /// Notes that a client has seen the stream's absence: it cannot be undone.
+    pub(super) fn note_reported_absence(&mut self) {
         for version in &mut self.history {
             if version.turn == UNSURE {
                 version.turn = 0;
@@ -140,18 +159,18 @@ impl StreamModel {
         }
     }
 
-    /// After a start: it is as this version says, from now on for sure, and a start is a use.
-    pub(super) fn begins_again(&mut self, version: Version, now: Timestamp) {
+    /// Sets the state after a start to this version, which is certainly durable. A start counts as a use.
+    pub(super) fn restart_from(&mut self, version: Version, now: Timestamp) {
         self.entries.truncate(version.state.end as usize);
         self.entries.iter_mut().for_each(|entry| entry.turn = 0);
         self.history = vec![Version { turn: 0, ..version }];
         self.touched_at = now;
     }
 
-    /// Why nobody gets at it any more.
-    pub(super) fn gone(&self) -> Option<StreamRefusal> {
-        let StreamState { is_there, is_deleted, forks, .. } = self.state();
-        match (*is_there, *is_deleted, forks.is_empty()) {
+    /// The refusal of requests to a stream that does not exist any more.
+    pub(super) fn absence(&self) -> Option<StreamRefusal> {
+        let StreamState { exists, is_deleted, forks, .. } = self.state();
+        match (*exists, *is_deleted, forks.is_empty()) {
             (true, false, _) => None,
             (true, true, false) => Some(StreamRefusal::Deleted),
             _ => Some(StreamRefusal::Unknown),
@@ -173,32 +192,32 @@ impl StreamModel {
         }
     }
 
-    /// What it must answer to all but a read, changed by what is asked; nothing to who awaits nothing.
-    /// `inherited` is what a fork goes on from.
-    pub(super) fn ask(
+    /// Applies a command, and returns the expected answer; `None` for reads. `inherited` are the messages before a
+    /// fork.
+    pub(super) fn apply(
         &mut self,
         command: &StreamCommand,
         inherited: Vec<Appended>,
-        when: &mut AskedAt<'_>,
+        time: &mut RequestTime<'_>,
     ) -> Option<StreamAnswer> {
         let answer = match command {
-            StreamCommand::Open(open) => self.open(open, inherited, when),
-            StreamCommand::Append(append) => self.append(append, when),
-            StreamCommand::Status { touches } => match self.gone() {
-                Some(gone) => Err(gone),
+            StreamCommand::Open(open) => self.open(open, inherited, time),
+            StreamCommand::Append(append) => self.append(append, time),
+            StreamCommand::Status { touches } => match self.absence() {
+                Some(refusal) => Err(refusal),
                 None => {
                     if *touches {
-                        self.touch(when.now);
+                        self.touch(time.now);
                     }
                     Ok(StreamAnswer::Status(self.status()))
                 }
             },
-            StreamCommand::AddFork(fork) => match self.gone() {
-                Some(gone) => Err(gone),
+            StreamCommand::AddFork(fork) => match self.absence() {
+                Some(refusal) => Err(refusal),
                 None => {
                     if !self.state().forks.contains(fork) {
-                        let turn = when.turn;
-                        self.change(when, turn, |state| {
+                        let turn = time.turn;
+                        self.change(time, turn, |state| {
                             state.forks.insert(*fork);
                         });
                     }
@@ -206,34 +225,33 @@ impl StreamModel {
                 }
             },
             StreamCommand::RemoveFork(fork) => {
-                if self.state().is_there && self.state().forks.contains(fork) {
-                    let turn = when.turn;
-                    self.change(when, turn, |state| {
+                if self.state().exists && self.state().forks.contains(fork) {
+                    let turn = time.turn;
+                    self.change(time, turn, |state| {
                         state.forks.remove(fork);
                     });
                 }
-                let is_unused = self.state().is_there
-                    && self.state().is_deleted
-                    && self.state().forks.is_empty();
+                let is_unused =
+                    self.state().exists && self.state().is_deleted && self.state().forks.is_empty();
                 Ok(StreamAnswer::Deleted { is_unused, fork_of: self.fork_of() })
             }
-            StreamCommand::Delete => self.delete(when),
+            StreamCommand::Delete => self.delete(time),
             StreamCommand::Read(_) | StreamCommand::StopReading => return None,
         };
         Some(answer.unwrap_or_else(StreamAnswer::Refused))
     }
 
     fn fork_of(&self) -> Option<ForkOf> {
-        self.settings.fork.clone().filter(|_| self.state().is_there)
+        self.settings.fork.clone().filter(|_| self.state().exists)
     }
 
     pub(super) fn touch(&mut self, now: Timestamp) {
         self.touched_at = self.touched_at.max(now);
     }
 
-    fn delete(&mut self, when: &mut AskedAt<'_>) -> Result<StreamAnswer, StreamRefusal> {
-        let StreamState { is_there, is_deleted, ref forks, .. } = *self.state();
-        if !is_there {
+    fn delete(&mut self, time: &mut RequestTime<'_>) -> Result<StreamAnswer, StreamRefusal> {
+        let StreamState { exists, is_deleted, ref forks, .. } = *self.state();
+        if !exists {
             return Err(StreamRefusal::Unknown);
         }
         let is_unused = forks.is_empty();
@@ -241,19 +259,19 @@ impl StreamModel {
             return Err(StreamRefusal::Deleted);
         }
         if !is_deleted {
-            let turn = when.turn;
-            self.change(when, turn, |state| state.is_deleted = true);
+            let turn = time.turn;
+            self.change(time, turn, |state| state.is_deleted = true);
         }
         Ok(StreamAnswer::Deleted { is_unused, fork_of: self.fork_of() })
     }
 
-    /// Its partition is dropped; says whether there was one.
-    pub(super) fn drop_partition(&mut self, when: &mut AskedAt<'_>) -> bool {
-        if !self.state().is_there {
+    /// Drops its partition. Returns whether it existed.
+    pub(super) fn drop_partition(&mut self, time: &mut RequestTime<'_>) -> bool {
+        if !self.state().exists {
             return false;
         }
-        let turn = when.turn;
-        self.change(when, turn, |state| {
+        let turn = time.turn;
+        self.change(time, turn, |state| {
             let (end, is_closed) = (state.end, state.is_closed);
             *state = StreamState { end, is_closed, is_deleted: true, ..StreamState::default() };
         });
@@ -264,33 +282,29 @@ impl StreamModel {
         &mut self,
         open: &OpenStream,
         inherited: Vec<Appended>,
-        when: &mut AskedAt<'_>,
+        time: &mut RequestTime<'_>,
     ) -> Result<StreamAnswer, StreamRefusal> {
-        if self.state().is_there {
-            if let Some(gone) = self.gone() {
-                return Err(gone);
+        if self.state().exists {
+            if let Some(refusal) = self.absence() {
+                return Err(refusal);
             }
             if let Some(field) = self.differs(open) {
                 return Err(StreamRefusal::SettingsDiffer { field });
             }
-            self.touch(when.now);
+            self.touch(time.now);
             return Ok(StreamAnswer::Opened { created: false, status: self.status() });
         }
         self.settings = open.settings.clone();
-        self.touched_at = when.now;
-        // What producers have published is remembered of them there alone.
+        self.touched_at = time.now;
+        // A fork does not inherit the sequences of native producers.
         let stamp = ProducerStamp::default();
         self.entries = inherited.into_iter().map(|entry| Appended { stamp, ..entry }).collect();
         let messages = open.content.iter().flat_map(Content::messages);
-        self.push(messages, stamp, when.turn);
-        let (end, turn) = (self.entries.len() as u64, when.turn);
-        self.change(when, turn, |state| {
-            *state = StreamState {
-                is_there: true,
-                end,
-                is_closed: open.closes,
-                ..StreamState::default()
-            };
+        self.push(messages, stamp, time.turn);
+        let (end, turn) = (self.entries.len() as u64, time.turn);
+        self.change(time, turn, |state| {
+            *state =
+                StreamState { exists: true, end, is_closed: open.closes, ..StreamState::default() };
         });
         Ok(StreamAnswer::Opened { created: true, status: self.status() })
     }
@@ -317,7 +331,7 @@ impl StreamModel {
         }
     }
 
-    /// Adds messages: of a producer the first has the sequence that its stamp says.
+    /// Adds messages. The first one has the sequence of `stamp`.
     pub(super) fn push<'a>(
         &mut self,
         messages: impl Iterator<Item = MessageView<'a>>,
@@ -336,19 +350,20 @@ impl StreamModel {
     fn append(
         &mut self,
         append: &StreamAppend,
-        when: &mut AskedAt<'_>,
+        time: &mut RequestTime<'_>,
     ) -> Result<StreamAnswer, StreamRefusal> {
-        let known = self.outcome_of(append)?;
-        Ok(StreamAnswer::Appended(self.take(append, known, when)))
+        let known = self.known_outcome(append)?;
+        Ok(StreamAnswer::Appended(self.apply_append(append, known, time)))
     }
 
-    /// What an append comes to: an answer if it is known already, nothing yet if it is new.
-    pub(super) fn outcome_of(
+    /// The outcome of an append that changes nothing, because it was appended before or closes a closed stream;
+    /// `None` for a new one.
+    pub(super) fn known_outcome(
         &self,
         append: &StreamAppend,
     ) -> Result<Option<StreamAppended>, StreamRefusal> {
-        if let Some(gone) = self.gone() {
-            return Err(gone);
+        if let Some(refusal) = self.absence() {
+            return Err(refusal);
         }
         let StreamAppend { content, content_type, note } = append;
         let next = Offset(self.state().end);
@@ -356,7 +371,7 @@ impl StreamModel {
         let known = |is_duplicate, sequence| {
             Ok(Some(StreamAppended { next, is_closed, is_duplicate, sequence }))
         };
-        let fits = match note.producer.as_ref().map(|producer| self.of_producer(producer)) {
+        let fits = match note.producer.as_ref().map(|producer| self.last_of_producer(producer)) {
             Some(Ok(Some(sequence))) => return known(true, Some(sequence)),
             Some(Err(fenced @ StreamRefusal::ProducerFenced { .. })) => return Err(fenced),
             Some(Err(other)) => Err(other),
@@ -381,23 +396,23 @@ impl StreamModel {
         Ok(None)
     }
 
-    /// An append that was not refused: what becomes of it.
-    pub(super) fn take(
+    /// Applies an append that was not refused.
+    pub(super) fn apply_append(
         &mut self,
         append: &StreamAppend,
         known: Option<StreamAppended>,
-        when: &mut AskedAt<'_>,
+        time: &mut RequestTime<'_>,
     ) -> StreamAppended {
-        self.touch(when.now);
+        self.touch(time.now);
         if let Some(known) = known {
             return known;
         }
         let StreamAppend { content, note, .. } = append;
-        let turn = when.turn;
+        let turn = time.turn;
         let messages = content.iter().flat_map(Content::messages);
         self.push(messages, ProducerStamp::default(), turn);
         let end = self.entries.len() as u64;
-        self.change(when, turn, |state| {
+        self.change(time, turn, |state| {
             state.end = end;
             state.is_closed = note.closes;
             if note.sequence.is_some() {
@@ -416,8 +431,8 @@ impl StreamModel {
         media(given) == media(&self.settings.content_type)
     }
 
-    /// Whether an append of a producer is the next; if it was there before, the highest number.
-    fn of_producer(&self, producer: &StreamProducer) -> Result<Option<u64>, StreamRefusal> {
+    /// The last sequence of the producer if this append is a duplicate; `None` if the append is the next one.
+    fn last_of_producer(&self, producer: &StreamProducer) -> Result<Option<u64>, StreamRefusal> {
         let received = producer.sequence;
         let Some(&(epoch, last)) = self.state().producers.get(&producer.id) else {
             return match received {

@@ -1,6 +1,5 @@
 //! The oracle's checks of streams: every answer follows from the promises and from durable data; every read returns
-//! appended messages; after a crash each stream has a state that it had at one time, the same time for all, and not
-//! before a reported one.
+//! appended messages; after a crash all streams have their states of one time, and no client has seen a later state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,26 +13,25 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     Oracle, Violation,
     native::ExpectedRefusal,
-    stream::{AskedAt, StreamModel, UNSURE, Version},
+    stream::{ReportedEnd, RequestTime, StreamModel, UNSURE, Version},
 };
 
-/// The promise that a stream is as it should be after a restart.
-const KEPT: &str = "I1 a stream has a valid state after a restart";
-/// The promise that an answer is the right one.
+/// The promise about a stream's state after a restart.
+const RESTARTED: &str = "I1 a stream has a valid state after a restart";
+/// The promise about a stream's answers.
 const ANSWERED: &str = "I1 a stream's answer matches its state";
-/// The promise that what is read is what was appended.
+/// The promise about a stream's messages.
 const READ: &str = "I1 a stream read returns the appended messages, once and in order";
-
-/// The promise that what is appended together is one change.
-const TOGETHER: &str = "I1 an atomic append is in all streams or in none";
+/// The promise that an atomic append is one change.
+const ATOMIC: &str = "I1 an atomic append is in all streams or in none";
 
 /// A request and its expected answer.
 #[derive(Debug)]
 pub(super) struct ExpectedAnswer {
-    /// Of which: several if something is appended to them together.
+    /// The streams of the request: several for an atomic append.
     pub(super) ids: Vec<PartitionId>,
     pub(super) answer: StreamAnswer,
-    /// The turn on which that stands.
+    /// The turn that must be durable before the answer.
     pub(super) turn: u64,
 }
 
@@ -42,84 +40,88 @@ pub(super) struct ExpectedAnswer {
 struct PendingRead {
     id: PartitionId,
     read: StreamRead,
-    /// What had been told when it was asked.
-    told: (u64, bool),
+    /// What clients had seen of the stream's end before the request.
+    reported: ReportedEnd,
     /// The lowest end that the stream may have for this read.
     end_least: u64,
-    /// Whether nobody waits for it any more: an answer may be on its way all the same.
+    /// Whether the client has stopped the read: an answer may still come.
     is_stopped: bool,
 }
 
-/// A stream as it was found: how it says it is, whether it is deleted, and with which forks.
+/// A stream after a start: its status, whether it is deleted, and its forks.
 pub type FoundStream = (PartitionId, StreamStatus, bool, BTreeSet<sennit_model::TopicId>);
 
 /// All streams.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     pub(super) by_id: BTreeMap<PartitionId, StreamModel>,
-    pub(super) asked: BTreeMap<u64, ExpectedAnswer>,
+    pub(super) answers: BTreeMap<u64, ExpectedAnswer>,
     reads: BTreeMap<u64, PendingRead>,
-    /// What somebody publishes natively, to streams and others, that is to be refused once that is durable.
+    /// Native publishes, to streams and other topics, that must be refused once the reason is durable.
     pub(super) refusals: BTreeMap<u64, ExpectedRefusal>,
     pub(super) changes: u64,
-    /// Whether this life has found something that it cannot read.
+    /// Whether this generation has found unreadable data.
     has_damage: bool,
 }
 
 impl Streams {
     pub(super) fn awaits(&self, request: u64) -> bool {
-        self.asked.contains_key(&request) || self.reads.contains_key(&request)
+        self.answers.contains_key(&request) || self.reads.contains_key(&request)
     }
 
-    /// How far each stream goes that is there, for sure.
+    /// The certain end of each stream that certainly exists.
     pub(super) fn durable_ends(
         &self,
         durable_turn: u64,
     ) -> impl Iterator<Item = (PartitionId, u64)> {
         self.by_id.iter().filter_map(move |(&id, model)| {
-            let sure = model.history.iter().rev().find(|version| version.turn <= durable_turn)?;
-            sure.state.is_there.then_some((id, sure.state.end))
+            let mut newest_first = model.history.iter().rev();
+            let durable = newest_first.find(|version| version.turn <= durable_turn)?;
+            durable.state.exists.then_some((id, durable.state.end))
         })
     }
 }
 
 impl Oracle {
-    /// Whether a partition is, or was to be, a stream.
+    /// Whether any request has named a partition as a stream.
     #[must_use]
     pub fn is_stream(&self, id: PartitionId) -> bool {
         self.streams.by_id.contains_key(&id)
     }
 
-    /// Whether a stream is there that nobody has deleted, as far as commands say.
+    /// Whether a stream exists that is not deleted, as far as commands say.
     #[must_use]
     pub fn has_stream(&self, id: PartitionId) -> bool {
-        self.streams.by_id.get(&id).is_some_and(|model| model.gone().is_none())
+        self.streams.by_id.get(&id).is_some_and(|model| model.absence().is_none())
     }
 
-    /// The shard has found something in this life that it cannot read.
-    pub fn damage_is_known(&mut self, is_known: bool) {
-        self.streams.has_damage = is_known;
+    /// Notes whether this generation has found unreadable data.
+    pub fn set_has_damage(&mut self, has_damage: bool) {
+        self.streams.has_damage = has_damage;
     }
 
-    /// What is asked of streams and was not answered: reads that wait apart.
+    /// The number of requests to streams without an answer, except for reads that wait for messages.
     #[must_use]
-    pub fn streams_awaited(&self) -> usize {
-        let reads =
-            self.streams.reads.values().filter(|asked| !asked.read.waits && !asked.is_stopped);
-        self.streams.asked.len() + self.streams.refusals.len() + reads.count()
+    pub fn pending_stream_requests(&self) -> usize {
+        let reads = self
+            .streams
+            .reads
+            .values()
+            .filter(|pending| !pending.read.waits && !pending.is_stopped);
+        self.streams.answers.len() + self.streams.refusals.len() + reads.count()
     }
 
-    /// Time passes for all streams.
-    pub(super) fn streams_pass(&mut self, now: Timestamp) {
+    /// Expires all streams whose time is over.
+    pub(super) fn expire_streams(&mut self, now: Timestamp) {
         let turn = self.turn;
         let Streams { by_id, changes, .. } = &mut self.streams;
         for model in by_id.values_mut() {
-            model.passes(&mut AskedAt { turn, changes, now });
+            model.expire(&mut RequestTime { turn, changes, now });
         }
     }
 
-    /// Something is asked of a stream.
-    pub(super) fn stream_asked(
+    /// Applies a request to a stream, and predicts its answer.
+    pub(super) fn expect_stream_answer(
         &mut self,
         origin: Origin,
         id: PartitionId,
@@ -127,7 +129,7 @@ impl Oracle {
         now: Timestamp,
     ) {
         let turn = self.turn;
-        let Streams { by_id, asked, reads, changes, .. } = &mut self.streams;
+        let Streams { by_id, answers, reads, changes, .. } = &mut self.streams;
         let inherited = match command {
             StreamCommand::Open(open) => {
                 let fork = open.settings.fork.as_ref();
@@ -137,26 +139,25 @@ impl Oracle {
             _ => Vec::new(),
         };
         let model = by_id.entry(id).or_insert_with(StreamModel::new);
-        let mut when = AskedAt { turn, changes, now };
-        model.passes(&mut when);
+        let mut time = RequestTime { turn, changes, now };
+        model.expire(&mut time);
         match command {
             StreamCommand::Read(read) => {
                 let is_for_fork = read.for_fork && !model.state().forks.is_empty();
-                match model.gone().filter(|_| !is_for_fork) {
-                    Some(gone) => {
-                        let answer = StreamAnswer::Refused(gone);
+                match model.absence().filter(|_| !is_for_fork) {
+                    Some(refusal) => {
+                        let answer = StreamAnswer::Refused(refusal);
                         let ids = vec![id];
-                        asked.insert(origin.request, ExpectedAnswer { ids, answer, turn: 0 });
+                        answers.insert(origin.request, ExpectedAnswer { ids, answer, turn: 0 });
                     }
                     None => {
                         if !read.for_fork {
                             model.touch(now);
                         }
-                        let told = (model.reported_end, model.reported_closed);
-                        let end_least = model.end_least();
-                        let asked =
-                            PendingRead { id, read: *read, told, end_least, is_stopped: false };
-                        reads.insert(origin.request, asked);
+                        let (reported, end_least) = (model.reported, model.end_least());
+                        let pending =
+                            PendingRead { id, read: *read, reported, end_least, is_stopped: false };
+                        reads.insert(origin.request, pending);
                     }
                 }
             }
@@ -166,16 +167,16 @@ impl Oracle {
                 }
             }
             command => {
-                if let Some(answer) = model.ask(command, inherited, &mut when) {
-                    let (ids, turn) = (vec![id], model.stands_on());
-                    asked.insert(origin.request, ExpectedAnswer { ids, answer, turn });
+                if let Some(answer) = model.apply(command, inherited, &mut time) {
+                    let (ids, turn) = (vec![id], model.latest_turn());
+                    answers.insert(origin.request, ExpectedAnswer { ids, answer, turn });
                 }
             }
         }
     }
 
-    /// A stream's partition is told to go; says whether it was there.
-    pub(super) fn stream_dropped(
+    /// Applies a command to the partition of a stream: only a drop changes it.
+    pub(super) fn change_stream_partition(
         &mut self,
         request: u64,
         id: PartitionId,
@@ -186,105 +187,110 @@ impl Oracle {
         let Streams { by_id, changes, .. } = &mut self.streams;
         let Some(model) = by_id.get_mut(&id) else { return };
         if matches!(change, PartitionCommand::Drop)
-            && model.drop_partition(&mut AskedAt { turn, changes, now })
+            && model.drop_partition(&mut RequestTime { turn, changes, now })
         {
             self.changes.insert(request, (id, turn));
         }
     }
 
-    /// Whether the partition of a stream is there.
-    pub(super) fn stream_is_there(&self, id: PartitionId) -> bool {
-        self.streams.by_id.get(&id).is_some_and(|model| model.state().is_there)
+    /// Whether the partition of a stream exists.
+    pub(super) fn stream_exists(&self, id: PartitionId) -> bool {
+        self.streams.by_id.get(&id).is_some_and(|model| model.state().exists)
     }
 
-    /// A stream has answered.
-    pub(super) fn stream_answered(
+    /// Checks an answer of a stream.
+    pub(super) fn check_stream_answer(
         &mut self,
         request: u64,
         answer: &StreamAnswer,
     ) -> Result<(), Violation> {
         let wrong = |detail: String| Err(Violation::new(ANSWERED, detail));
-        let durable_turn = self.durable_turn;
-        let Streams { by_id, asked, reads, has_damage, .. } = &mut self.streams;
-        if let Some(ExpectedAnswer { ids, answer: expected, turn }) = asked.remove(&request) {
+        let Streams { answers, reads, .. } = &mut self.streams;
+        if let Some(ExpectedAnswer { ids, answer: expected, turn }) = answers.remove(&request) {
             if *answer != expected {
-                return wrong(format!(
-                    "{ids:?} should have said {expected:?}, and said {answer:?}"
-                ));
+                return wrong(format!("{ids:?}: expected {expected:?}, received {answer:?}"));
             }
-            if turn > durable_turn {
-                let detail = format!(
-                    "{answer:?} of {ids:?} stands on turn {turn}, durable is {durable_turn}"
-                );
-                return Err(Violation::new("I6 no effect is released before its commit", detail));
-            }
+            self.must_be_durable(turn, &(answer, &ids))?;
             for (id, answer) in ids.into_iter().zip(answers_by_stream(answer)) {
-                if let (Some(model), Some(answer)) = (by_id.get_mut(&id), answer) {
-                    tell(model, &answer);
+                if let (Some(model), Some(answer)) = (self.streams.by_id.get_mut(&id), answer) {
+                    note_reported_answer(model, &answer);
                 }
             }
             return Ok(());
         }
-        let Some(PendingRead { id, read, told, end_least, .. }) = reads.remove(&request) else {
-            return wrong(format!("an answer to {request}, which was not asked"));
-        };
+        match reads.remove(&request) {
+            Some(pending) => self.check_read_answer(&pending, answer),
+            None => wrong(format!("an answer to request {request}, which is not pending")),
+        }
+    }
+
+    fn check_read_answer(
+        &mut self,
+        pending: &PendingRead,
+        answer: &StreamAnswer,
+    ) -> Result<(), Violation> {
+        let PendingRead { id, ref read, reported, end_least, .. } = *pending;
+        let wrong = |detail: String| Err(Violation::new(ANSWERED, detail));
+        let durable_turn = self.durable_turn;
+        let Streams { by_id, has_damage, .. } = &mut self.streams;
         let Some(model) = by_id.get_mut(&id) else { return Ok(()) };
         match answer {
             StreamAnswer::Chunk(chunk) => {
-                model.gives(id, &read, told, chunk, durable_turn)?;
-                model.reported_end = model.reported_end.max(chunk.next.0);
-                model.reported_closed |= chunk.is_closed;
+                model.check_chunk(id, read, reported, chunk, durable_turn)?;
+                model.reported.note(chunk.next, chunk.is_closed);
                 Ok(())
             }
             StreamAnswer::Inherited { source, before, status, .. } => {
                 let fork = model.settings.fork.as_ref();
-                let is_so = fork.is_some_and(|fork| {
+                let is_correct = fork.is_some_and(|fork| {
                     fork.source == *source
                         && before.0 <= fork.at.0
                         && *status.settings == model.settings
                 });
-                match is_so {
+                match is_correct {
                     true => Ok(()),
                     false => wrong(format!("{id}: {answer:?}")),
                 }
             }
             StreamAnswer::Refused(StreamRefusal::Damaged { .. }) if *has_damage => Ok(()),
             StreamAnswer::Refused(StreamRefusal::BeyondEnd { next }) => {
-                if !model.may_end_at(next.0, &read, end_least, durable_turn) {
+                if !model.may_end_at(next.0, read, end_least, durable_turn) {
                     return wrong(format!(
-                        "{id}: {answer:?} to {read:?}, its end was at least {end_least}, it is {:?}",
+                        "{id}: {answer:?} to {read:?}, its end is at least {end_least}, its state {:?}",
                         model.state()
                     ));
                 }
-                model.reported_end = model.reported_end.max(next.0);
+                model.reported.note_end(*next);
                 Ok(())
             }
-            StreamAnswer::Refused(refusal) if model.may_say(refusal) => {
-                let since = model.since(|state| !state.is_there || state.is_deleted);
+            StreamAnswer::Refused(refusal) if model.may_be_refused(refusal) => {
+                let since = model.holds_since(|state| !state.exists || state.is_deleted);
                 let is_durable = since <= durable_turn || since == UNSURE;
-                model.note_reported_gone();
+                model.note_reported_absence();
                 match is_durable {
                     true => Ok(()),
-                    false => wrong(format!("{id} said {refusal} before that was durable")),
+                    false => wrong(format!("{id} refused with {refusal} before that was durable")),
                 }
             }
-            other => wrong(format!("{id}: {other:?} to {read:?}, it is {:?}", model.state())),
+            other => {
+                wrong(format!("{id}: {other:?} to {read:?}, its state is {:?}", model.state()))
+            }
         }
     }
 
-    /// The shard is gone: nobody awaits an answer any more.
+    /// Notes a crash: no request waits for an answer any more.
     pub(super) fn streams_crashed(&mut self) {
-        self.streams.asked.clear();
+        self.streams.answers.clear();
         self.streams.reads.clear();
         self.streams.refusals.clear();
         self.streams.has_damage = false;
     }
 
-    /// The shard is back, with these streams: to be called before [`Oracle::recovered`].
+    /// Checks the streams of a shard that has started. The caller calls it before [`Oracle::check_recovered`].
     ///
     /// # Errors
     /// The promise that was broken.
-    pub fn streams_recovered(
+    pub fn check_streams_recovered(
         &mut self,
         found: &[FoundStream],
         now: Timestamp,
@@ -294,71 +300,69 @@ impl Oracle {
             ((0, PartitionId::default()), (u64::MAX, PartitionId::default()));
         for (&id, model) in &mut self.streams.by_id {
             let found = found.iter().find(|held| held.0 == id);
-            let sure = model.history.iter().rposition(|version| version.turn <= durable_turn);
-            let sure = sure.unwrap_or(0);
-            let is_so = |version: &&Version| match found {
-                None => !version.state.is_there,
+            let durable = model.history.iter().rposition(|version| version.turn <= durable_turn);
+            let matches = |version: &Version| match found {
+                None => !version.state.exists,
                 Some((_, status, is_deleted, forks)) => {
-                    let seen = (true, status.next.0, status.is_closed, *is_deleted, forks);
-                    version.state.seen() == seen
+                    let visible = (true, status.next.0, status.is_closed, *is_deleted, forks);
+                    version.state.visible() == visible
                 }
             };
-            let candidates = &model.history[sure..];
-            let first = candidates.iter().find(is_so);
-            let last = candidates.iter().rposition(|version| is_so(&version));
+            let candidates = &model.history[durable.unwrap_or(0)..];
+            let first = candidates.iter().position(matches);
+            let last = candidates.iter().rposition(matches);
             let (Some(first), Some(last)) = (first, last) else {
-                let standings: Vec<_> = candidates.iter().map(|held| held.state.seen()).collect();
+                let states: Vec<_> = candidates.iter().map(|held| held.state.visible()).collect();
                 let found = found.map(|held| (held.1.next.0, held.1.is_closed, held.2, &held.3));
-                let detail =
-                    format!("{id} is {found:?}, and was one after the other {standings:?}");
-                return Err(Violation::new(KEPT, detail));
+                let detail = format!("{id} is {found:?}, expected one of {states:?}");
+                return Err(Violation::new(RESTARTED, detail));
             };
             if let Some((_, status, ..)) = found
                 && *status.settings != model.settings
             {
-                let detail = format!("{id} is {:?}, and was {:?}", status.settings, model.settings);
-                return Err(Violation::new(KEPT, detail));
+                let detail =
+                    format!("{id} is {:?}, expected {:?}", status.settings, model.settings);
+                return Err(Violation::new(RESTARTED, detail));
             }
-            let passed = candidates.iter().position(|held| std::ptr::eq(held, first)).unwrap_or(0);
-            let sure_of = |held: &&Version| held.turn != UNSURE;
-            if let Some(version) = candidates[..=passed].iter().rev().find(sure_of) {
+            let is_reported = |version: &&Version| version.turn != UNSURE;
+            if let Some(version) = candidates[..=first].iter().rev().find(is_reported) {
                 kept = kept.max((version.change, id));
             }
-            if let Some(version) = candidates[last + 1..].iter().find(sure_of) {
+            if let Some(version) = candidates[last + 1..].iter().find(is_reported) {
                 lost = lost.min((version.change, id));
             }
             let version = candidates[last].clone();
-            model.begins_again(version, now);
+            model.restart_from(version, now);
         }
         if kept.0 >= lost.0 {
             let rule = match kept.0 == lost.0 {
-                true => TOGETHER,
+                true => ATOMIC,
                 false => "I1 a crash loses only the newest changes",
             };
-            let detail = format!("change {kept:?} is there, and {lost:?} is not");
+            let detail = format!("change {kept:?} is present, change {lost:?} is not");
             return Err(Violation::new(rule, detail));
         }
         Ok(())
     }
 
-    /// Nothing is asked of streams that was not answered, and who waits has nothing to wait for.
-    pub(super) fn streams_settled(&self) -> Result<(), Violation> {
+    /// Checks that streams have answered every request, except for reads that rightly wait for messages.
+    pub(super) fn check_streams_answered(&self) -> Result<(), Violation> {
         let rule = "every command is answered";
-        if let Some((request, asked)) = self.streams.asked.first_key_value() {
-            return Err(Violation::new(rule, format!("{request}: {asked:?}")));
+        if let Some((request, expected)) = self.streams.answers.first_key_value() {
+            return Err(Violation::new(rule, format!("{request}: {expected:?}")));
         }
-        if let Some((request, refused)) = self.streams.refusals.first_key_value() {
-            return Err(Violation::new(rule, format!("{request}: {refused:?}")));
+        if let Some((request, expected)) = self.streams.refusals.first_key_value() {
+            return Err(Violation::new(rule, format!("{request}: {expected:?}")));
         }
-        let awaited = self.streams.reads.iter().filter(|(_, asked)| !asked.is_stopped);
-        for (request, PendingRead { id, read, .. }) in awaited {
+        let pending = self.streams.reads.iter().filter(|(_, pending)| !pending.is_stopped);
+        for (request, PendingRead { id, read, .. }) in pending {
             let Some(model) = self.streams.by_id.get(id) else { continue };
             let at = if let ReadFrom::Offset(offset) = read.at { offset.0 } else { 0 };
             let state = model.state();
-            // Behind the end there is nothing to wait for: such a read is refused.
-            let has_reason = at != state.end || state.is_closed || model.gone().is_some();
-            if !read.waits || has_reason {
-                let detail = format!("{request}: {read:?} of {id}, which is {state:?}");
+            // A read beyond the end does not wait: it is refused.
+            let must_answer = at != state.end || state.is_closed || model.absence().is_some();
+            if !read.waits || must_answer {
+                let detail = format!("{request}: {read:?} of {id}, whose state is {state:?}");
                 return Err(Violation::new(rule, detail));
             }
         }
@@ -366,56 +370,55 @@ impl Oracle {
     }
 }
 
-/// Somebody hears an answer: what it says stays so.
-fn tell(model: &mut StreamModel, answer: &StreamAnswer) {
+/// Notes an answer that a client has received: the state that it reveals cannot be undone.
+fn note_reported_answer(model: &mut StreamModel, answer: &StreamAnswer) {
     match answer {
         StreamAnswer::Opened { status, .. } | StreamAnswer::Status(status) => {
-            model.reported_end = model.reported_end.max(status.next.0);
-            model.reported_closed |= status.is_closed;
+            model.reported.note(status.next, status.is_closed);
         }
         StreamAnswer::Appended(appended) => {
-            model.reported_end = model.reported_end.max(appended.next.0);
-            model.reported_closed |= appended.is_closed;
+            model.reported.note(appended.next, appended.is_closed);
         }
         StreamAnswer::Refused(StreamRefusal::Unknown | StreamRefusal::Deleted)
-        | StreamAnswer::Deleted { .. } => model.note_reported_gone(),
+        | StreamAnswer::Deleted { .. } => model.note_reported_absence(),
         _ => {}
     }
 }
 
 impl StreamModel {
-    /// Whether this was the reason of its being gone when that was decided: its last fork may have gone
-    /// before it was said.
-    fn may_say(&self, refusal: &StreamRefusal) -> bool {
-        self.gone().is_some_and(|gone| gone == *refusal || *refusal == StreamRefusal::Deleted)
+    /// Whether a request may be refused with this reason: the stream's last fork may have been removed since the
+    /// decision.
+    fn may_be_refused(&self, refusal: &StreamRefusal) -> bool {
+        let absence = self.absence();
+        absence.is_some_and(|absence| absence == *refusal || *refusal == StreamRefusal::Deleted)
     }
 
-    /// The lowest end that a read which is asked now may find: a stream does not end before what anybody
-    /// was told of, before what an earlier life has left, or before what a fork goes on from.
+    /// The lowest end that a read may find now: an end that no client has seen a later one of, and that is not before
+    /// the messages of earlier generations or before the stream's fork.
     fn end_least(&self) -> u64 {
-        let of_earlier_lives = self.entries.iter().take_while(|entry| entry.turn == 0).count();
-        self.reported_end.max(of_earlier_lives as u64).max(self.fork_at())
+        let of_earlier = self.entries.iter().take_while(|entry| entry.turn == 0).count();
+        self.reported.end.max(of_earlier as u64).max(self.fork_at())
     }
 
-    /// Whether a read may be refused because the stream ends at `next`. What is on its way to the disk is
-    /// not there yet: the stream ends where some change that is durable by now has left it, and that the
-    /// stream is there is durable too. A deletion since then does not matter: its answer comes later.
+    /// Whether a read may be refused because the stream ends at `next`. Messages that are not durable do not count:
+    /// the end is one that some durable change has left, and the stream's existence is durable too. A deletion since
+    /// then does not matter, because its answer comes later.
     fn may_end_at(&self, next: u64, read: &StreamRead, end_least: u64, durable_turn: u64) -> bool {
         let ReadFrom::Offset(at) = read.at else { return false };
-        let sure: Vec<&Version> =
+        let durable: Vec<&Version> =
             self.history.iter().filter(|version| version.turn <= durable_turn).collect();
-        let is_there = sure.iter().any(|version| version.state.is_there);
+        let exists = durable.iter().any(|version| version.state.exists);
         let is_an_end =
-            next == self.fork_at() || sure.iter().any(|version| version.state.end == next);
-        !read.for_fork && next < at.0 && end_least <= next && is_there && is_an_end
+            next == self.fork_at() || durable.iter().any(|version| version.state.end == next);
+        !read.for_fork && next < at.0 && end_least <= next && exists && is_an_end
     }
 
-    /// A read is given what lies there.
-    fn gives(
+    /// Checks the range and the messages of a read's answer.
+    fn check_chunk(
         &self,
         id: PartitionId,
         read: &StreamRead,
-        (reported_end, reported_closed): (u64, bool),
+        reported: ReportedEnd,
         chunk: &StreamChunk,
         durable_turn: u64,
     ) -> Result<(), Violation> {
@@ -424,66 +427,66 @@ impl StreamModel {
             Err(Violation::new(
                 READ,
                 format!(
-                    "{what}: {read:?} of {id} is given {first}..{next}, up to date {is_up_to_date}, \
-                     closed {is_closed}; told of {reported_end}; it is {:?}",
+                    "{what}: {read:?} of {id} returns {first}..{next}, up to date {is_up_to_date}, \
+                     closed {is_closed}; reported {reported:?}; its state is {:?}",
                     self.state()
                 ),
             ))
         };
         let (first, next, end) = (chunk.first.0, chunk.next.0, self.state().end);
         let before = read.before.map_or(u64::MAX, |before| before.0);
-        let asked = match read.at {
+        let (requested_least, requested_most) = match read.at {
             ReadFrom::Offset(offset) => (offset.0, offset.0),
             ReadFrom::Earliest => (self.fork_at(), self.fork_at()),
-            _ => (reported_end, end),
+            _ => (reported.end, end),
         };
-        // Reads for forks begin at the end if they ask for more; others would have been refused.
+        // A read for a fork that begins beyond the end begins at the end; any other is refused.
         let least = match read.at {
-            ReadFrom::Offset(_) if !read.for_fork => asked.0.min(before),
-            _ => asked.0.min(before).min(reported_end),
+            ReadFrom::Offset(_) if !read.for_fork => requested_least.min(before),
+            _ => requested_least.min(before).min(reported.end),
         };
-        let most = asked.1.min(before).min(end);
+        let most = requested_most.min(before).min(end);
         if !(least..=most).contains(&first) || next < first || next > end.min(before) {
-            return wrong("the place");
+            return wrong("wrong range");
         }
         if chunk.topic != id.topic || *chunk.settings != self.settings {
-            return wrong("another stream");
+            return wrong("another stream's answer");
         }
         let parts = chunk.messages.iter().flat_map(|part| Messages::of_checked(part));
-        let given: Vec<u64> = parts.map(|message| xxh3_64(message.encoded())).collect();
-        let held = &self.entries[first as usize..next as usize];
-        if !held.iter().map(|entry| entry.hash).eq(given.iter().copied()) {
-            return wrong("the messages");
+        let returned: Vec<u64> = parts.map(|message| xxh3_64(message.encoded())).collect();
+        let entries = &self.entries[first as usize..next as usize];
+        if !entries.iter().map(|entry| entry.hash).eq(returned.iter().copied()) {
+            return wrong("wrong messages");
         }
-        if held.iter().any(|entry| entry.turn > durable_turn) {
-            return wrong("it is not durable");
+        if entries.iter().any(|entry| entry.turn > durable_turn) {
+            return wrong("messages that are not durable");
         }
-        // Without a message in it, it still says that the stream is there.
-        let made = self.history.iter().find(|version| version.state.is_there);
-        if made.is_some_and(|version| version.turn > durable_turn && version.turn != UNSURE) {
-            return wrong("that there is such a stream is not durable");
+        // An answer without messages still reveals that the stream exists.
+        let created = self.history.iter().find(|version| version.state.exists);
+        if created.is_some_and(|version| version.turn > durable_turn && version.turn != UNSURE) {
+            return wrong("a stream whose creation is not durable");
         }
-        if chunk.is_up_to_date && read.before.is_none() && next < reported_end {
-            return wrong("more is there");
+        if chunk.is_up_to_date && read.before.is_none() && next < reported.end {
+            return wrong("up to date before the reported end");
         }
-        if given.is_empty() && read.before.is_none() && !chunk.is_up_to_date {
-            return wrong("nothing, though there is something");
+        if returned.is_empty() && read.before.is_none() && !chunk.is_up_to_date {
+            return wrong("no messages before the end");
         }
-        if given.is_empty() && read.waits && !chunk.is_closed {
-            return wrong("who waits is given nothing");
+        if returned.is_empty() && read.waits && !chunk.is_closed {
+            return wrong("no messages for a read that waits");
         }
-        let closed_since = self.since(|state| state.is_closed);
+        let closed_since = self.holds_since(|state| state.is_closed);
         if chunk.is_closed && (next != end || closed_since > durable_turn) {
-            return wrong("it is not closed there, or not for sure");
+            return wrong("closed, although that is wrong or not durable");
         }
-        if reported_closed && next == end && !chunk.is_closed {
-            return wrong("it was closed");
+        if reported.is_closed && next == end && !chunk.is_closed {
+            return wrong("not closed, although the close was reported");
         }
         Ok(())
     }
 }
 
-/// What an answer says of each stream that it is of, in their order.
+/// The part of an answer for each of its streams, in their order.
 fn answers_by_stream(answer: &StreamAnswer) -> Vec<Option<StreamAnswer>> {
     match answer {
         StreamAnswer::AppendedTogether(all) => {

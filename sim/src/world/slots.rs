@@ -5,7 +5,7 @@ use sennit_engine::{Content, StreamCommand};
 
 use super::*;
 
-/// Bytes of messages that a command appends.
+/// The number of message bytes that a command appends.
 fn published_bytes(command: &Command) -> u64 {
     let of = |content: Option<&Content>| content.map_or(0, |content| content.bytes() as u64);
     match command {
@@ -22,16 +22,16 @@ fn published_bytes(command: &Command) -> u64 {
 }
 
 impl World {
-    /// Whether publishers go on. They wait while as much as a segment holds is not committed, so that a full disk
-    /// has room for it; once the disk is full they are refused. The broker has them wait at half of that.
+    /// Whether publishers may publish. They wait while a segment's worth of bytes is not committed, so that a full
+    /// disk has room for it; once the disk is full they are refused. The broker makes them wait at half of that.
     #[must_use]
-    pub fn takes_publishes(&self) -> bool {
+    pub fn accepts_publishes(&self) -> bool {
         let on_their_way: u64 = self.commands.iter().map(published_bytes).sum();
         let bytes = self.parts.shard.uncommitted_bytes() + on_their_way;
         !self.holds_publishers || self.room.is_full() || bytes < self.config.segment_bytes
     }
 
-    /// The lane waits for a slot. Only another program, or a disk that fails, may keep it from having one.
+    /// Notes that the lane waits for a slot. Only another program or a disk failure may prevent it from having one.
     pub(super) fn wait_for_slot(&mut self) -> Result<(), Stop> {
         self.slot_step()?;
         let FaultPlan { sync_fails, write_fails, .. } = self.disk.plan();
@@ -42,15 +42,15 @@ impl World {
                 self.parts.shard.segment_count(),
                 self.parts.shard.checkpoint_segments(),
             );
-            return Err(Violation::new(GOES_ON, detail).into());
+            return Err(Violation::new(FULL_DISK, detail).into());
         }
         Ok(())
     }
 
-    /// Lets the slot maker get on.
+    /// Runs one step of the slot maker.
     ///
     /// # Errors
-    /// That the power went.
+    /// A power failure.
     pub fn slot_step(&mut self) -> Result<(), Stop> {
         if self.slots_are_late && self.parts.lane.spare_count() > 0 {
             return Ok(());
@@ -73,9 +73,9 @@ impl World {
         Ok(())
     }
 
-    /// The lane has written: it says whether publishes are to be refused, and if it has begun to use the slots
-    /// that it holds it looks itself whether there is room for others.
-    pub(super) fn look_for_room(&mut self) {
+    /// Updates the slot budget after a write of the lane. A lane that uses its held slots checks the free space
+    /// itself.
+    pub(super) fn check_free_space(&mut self) {
         self.update_full();
         let spare = self.parts.lane.spare_count();
         if self.room.must_check_disk(spare) {
@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// Makes the slot that the lane wishes for next, and looks whether there is room for another.
+    /// Creates the slot that the lane needs next, and checks whether there is room for another.
     pub(super) fn make_slot(&mut self) {
         let (count, written) =
             (self.parts.lane.spare_count(), self.parts.lane.written_spare_count());
@@ -130,18 +130,18 @@ impl World {
         let spare = self.parts.lane.spare_count();
         self.trace.step(format_args!("  storage full: {full}, {spare} slots are spare"));
         self.parts.shard.set_storage_full(full);
-        self.oracle.storage_full(full);
+        self.oracle.set_storage_full(full);
     }
 
-    /// Whether the slots are there that the lane always holds.
+    /// Whether all held slots exist.
     #[must_use]
     pub fn has_held_slots(&self) -> bool {
         self.room.missing(self.parts.lane.spare_count()) == 0
     }
 
-    /// As the broker does at a start: publishes are refused from the start where the disk has no room for the
-    /// slots that are missing.
-    pub(super) fn start_in_room(&mut self) -> Result<(), Violation> {
+    /// Starts the slot budget as the broker does: publishes are refused from the start if the disk has no room for
+    /// the missing slots.
+    pub(super) fn init_slot_budget(&mut self) -> Result<(), Violation> {
         let checkpoint_segments = self.parts.shard.checkpoint_segments();
         let spare = self.parts.lane.spare_count() as u64;
         let segment_bytes = self.config.segment_bytes;
@@ -162,7 +162,7 @@ impl World {
         let spare = self.parts.lane.spare_count() as u64;
         if spare + free / segment_bytes < START_SLOTS {
             let detail = format!("a start finds {spare} slots and {free} bytes");
-            return Err(Violation::new(GOES_ON, detail));
+            return Err(Violation::new(FULL_DISK, detail));
         }
         Ok(())
     }

@@ -5,22 +5,22 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 
-/// The sequences of one producer that have come, one bit each.
+/// The received sequences of one producer, one bit each.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct SequenceBits {
     words: Vec<u64>,
     count: u64,
-    /// The latest sequence of the consumer and partition that came last: neighbours mostly share them.
+    /// The consumer and partition of the last message, and their latest sequence: neighbours mostly share them.
     current: Option<((u32, u32), u64)>,
 }
 
-impl Seen {
-    /// Whether `sequence` is new.
+impl SequenceBits {
+    /// Adds `sequence`. Returns whether it is new.
     fn insert(&mut self, sequence: u64) -> bool {
         self.insert_bits((sequence / 64) as usize, 1 << (sequence % 64), 1).1 == 1
     }
 
-    /// Those of `bits` that are new in this word, and how many they are. There are `count` in all.
+    /// Adds `bits`, `count` in number, to a word. Returns the new ones and their number.
     fn insert_bits(&mut self, word: usize, bits: u64, count: u64) -> (u64, u64) {
         if self.words.len() <= word {
             self.words.resize((word + 1).next_power_of_two(), 0);
@@ -55,30 +55,30 @@ impl Seen {
     }
 }
 
-/// What a consumer process has seen, as it tells its parent.
+/// The messages that a consumer process has received, as it reports them to its parent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Sighting {
-    /// For each producer the half-open runs of sequences that came.
+pub struct ReceivedSequences {
+    /// The received sequences of each producer, as half-open runs.
     pub seen: Vec<(u32, Vec<(u64, u64)>)>,
-    /// Messages that came again.
+    /// Messages that were received again.
     pub duplicates: u64,
-    /// Messages that came for the first time after a later one of the same producer and partition.
+    /// Messages that were first received after a later one of the same producer and partition.
     pub out_of_order: u64,
-    /// Messages whose bytes were not as they were sent.
+    /// Messages with wrong bytes.
     pub corrupt: u64,
 }
 
-/// Beyond this a sequence is taken for damage: no run sends so many.
+/// A greater sequence counts as damage: no run sends so many messages.
 const SEQUENCES_MAX: u64 = 1 << 36;
 
-/// As many producers as a run may have; beyond it a number is taken for damage.
+/// The greatest number of producers: a greater number counts as damage.
 const PRODUCERS_MAX: u32 = 1 << 16;
 
-/// Watches messages come.
+/// Checks the sequences of received messages.
 #[derive(Debug, Default)]
-pub struct Identity {
+pub struct SequenceCheck {
     /// By producer.
-    seen: Vec<Seen>,
+    seen: Vec<SequenceBits>,
     /// The latest sequence by consumer, producer and partition, where it is not the producer's current.
     latest: HashMap<(u32, u32, u32), u64, RandomState>,
     duplicates: u64,
@@ -86,44 +86,46 @@ pub struct Identity {
     corrupt: u64,
 }
 
-impl Identity {
-    /// One that has seen nothing.
+impl SequenceCheck {
+    /// A check without messages.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A message has come to `consumer`. Returns whether it is the first time. Order is looked at
-    /// for each consumer by itself: between two consumers of a group there is none.
-    pub fn saw(&mut self, consumer: u32, partition: u32, producer: u32, sequence: u64) -> bool {
-        self.saw_word(consumer, partition, producer, (sequence, 1)) == 1
+    /// Records a message that `consumer` has received. Returns whether it is new. The order is checked for each
+    /// consumer separately, because two consumers of a group have no common order.
+    pub fn record(&mut self, consumer: u32, partition: u32, producer: u32, sequence: u64) -> bool {
+        self.record_word(consumer, partition, producer, sequence, 1) == 1
     }
 
-    /// As [`Self::saw`] of several messages, each of which has the sequence after the one before it:
-    /// the first of them, and how many. Returns how many of them have come for the first time.
-    pub fn saw_run(
+    /// As [`Self::record`], for `count` messages with successive sequences from `first` on. Returns the number of
+    /// new ones.
+    pub fn record_run(
         &mut self,
         consumer: u32,
         partition: u32,
         producer: u32,
-        (first, count): (u64, u64),
+        first: u64,
+        count: u64,
     ) -> u64 {
         let (mut next, mut left, mut fresh) = (first, count, 0);
         while left > 0 {
             let within = left.min(64 - next % 64);
-            fresh += self.saw_word(consumer, partition, producer, (next, within));
+            fresh += self.record_word(consumer, partition, producer, next, within);
             (next, left) = (next.wrapping_add(within), left - within);
         }
         fresh
     }
 
-    /// As [`Self::saw_run`], of sequences whose bits share a word.
-    fn saw_word(
+    /// As [`Self::record_run`], for sequences whose bits share a word.
+    fn record_word(
         &mut self,
         consumer: u32,
         partition: u32,
         producer: u32,
-        (first, count): (u64, u64),
+        first: u64,
+        count: u64,
     ) -> u64 {
         if first >= SEQUENCES_MAX || producer >= PRODUCERS_MAX {
             self.corrupt += count;
@@ -131,7 +133,7 @@ impl Identity {
         }
         let index = producer as usize;
         if self.seen.len() <= index {
-            self.seen.resize_with(index + 1, Seen::default);
+            self.seen.resize_with(index + 1, SequenceBits::default);
         }
         let seen = &mut self.seen[index];
         let (word, bit) = (first / 64, first % 64);
@@ -161,29 +163,29 @@ impl Identity {
         fresh_count
     }
 
-    /// So many messages have come whose bytes are wrong.
-    pub fn saw_corrupt(&mut self, count: u64) {
+    /// Records `count` messages with wrong bytes.
+    pub fn record_corrupt(&mut self, count: u64) {
         self.corrupt += count;
     }
 
-    /// How many different messages have come.
+    /// The number of different messages.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.seen.iter().map(|seen| seen.count).sum()
     }
 
-    /// Everything is to come once more: what was seen is forgotten, and what was wrong with it is not.
-    pub fn begin_again(&mut self) {
+    /// Starts a round in which all messages are delivered again. Errors of earlier rounds are kept.
+    pub fn start_round(&mut self) {
         self.seen.clear();
         self.latest.clear();
     }
 
-    /// Everything that was seen, for the parent.
+    /// The received messages, for the parent.
     #[must_use]
-    pub fn sighting(&self) -> Sighting {
+    pub fn received(&self) -> ReceivedSequences {
         let seen = (0..).zip(&self.seen).filter(|(_, seen)| seen.count > 0);
         let seen = seen.map(|(producer, seen)| (producer, seen.runs())).collect();
-        Sighting {
+        ReceivedSequences {
             seen,
             duplicates: self.duplicates,
             out_of_order: self.out_of_order,
@@ -192,35 +194,34 @@ impl Identity {
     }
 }
 
-/// What the parent says of a run's messages.
+/// The errors among the messages of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Verdict {
-    /// Confirmed and never delivered.
+pub struct MessageErrors {
+    /// Messages that were confirmed and never delivered.
     pub missing: u64,
-    /// Delivered again.
+    /// Messages that were delivered again.
     pub duplicates: u64,
-    /// Delivered after a later one.
+    /// Messages that were delivered after a later one.
     pub out_of_order: u64,
-    /// Delivered with other bytes, or never sent.
+    /// Messages that were delivered with wrong bytes, or never sent.
     pub corrupt: u64,
 }
 
-/// Compares what producers had confirmed, as `(producer, published, confirmed)`, with what the
-/// consumer processes saw. Where a producer had errors, which of its messages were confirmed is
-/// not known one by one, and their number is compared.
+/// Compares the producers' messages, as `(producer, published, confirmed)`, with those that consumer processes have
+/// received. For a producer with errors it compares only the number of confirmed messages.
 #[must_use]
-pub fn judge(sent: &[(u32, u64, u64)], sightings: &[Sighting]) -> Verdict {
-    let mut verdict = Verdict::default();
-    let mut all: HashMap<u32, Seen> = HashMap::new();
-    for sighting in sightings {
-        verdict.duplicates += sighting.duplicates;
-        verdict.out_of_order += sighting.out_of_order;
-        verdict.corrupt += sighting.corrupt;
-        for (producer, runs) in &sighting.seen {
+pub fn compare(sent: &[(u32, u64, u64)], received: &[ReceivedSequences]) -> MessageErrors {
+    let mut message_errors = MessageErrors::default();
+    let mut all: HashMap<u32, SequenceBits> = HashMap::new();
+    for received in received {
+        message_errors.duplicates += received.duplicates;
+        message_errors.out_of_order += received.out_of_order;
+        message_errors.corrupt += received.corrupt;
+        for (producer, runs) in &received.seen {
             let seen = all.entry(*producer).or_default();
             for sequence in runs.iter().flat_map(|&(start, end)| start..end) {
                 // Two consumer processes got the same message.
-                verdict.duplicates += u64::from(!seen.insert(sequence));
+                message_errors.duplicates += u64::from(!seen.insert(sequence));
             }
         }
     }
@@ -228,12 +229,13 @@ pub fn judge(sent: &[(u32, u64, u64)], sightings: &[Sighting]) -> Verdict {
         let runs = all.remove(producer).map(|seen| seen.runs()).unwrap_or_default();
         let inside = |&(start, end): &(u64, u64)| end.min(*published).saturating_sub(start);
         let sent_and_seen: u64 = runs.iter().map(inside).sum();
-        verdict.missing += confirmed.saturating_sub(sent_and_seen);
-        verdict.corrupt += runs.iter().map(|(start, end)| end - start).sum::<u64>() - sent_and_seen;
+        message_errors.missing += confirmed.saturating_sub(sent_and_seen);
+        message_errors.corrupt +=
+            runs.iter().map(|(start, end)| end - start).sum::<u64>() - sent_and_seen;
     }
     // Producers that do not exist.
-    verdict.corrupt += all.values().map(|seen| seen.count).sum::<u64>();
-    verdict
+    message_errors.corrupt += all.values().map(|seen| seen.count).sum::<u64>();
+    message_errors
 }
 
 #[cfg(test)]
@@ -245,17 +247,17 @@ mod tests {
         (0..200).flat_map(|sequence| [(0, 0, sequence), (1, 1, sequence)]).collect()
     }
 
-    fn verdict(messages: &[(u32, u32, u64)]) -> Verdict {
-        let mut identity = Identity::new();
+    fn message_errors(messages: &[(u32, u32, u64)]) -> MessageErrors {
+        let mut sequences = SequenceCheck::new();
         for &(partition, producer, sequence) in messages {
-            identity.saw(0, partition, producer, sequence);
+            sequences.record(0, partition, producer, sequence);
         }
-        judge(&[(0, 200, 200), (1, 200, 200)], &[identity.sighting()])
+        compare(&[(0, 200, 200), (1, 200, 200)], &[sequences.received()])
     }
 
     #[test]
     fn a_clean_run_has_nothing_to_say() {
-        assert_eq!(verdict(&all()), Verdict::default());
+        assert_eq!(message_errors(&all()), MessageErrors::default());
     }
 
     #[test]
@@ -263,7 +265,10 @@ mod tests {
         for index in [0, 127, 128, 399] {
             let mut messages = all();
             messages.remove(index);
-            assert_eq!(verdict(&messages), Verdict { missing: 1, ..Verdict::default() });
+            assert_eq!(
+                message_errors(&messages),
+                MessageErrors { missing: 1, ..MessageErrors::default() }
+            );
         }
     }
 
@@ -271,14 +276,20 @@ mod tests {
     fn a_duplicate_is_found_and_is_not_out_of_order() {
         let mut messages = all();
         messages.push(messages[10]);
-        assert_eq!(verdict(&messages), Verdict { duplicates: 1, ..Verdict::default() });
+        assert_eq!(
+            message_errors(&messages),
+            MessageErrors { duplicates: 1, ..MessageErrors::default() }
+        );
     }
 
     #[test]
     fn a_swapped_pair_is_out_of_order_once() {
         let mut messages = all();
         messages.swap(20, 22);
-        assert_eq!(verdict(&messages), Verdict { out_of_order: 1, ..Verdict::default() });
+        assert_eq!(
+            message_errors(&messages),
+            MessageErrors { out_of_order: 1, ..MessageErrors::default() }
+        );
     }
 
     #[test]
@@ -295,12 +306,12 @@ mod tests {
             (0, 0, 301, 200),
             (0, 0, u64::MAX, 1),
         ];
-        let (mut together, mut single) = (Identity::new(), Identity::new());
+        let (mut together, mut single) = (SequenceCheck::new(), SequenceCheck::new());
         for (consumer, partition, first, count) in runs {
-            let fresh = together.saw_run(consumer, partition, 3, (first, count));
-            let each = (0..count).map(|n| single.saw(consumer, partition, 3, first + n));
+            let fresh = together.record_run(consumer, partition, 3, first, count);
+            let each = (0..count).map(|n| single.record(consumer, partition, 3, first + n));
             assert_eq!(fresh, each.filter(|&fresh| fresh).count() as u64);
-            let (one, other) = (together.sighting(), single.sighting());
+            let (one, other) = (together.received(), single.received());
             assert_eq!(one.seen, other.seen);
             assert_eq!(
                 (one.duplicates, one.out_of_order, one.corrupt),
@@ -316,48 +327,51 @@ mod tests {
         for stranger in [(0, 0, 200), (0, 7, 0), (0, 0, u64::MAX)] {
             let mut messages = all();
             messages.push(stranger);
-            assert_eq!(verdict(&messages), Verdict { corrupt: 1, ..Verdict::default() });
+            assert_eq!(
+                message_errors(&messages),
+                MessageErrors { corrupt: 1, ..MessageErrors::default() }
+            );
         }
     }
 
     #[test]
     fn the_same_message_in_two_processes_is_a_duplicate() {
-        let mut halves = [Identity::new(), Identity::new()];
+        let mut halves = [SequenceCheck::new(), SequenceCheck::new()];
         for (index, (partition, producer, sequence)) in all().into_iter().enumerate() {
-            halves[index % 2].saw(0, partition, producer, sequence);
+            halves[index % 2].record(0, partition, producer, sequence);
         }
-        halves[0].saw(0, 1, 1, 5);
-        let sightings = halves.map(|half| half.sighting());
-        let found = judge(&[(0, 200, 200), (1, 200, 200)], &sightings);
-        assert_eq!(found, Verdict { duplicates: 1, ..Verdict::default() });
+        halves[0].record(0, 1, 1, 5);
+        let received = halves.map(|half| half.received());
+        let found = compare(&[(0, 200, 200), (1, 200, 200)], &received);
+        assert_eq!(found, MessageErrors { duplicates: 1, ..MessageErrors::default() });
     }
 
     #[test]
     fn what_comes_again_in_another_round_is_no_duplicate_and_what_was_wrong_before_is_kept() {
-        let mut identity = Identity::new();
+        let mut sequences = SequenceCheck::new();
         for round in 0..3 {
             for (partition, producer, sequence) in all() {
-                assert!(identity.saw(0, partition, producer, sequence));
+                assert!(sequences.record(0, partition, producer, sequence));
             }
-            assert_eq!(identity.count(), 400);
+            assert_eq!(sequences.count(), 400);
             if round < 2 {
-                identity.saw(0, 0, 0, 7);
-                identity.begin_again();
+                sequences.record(0, 0, 0, 7);
+                sequences.start_round();
             }
         }
-        let found = judge(&[(0, 200, 200), (1, 200, 200)], &[identity.sighting()]);
-        assert_eq!(found, Verdict { duplicates: 2, ..Verdict::default() });
+        let found = compare(&[(0, 200, 200), (1, 200, 200)], &[sequences.received()]);
+        assert_eq!(found, MessageErrors { duplicates: 2, ..MessageErrors::default() });
     }
 
     #[test]
     fn unconfirmed_messages_are_not_missing() {
-        assert_eq!(judge(&[(0, 10, 0)], &[]), Verdict::default());
-        assert_eq!(judge(&[(0, 10, 4)], &[]).missing, 4);
+        assert_eq!(compare(&[(0, 10, 0)], &[]), MessageErrors::default());
+        assert_eq!(compare(&[(0, 10, 4)], &[]).missing, 4);
     }
 
     #[test]
     fn runs_say_exactly_which_sequences_came() {
-        let mut seen = Seen::default();
+        let mut seen = SequenceBits::default();
         for sequence in (0..64).chain(65..130).chain([191, 192, 500]) {
             assert!(seen.insert(sequence));
         }
