@@ -23,7 +23,7 @@ pub(crate) fn decode<M: Message + Default>(kind: Kind, body: Bytes) -> Result<M,
 
 pub(crate) fn decode_empty(kind: Kind, body: &Bytes) -> Result<(), DecodeError> {
     if !body.is_empty() {
-        return Err(DecodeError::Length { kind, needed: 0, given: body.len() });
+        return Err(DecodeError::Length { kind, needed: 0, received: body.len() });
     }
     Ok(())
 }

@@ -8,16 +8,16 @@ use crate::{error_code::ErrorCode, kind::Kind};
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DecodeError {
     /// The connection does not begin with the preface of this protocol.
-    #[error("the connection begins with {given:02x?}, not with the preface of this protocol")]
+    #[error("the connection begins with {received:02x?}, not with the preface of this protocol")]
     Preface {
         /// The received bytes.
-        given: Vec<u8>,
+        received: Vec<u8>,
     },
     /// The peer speaks another major version.
-    #[error("the peer speaks version {given} of the protocol, this is version {known}")]
+    #[error("the peer speaks version {received} of the protocol, this is version {known}")]
     Version {
         /// The peer's version.
-        given: u8,
+        received: u8,
         /// The version of this program.
         known: u8,
     },
@@ -43,7 +43,7 @@ pub enum DecodeError {
     /// continue.
     #[error("frame kind {kind} is unknown to this version")]
     UnknownKind {
-        /// The kind as given.
+        /// The kind as received.
         kind: u8,
     },
     /// A flag is unknown to this version.
@@ -51,7 +51,7 @@ pub enum DecodeError {
     Flags {
         /// The kind of the frame.
         kind: Kind,
-        /// The flags given.
+        /// The flags received.
         flags: u8,
     },
     /// Only the other side may send this frame.
@@ -61,14 +61,14 @@ pub enum DecodeError {
         kind: Kind,
     },
     /// The length of the body does not match its fields.
-    #[error("the body of the {kind} frame has {given} bytes, its fields need {needed}")]
+    #[error("the body of the {kind} frame has {received} bytes, its fields need {needed}")]
     Length {
         /// The kind of the frame.
         kind: Kind,
         /// The length needed, in bytes.
         needed: u64,
         /// The length given, in bytes.
-        given: usize,
+        received: usize,
     },
     /// A field is out of bounds.
     #[error("{field} of the {kind} frame is {value}, allowed is {allowed}")]
@@ -77,7 +77,7 @@ pub enum DecodeError {
         kind: Kind,
         /// The field's name, as the page spells it.
         field: &'static str,
-        /// Its value as given.
+        /// Its value as received.
         value: u64,
         /// The allowed values.
         allowed: &'static str,
@@ -135,9 +135,9 @@ impl DecodeError {
     }
 
     /// Returns an error if a body of `given` bytes is shorter than `needed`.
-    pub(crate) fn require(kind: Kind, given: usize, needed: usize) -> Result<(), Self> {
-        if given < needed {
-            return Err(Self::Length { kind, needed: needed as u64, given });
+    pub(crate) fn require(kind: Kind, received: usize, needed: usize) -> Result<(), Self> {
+        if received < needed {
+            return Err(Self::Length { kind, needed: needed as u64, received });
         }
         Ok(())
     }

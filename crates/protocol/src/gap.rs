@@ -117,7 +117,7 @@ impl Gap {
     pub fn decode(mut body: Bytes) -> Result<Self, DecodeError> {
         if body.len() != Self::BYTES {
             let needed = Self::BYTES as u64;
-            return Err(DecodeError::Length { kind: KIND, needed, given: body.len() });
+            return Err(DecodeError::Length { kind: KIND, needed, received: body.len() });
         }
         let (subscription, partition) = (body.get_u32_le(), PartitionIndex(body.get_u32_le()));
         let (first, count, number) = (body.get_u64_le(), body.get_u64_le(), body.get_u8());

@@ -21,18 +21,18 @@ impl Preface {
     /// # Errors
     /// [`DecodeError::Preface`] or [`DecodeError::Version`].
     pub fn take(input: &mut BytesMut) -> Result<Option<Self>, DecodeError> {
-        let given = &input[..input.len().min(Self::BYTES.len())];
-        let magic = given.len().min(Self::BYTES.len() - 1);
-        if given[..magic] != Self::BYTES[..magic] {
-            return Err(DecodeError::Preface { given: given.to_vec() });
+        let received = &input[..input.len().min(Self::BYTES.len())];
+        let magic = received.len().min(Self::BYTES.len() - 1);
+        if received[..magic] != Self::BYTES[..magic] {
+            return Err(DecodeError::Preface { received: received.to_vec() });
         }
-        match given.get(magic) {
+        match received.get(magic) {
             None => Ok(None),
             Some(&Self::VERSION) => {
                 input.advance(Self::BYTES.len());
                 Ok(Some(Self))
             }
-            Some(&given) => Err(DecodeError::Version { given, known: Self::VERSION }),
+            Some(&received) => Err(DecodeError::Version { received, known: Self::VERSION }),
         }
     }
 }

@@ -74,7 +74,7 @@ impl PublishedAt {
         const KIND: Kind = Kind::PublishedAt;
         if body.len() != Self::BYTES {
             let needed = Self::BYTES as u64;
-            return Err(DecodeError::Length { kind: KIND, needed, given: body.len() });
+            return Err(DecodeError::Length { kind: KIND, needed, received: body.len() });
         }
         let (first, count) = (body.get_u64_le(), body.get_u32_le());
         DecodeError::require_range(KIND, "first", first, count)?;

@@ -36,7 +36,7 @@ impl<T: Run> Runs<T> {
     pub(crate) fn take(kind: Kind, count: u32, body: &mut Bytes) -> Result<Self, DecodeError> {
         let needed = u64::from(count) * T::BYTES as u64;
         let Some(length) = usize::try_from(needed).ok().filter(|&n| n <= body.len()) else {
-            return Err(DecodeError::Length { kind, needed, given: body.len() });
+            return Err(DecodeError::Length { kind, needed, received: body.len() });
         };
         let runs = Self { bytes: body.split_to(length), run: PhantomData };
         for run in runs.bytes.chunks_exact(T::BYTES) {

@@ -36,7 +36,7 @@ impl SetCredit {
     pub fn decode(mut body: Bytes) -> Result<Self, DecodeError> {
         if body.len() != Self::BYTES {
             let needed = Self::BYTES as u64;
-            return Err(DecodeError::Length { kind: KIND, needed, given: body.len() });
+            return Err(DecodeError::Length { kind: KIND, needed, received: body.len() });
         }
         Ok(Self {
             subscription: body.get_u32_le(),

@@ -218,7 +218,7 @@ impl Settle {
         let runs = Runs::take(KIND, count, &mut body)?;
         if body.len() != reason_len {
             let needed = reason_len as u64;
-            return Err(DecodeError::Length { kind: KIND, needed, given: body.len() });
+            return Err(DecodeError::Length { kind: KIND, needed, received: body.len() });
         }
         let verdict = Verdict::of_fields(verdict, duration_ms, &body)?;
         let confirm = flags & FLAG_CONFIRM != 0;

@@ -42,7 +42,7 @@ impl Taken {
     pub fn decode(mut body: Bytes) -> Result<Self, DecodeError> {
         if body.len() != Self::BYTES {
             let needed = Self::BYTES as u64;
-            return Err(DecodeError::Length { kind: KIND, needed, given: body.len() });
+            return Err(DecodeError::Length { kind: KIND, needed, received: body.len() });
         }
         let (subscription, partition) = (body.get_u32_le(), PartitionIndex(body.get_u32_le()));
         let messages = body.get_u32_le();

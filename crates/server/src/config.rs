@@ -153,7 +153,7 @@ impl Config {
         if let Some(given) = self.cores
             && !(1..=CORES_MAX).contains(&given)
         {
-            return Err(ServeError::Cores { given, most: CORES_MAX });
+            return Err(ServeError::Cores { requested: given, most: CORES_MAX });
         }
         let rules = &self.streams_storage_rules;
         for (at, rule) in rules.iter().enumerate() {
@@ -164,7 +164,7 @@ impl Config {
         if let Some(given) = self.segment_bytes
             && (given < SEGMENT_BYTES_MIN || !given.is_multiple_of(4096))
         {
-            return Err(ServeError::SegmentBytes { given, least: SEGMENT_BYTES_MIN });
+            return Err(ServeError::SegmentBytes { requested: given, least: SEGMENT_BYTES_MIN });
         }
         Ok(())
     }

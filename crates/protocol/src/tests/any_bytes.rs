@@ -232,7 +232,7 @@ fn a_settle_that_announces_more_runs_than_it_holds_is_refused_without_allocating
     body[12..16].copy_from_slice(&8192u32.to_le_bytes());
     let needed = 8192 * 24;
     let refused = Settle::decode(Bytes::from(body));
-    assert_eq!(refused, Err(DecodeError::Length { kind: Kind::Settle, needed, given: 0 }));
+    assert_eq!(refused, Err(DecodeError::Length { kind: Kind::Settle, needed, received: 0 }));
 }
 
 #[test]
@@ -284,5 +284,5 @@ fn a_preface_is_taken_whole_and_a_wrong_byte_is_found_at_once() {
     let http = Preface::take(&mut BytesMut::from(&b"GET "[..])).unwrap_err();
     assert_eq!(http.code(), ErrorCode::BadPreface);
     let newer = Preface::take(&mut BytesMut::from(&b"SENNIT\x00\x02"[..])).unwrap_err();
-    assert_eq!(newer, DecodeError::Version { given: 2, known: 1 });
+    assert_eq!(newer, DecodeError::Version { received: 2, known: 1 });
 }

@@ -17,7 +17,7 @@ use super::{
     control::{Control, incarnation},
     control_request::ControlRefusal,
     stream_offset::IncarnationTag,
-    stream_request::{CreateStream, Created, ForkAsked, Located, StreamFailure, StreamPlace},
+    stream_request::{CreateStream, Created, ForkRequest, Located, StreamFailure, StreamPlace},
     streams::{Streams, ask, read_through, stopping, wait_for_room, wrong_answer},
 };
 use crate::identity::principal::Principal;
@@ -85,20 +85,20 @@ impl Control {
             self.wait_for_room_beside(located.home, content.as_ref()).await?;
         }
         match &fork {
-            Some(asked) if is_new => {
-                let made = self.fork(asked, &mut settings).await?;
+            Some(fork) if is_new => {
+                let made = self.fork(fork, &mut settings).await?;
                 content = joined(made, content)?;
                 self.add_fork(&settings, located.topic).await?;
             }
-            // What was asked for is compared, whatever has become of the source.
-            Some(asked) => {
+            // The requests are compared, whatever has become of the source.
+            Some(fork) => {
                 inherit(&mut settings, &status.settings);
                 settings.fork = Some(ForkOf {
                     source: PartitionId::default(),
                     home: TopicId::default(),
-                    name: asked.source.as_str().into(),
+                    name: fork.source.as_str().into(),
                     at: Offset(0),
-                    requested: (asked.token.clone(), asked.behind),
+                    requested: (fork.token.clone(), fork.behind),
                 });
             }
             None => {}
@@ -201,10 +201,10 @@ impl Control {
     /// Says what a fork goes on from, in its settings; gives what it begins with of its own.
     async fn fork(
         &self,
-        asked: &ForkAsked,
+        fork: &ForkRequest,
         settings: &mut StreamSettings,
     ) -> Result<Option<Batch>, StreamFailure> {
-        let located = self.locate(&asked.source).ok_or(StreamFailure::SourceUnknown)?;
+        let located = self.locate(&fork.source).ok_or(StreamFailure::SourceUnknown)?;
         if located.partitions > 1 {
             return Err(StreamFailure::Partitioned(located.partitions));
         }
@@ -214,13 +214,13 @@ impl Control {
         else {
             return Err(wrong_answer());
         };
-        if let Some(offset) = asked.at
+        if let Some(offset) = fork.at
             && !offset.is_of(located.tag)
             && !Streams::new(self.core.clone()).is_inherited(located, offset).await?
         {
             return Err(StreamFailure::OtherStream);
         }
-        let mut at = asked.at.map_or(status.next, |offset| offset.at);
+        let mut at = fork.at.map_or(status.next, |offset| offset.at);
         if at > status.next {
             return Err(StreamFailure::BeyondSource(status.next));
         }
@@ -230,15 +230,15 @@ impl Control {
         }
         inherit(settings, &status.settings);
         let mut content = None;
-        if asked.behind > 0 {
-            (at, content) = self.behind(place, at, asked.behind, &settings.content_type).await?;
+        if fork.behind > 0 {
+            (at, content) = self.behind(place, at, fork.behind, &settings.content_type).await?;
         }
         settings.fork = Some(ForkOf {
             source: place.0,
             home: place.1,
-            name: asked.source.as_str().into(),
+            name: fork.source.as_str().into(),
             at,
-            requested: (asked.token.clone(), asked.behind),
+            requested: (fork.token.clone(), fork.behind),
         });
         Ok(content)
     }

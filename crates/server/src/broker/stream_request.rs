@@ -63,17 +63,17 @@ pub(crate) struct CreateStream {
     /// Whether that is all.
     pub(crate) closes: bool,
     /// What it is a fork of.
-    pub(crate) fork: Option<ForkAsked>,
+    pub(crate) fork: Option<ForkRequest>,
 }
 
-/// A fork, as it is asked for.
+/// A request for a fork.
 #[derive(Clone, Debug)]
-pub(crate) struct ForkAsked {
+pub(crate) struct ForkRequest {
     /// The source's name.
     pub(crate) source: TopicName,
     /// Where; the source's end without.
     pub(crate) at: Option<StreamOffset>,
-    /// The token that says so, as given; empty without.
+    /// The client's token of that position; empty without one.
     pub(crate) token: Box<str>,
     /// How far behind that, within what was appended there at once: bytes, or messages of JSON.
     pub(crate) behind: u64,

@@ -226,7 +226,7 @@ impl Streams {
         };
         if let Some(peer_cores) = &self.peer_cores {
             let shard = self.shard(located.home);
-            peer_cores.asked(self.core.cores.placement.core_of(shard));
+            peer_cores.note_request(self.core.cores.placement.core_of(shard));
         }
         Ok(located)
     }

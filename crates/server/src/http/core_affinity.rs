@@ -33,7 +33,7 @@ impl CoreAffinity {
 
     /// Takes account of the request that was worked on just now.
     pub(crate) fn learn(&mut self, peer_cores: &PeerCores) {
-        let Some(of) = peer_cores.take_asked() else { return };
+        let Some(of) = peer_cores.take_requested() else { return };
         self.asks = match of {
             of if of == peer_cores.here => 0,
             of if of == self.to => self.asks.saturating_add(1),
@@ -75,7 +75,7 @@ mod tests {
     fn moves_after(moves: u32, of: impl Iterator<Item = u32>) -> Option<usize> {
         let (peer_cores, mut affinity) = (two_cores(), CoreAffinity::after(moves));
         for (count, of) in of.enumerate() {
-            peer_cores.asked(CoreIndex(of));
+            peer_cores.note_request(CoreIndex(of));
             affinity.learn(&peer_cores);
             if affinity.place(&peer_cores).is_some() {
                 return Some(count + 1);
@@ -102,7 +102,7 @@ mod tests {
     fn a_core_takes_no_more_than_twice_its_share() {
         let (peer_cores, mut affinity) = (two_cores(), CoreAffinity::default());
         for _ in 0..20 {
-            peer_cores.asked(CoreIndex(1));
+            peer_cores.note_request(CoreIndex(1));
             affinity.learn(&peer_cores);
         }
         peer_cores.cores[CoreIndex(0)].http_connections.set(1);
@@ -117,7 +117,7 @@ mod tests {
     fn what_is_no_request_for_a_stream_changes_nothing() {
         let (peer_cores, mut affinity) = (two_cores(), CoreAffinity::default());
         for _ in 0..8 {
-            peer_cores.asked(CoreIndex(1));
+            peer_cores.note_request(CoreIndex(1));
             affinity.learn(&peer_cores);
             affinity.learn(&peer_cores);
         }

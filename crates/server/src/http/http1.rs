@@ -571,7 +571,7 @@ where
             && self.streaming.is_none()
             && self.requests.expects_continue()
         {
-            self.requests.set_told_to_continue();
+            self.requests.set_continue_sent();
             self.clock.read_at = self.clock.now;
             out.own().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }

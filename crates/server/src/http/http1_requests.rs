@@ -103,7 +103,7 @@ impl RequestDecoder {
     }
 
     /// The client is told, which is done once.
-    pub(crate) fn set_told_to_continue(&mut self) {
+    pub(crate) fn set_continue_sent(&mut self) {
         if let Some(body) = &mut self.body {
             body.head.expects_continue = false;
         }

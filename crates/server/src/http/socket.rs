@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use crate::runtime::{
-    wire::{Untold, Wire},
+    wire::{EagerWire, Wire},
     write_buffer::TakesNow,
 };
 
@@ -37,17 +37,17 @@ impl Socket {
         self.wire
     }
 
-    /// What was written, if it was something; else what the socket takes although nobody has said so.
-    fn or_untold(
+    /// The result of a polled write; if that is pending, from time to time that of an eager one.
+    fn or_eager_write(
         &mut self,
-        told: Poll<io::Result<usize>>,
-        untold: impl FnOnce(Untold<'_>) -> io::Result<usize>,
+        polled: Poll<io::Result<usize>>,
+        write: impl FnOnce(EagerWire<'_>) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        if told.is_ready() || self.tried_at.elapsed() < TRY_EVERY {
-            return told;
+        if polled.is_ready() || self.tried_at.elapsed() < TRY_EVERY {
+            return polled;
         }
         self.tried_at = Instant::now();
-        match untold(self.wire.untold()) {
+        match write(self.wire.eager()) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
             written => Poll::Ready(written),
         }
@@ -70,8 +70,8 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let told = Pin::new(&mut self.wire).poll_write(context, bytes);
-        self.or_untold(told, |mut wire| wire.take(bytes))
+        let polled = Pin::new(&mut self.wire).poll_write(context, bytes);
+        self.or_eager_write(polled, |mut wire| wire.take(bytes))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -87,8 +87,8 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let told = Pin::new(&mut self.wire).poll_write_vectored(context, slices);
-        self.or_untold(told, |mut wire| wire.take_slices(slices))
+        let polled = Pin::new(&mut self.wire).poll_write_vectored(context, slices);
+        self.or_eager_write(polled, |mut wire| wire.take_slices(slices))
     }
 
     fn is_write_vectored(&self) -> bool {

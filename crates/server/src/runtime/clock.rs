@@ -55,18 +55,18 @@ impl Clock {
 mod tests {
     use super::*;
 
-    /// What a clock says, step by step, told the wall's time and the steady one in seconds.
-    fn told(steps: &[(u64, u64)]) -> Vec<u64> {
+    /// What a clock says, step by step, with the wall's time and the steady one in seconds.
+    fn shown(steps: &[(u64, u64)]) -> Vec<u64> {
         let clock = Clock::new();
         let seconds = Duration::from_secs;
-        let told = steps.iter().map(|&(wall, steady)| clock.now(seconds(wall), seconds(steady)));
-        told.map(|time| time.0 / 1_000).collect()
+        let shown = steps.iter().map(|&(wall, steady)| clock.now(seconds(wall), seconds(steady)));
+        shown.map(|time| time.0 / 1_000).collect()
     }
 
     #[test]
     fn time_goes_on_when_the_wall_clock_is_set_back() {
         assert_eq!(
-            told(&[(5_000, 0), (5_010, 10), (1_420, 20), (1_430, 30)]),
+            shown(&[(5_000, 0), (5_010, 10), (1_420, 20), (1_430, 30)]),
             [5_000, 5_010, 5_020, 5_030]
         );
     }
@@ -74,13 +74,13 @@ mod tests {
     #[test]
     fn time_follows_a_wall_clock_that_is_put_forward_and_stays_there() {
         assert_eq!(
-            told(&[(5_000, 0), (9_000, 10), (5_020, 20), (8_990, 30), (9_100, 40)]),
+            shown(&[(5_000, 0), (9_000, 10), (5_020, 20), (8_990, 30), (9_100, 40)]),
             [5_000, 9_000, 9_010, 9_020, 9_100]
         );
     }
 
     #[test]
     fn a_wall_clock_from_before_1970_is_one_that_says_nothing() {
-        assert_eq!(told(&[(0, 0), (0, 10), (5_000, 20)]), [0, 10, 5_000]);
+        assert_eq!(shown(&[(0, 0), (0, 10), (5_000, 20)]), [0, 10, 5_000]);
     }
 }

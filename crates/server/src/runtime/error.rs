@@ -17,18 +17,20 @@ pub enum ServeError {
         address: SocketAddr,
     },
     /// A segment must hold the longest batch.
-    #[error("a segment of {given} bytes is not possible: at least {least}, and a multiple of 4096")]
+    #[error(
+        "a segment of {requested} bytes is not possible: at least {least}, and a multiple of 4096"
+    )]
     SegmentBytes {
-        /// The length given.
-        given: u64,
+        /// The requested length.
+        requested: u64,
         /// The least that is possible.
         least: u64,
     },
     /// There are no such cores.
-    #[error("--cores {given} is not possible: 1 to {most} are")]
+    #[error("--cores {requested} is not possible: 1 to {most} are")]
     Cores {
-        /// The number given.
-        given: u32,
+        /// The requested number.
+        requested: u32,
         /// The most that are possible.
         most: u32,
     },

@@ -8,33 +8,33 @@ use super::{
     metrics::CoreMetrics,
 };
 
-/// A core among the others, and what its connections ask for.
+/// A core among the others, and the last core that its connections used.
 #[derive(Debug)]
 pub(crate) struct PeerCores {
     pub(crate) here: CoreIndex,
     pub(crate) cores: IndexVec<CoreIndex, Arc<CoreMetrics>>,
-    /// The core of the stream that was asked for last, until the connection has heard of it.
-    asked_of: Cell<Option<CoreIndex>>,
+    /// The core of the stream that was used last, until the connection takes note of it.
+    requested: Cell<Option<CoreIndex>>,
 }
 
 impl PeerCores {
     /// Those of the core `here`.
     pub(crate) fn of(here: CoreIndex, cores: IndexVec<CoreIndex, Arc<CoreMetrics>>) -> Self {
-        Self { here, cores, asked_of: Cell::new(None) }
+        Self { here, cores, requested: Cell::new(None) }
     }
 
-    /// Somebody's request is worked on now: what others have asked for is nothing to it.
+    /// A request is worked on from now on: earlier requests do not count for it.
     pub(crate) fn attend(&self) {
-        self.asked_of.set(None);
+        self.requested.set(None);
     }
 
-    /// The core that was asked since somebody was attended to.
-    pub(crate) fn take_asked(&self) -> Option<CoreIndex> {
-        self.asked_of.take()
+    /// The core of the last stream that was used since [`Self::attend`].
+    pub(crate) fn take_requested(&self) -> Option<CoreIndex> {
+        self.requested.take()
     }
 
-    /// What is done just now is for a stream of this core.
-    pub(crate) fn asked(&self, of: CoreIndex) {
-        self.asked_of.set(Some(of));
+    /// The current request uses a stream of this core.
+    pub(crate) fn note_request(&self, of: CoreIndex) {
+        self.requested.set(Some(of));
     }
 }

@@ -31,10 +31,10 @@ pub(crate) struct ReaderPacing {
     is_crowded: Cell<bool>,
     /// Rung when there begin to be many.
     crowd: Notify,
-    /// Whether turns are being given: only then anybody waits.
+    /// Whether turns are being served: only then anybody waits.
     is_active: Cell<bool>,
     /// Turns that were given so far.
-    given: Cell<u64>,
+    served: Cell<u64>,
     turns: [Notify; TURNS as usize],
     readers: Cell<u64>,
 }
@@ -51,7 +51,7 @@ impl Default for ReaderPacing {
             is_crowded: Cell::default(),
             crowd: Notify::new(),
             is_active: Cell::default(),
-            given: Cell::default(),
+            served: Cell::default(),
             turns: [const { Notify::const_new() }; TURNS as usize],
             readers: Cell::default(),
         }
@@ -78,8 +78,8 @@ impl ReaderPacing {
             }
         }
         self.is_active.get().then(|| {
-            let given = self.given.get();
-            given + TURNS - (given + TURNS - place.0) % TURNS
+            let served = self.served.get();
+            served + TURNS - (served + TURNS - place.0) % TURNS
         })
     }
 
@@ -88,17 +88,17 @@ impl ReaderPacing {
         now - self.since.get() < 2 * WINDOW
     }
 
-    /// Waits for this turn; not at all where it was given already.
+    /// Waits for this turn; not at all where it was served already.
     pub(crate) async fn wait_for_turn(&self, turn: u64) {
-        while self.is_active.get() && self.given.get() < turn {
+        while self.is_active.get() && self.served.get() < turn {
             self.turns[(turn % TURNS) as usize].notified().await;
         }
     }
 
     /// Gives the next turn.
     fn give(&self) {
-        let next = self.given.get() + 1;
-        self.given.set(next);
+        let next = self.served.get() + 1;
+        self.served.set(next);
         self.turns[(next % TURNS) as usize].notify_waiters();
     }
 
@@ -201,10 +201,10 @@ mod tests {
         assert_eq!(pace.wrote(pace.place(), 1, Instant::now()), None, "nobody gives turns");
         pace.is_active.set(true);
         let places = [pace.place(), pace.place(), pace.place()];
-        for given in 0..7 {
+        for served in 0..7 {
             let mut turns = places.map(|place| pace.wrote(place, 1, Instant::now()).unwrap());
             turns.sort_unstable();
-            assert_eq!(turns, [given + 1, given + 2, given + 3]);
+            assert_eq!(turns, [served + 1, served + 2, served + 3]);
             let mut waits = turns.map(|turn| Box::pin(pace.wait_for_turn(turn)));
             for wait in &mut waits {
                 assert!(is_pending(wait.as_mut()).await);

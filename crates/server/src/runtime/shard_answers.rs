@@ -68,7 +68,7 @@ pub(crate) struct Answers {
     /// Under this session the core asks.
     session: SessionId,
     pending: HashMap<u64, oneshot::Sender<Result<Answer, Refusal>>, FixedState>,
-    asked: u64,
+    question_count: u64,
     /// Answers for parked connections, with the questions.
     pub(crate) for_parked: RefCell<Vec<(ParkedQuestion, Result<Answer, Refusal>)>>,
     /// Notified when `for_parked` gets an answer.
@@ -81,15 +81,15 @@ impl Answers {
         Self {
             session: base,
             pending: HashMap::default(),
-            asked: 0,
+            question_count: 0,
             for_parked: RefCell::default(),
             parked_notify: Rc::default(),
         }
     }
 
-    /// How many questions were asked so far.
-    pub(crate) fn asked(&self) -> u64 {
-        self.asked
+    /// The number of questions so far.
+    pub(crate) fn question_count(&self) -> u64 {
+        self.question_count
     }
 
     /// The answer to this question is awaited no more.
@@ -100,9 +100,9 @@ impl Answers {
     /// A place for the answer to a question, and what to wait for.
     pub(crate) fn ask(&mut self) -> (Origin, oneshot::Receiver<Result<Answer, Refusal>>) {
         let (sender, receiver) = oneshot::channel();
-        self.asked += 1;
-        self.pending.insert(self.asked, sender);
-        (Origin { session: self.session, request: self.asked }, receiver)
+        self.question_count += 1;
+        self.pending.insert(self.question_count, sender);
+        (Origin { session: self.session, request: self.question_count }, receiver)
     }
 
     /// The origin of a question of parked connections.

@@ -47,9 +47,9 @@ impl Wire {
         let _ = self.tcp.set_nodelay(true);
     }
 
-    /// The wire, to be written to although the system has not said that it takes something.
-    pub(crate) fn untold(&mut self) -> Untold<'_> {
-        Untold { tcp: &self.tcp }
+    /// The wire for a write before the system reports that it is writable.
+    pub(crate) fn eager(&mut self) -> EagerWire<'_> {
+        EagerWire { tcp: &self.tcp }
     }
 
     /// One half for a task that reads, one for a task that writes.
@@ -175,9 +175,9 @@ impl WireWriter {
         self.tcp.writable().await
     }
 
-    /// The wire, to be written to although the system has not said that it takes something.
-    pub(crate) fn untold(&mut self) -> Untold<'_> {
-        Untold { tcp: self.tcp.as_ref() }
+    /// The wire for a write before the system reports that it is writable.
+    pub(crate) fn eager(&mut self) -> EagerWire<'_> {
+        EagerWire { tcp: self.tcp.as_ref() }
     }
 }
 
@@ -191,15 +191,14 @@ impl TakesNow for WireWriter {
     }
 }
 
-/// A wire that is tried although the system has not said that it takes something. It says so only once a
-/// third of the socket's buffer is free, which is minutes for a client that is slow, and yet takes what it
-/// is sent.
+/// A wire for writes before the system reports that it is writable. The system does so only once a third of
+/// the socket's buffer is free, which takes minutes with a slow client, although the client takes bytes.
 #[derive(Debug)]
-pub(crate) struct Untold<'a> {
+pub(crate) struct EagerWire<'a> {
     tcp: &'a TcpStream,
 }
 
-impl TakesNow for Untold<'_> {
+impl TakesNow for EagerWire<'_> {
     fn take(&mut self, bytes: &[u8]) -> io::Result<usize> {
         Ok(send(self.tcp, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
     }
@@ -231,12 +230,12 @@ pub(crate) mod tests {
         let (_reading, mut wire) = wire.register().unwrap().into_split();
         let piece = vec![b'x'; 64 << 10];
         wire.writable().await.unwrap();
-        while wire.take(&piece).is_ok() || wire.untold().take(&piece).is_ok() {}
-        assert_eq!(wire.untold().take(&piece).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        while wire.take(&piece).is_ok() || wire.eager().take(&piece).is_ok() {}
+        assert_eq!(wire.eager().take(&piece).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         let mut taken = 0;
         let given = loop {
             taken += client.read(&mut [0; 16 << 10]).unwrap();
-            match wire.untold().take_slices(&[IoSlice::new(&[]), IoSlice::new(&piece)]) {
+            match wire.eager().take_slices(&[IoSlice::new(&[]), IoSlice::new(&piece)]) {
                 Ok(given) => break given,
                 Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
             }

@@ -123,7 +123,7 @@ impl Subscriptions {
             None => Ok(None),
             Some(found) if found.subscription.config == *config => {
                 drop(registry);
-                self.view(id).map(|told| Some(SubscriptionAnswer::Body(told)))
+                self.view(id).map(|answer| Some(SubscriptionAnswer::Body(answer)))
             }
             Some(_) => Err(SubscriptionRefusal::Exists),
         }
@@ -132,10 +132,10 @@ impl Subscriptions {
     /// Says it once all that it relies on is durable.
     async fn kept(
         self: &Rc<Self>,
-        told: SubscriptionAnswer,
+        answer: SubscriptionAnswer,
     ) -> Result<SubscriptionAnswer, SubscriptionRefusal> {
         wait_until_durable(self.keep(&[])).await?;
-        Ok(told)
+        Ok(answer)
     }
 
     /// The links of a new subscription, where these streams were seen to end.

@@ -15,7 +15,7 @@ use crate::{
 impl Control {
     /// Says where a reader begins. It begins there whatever happens until its shards hear of it.
     pub(super) async fn read(&self, read: Read) -> Result<ControlAnswer, ControlRefusal> {
-        let Read { topic: name, topic_id, from, positions: given, cursor, take_over } = read;
+        let Read { topic: name, topic_id, from, positions: requested, cursor, take_over } = read;
         self.wait_for_changes(&name).await;
         let topic = self.topic_named(&name)?;
         if topic_id.is_some_and(|id| id != topic.id()) {
@@ -23,7 +23,7 @@ impl Control {
         }
         // What it is asked here claims nothing yet.
         let cursor = cursor.map(|name| CursorClaim { name, take_over, number: 0 });
-        let positions = positions(&topic, &given)?;
+        let positions = positions(&topic, &requested)?;
         let asked = self.ask_partitions(&topic, |index| match positions[index.0 as usize] {
             Some(position) => PartitionCommand::Locate(ReadFrom::Offset(position), None),
             None => PartitionCommand::Locate(from, cursor.clone()),
@@ -56,10 +56,10 @@ impl Control {
     pub(super) async fn trim_topic(
         &self,
         name: &TopicName,
-        given: &[PartitionOffset],
+        requested: &[PartitionOffset],
     ) -> Result<ControlAnswer, ControlRefusal> {
         let topic = self.topic_named(name)?;
-        let positions = positions(&topic, given)?;
+        let positions = positions(&topic, requested)?;
         let asked = self.ask_partitions_that(&topic, |index| {
             positions[index.0 as usize].map(PartitionCommand::Trim)
         });
@@ -91,13 +91,13 @@ impl Control {
     }
 }
 
-/// An offset for each partition that `given` names, by partition.
+/// An offset for each partition that `requested` names, by partition.
 fn positions(
     topic: &Topic,
-    given: &[PartitionOffset],
+    requested: &[PartitionOffset],
 ) -> Result<Vec<Option<Offset>>, ControlRefusal> {
     let mut positions = vec![None; topic.config().partitions as usize];
-    for &PartitionOffset { partition, offset } in given {
+    for &PartitionOffset { partition, offset } in requested {
         let held = positions.get_mut(partition.0 as usize);
         let unknown = || ControlRefusal::UnknownTopic(topic.created.name.clone());
         *held.ok_or_else(unknown)? = Some(offset);

@@ -228,7 +228,7 @@ async fn write(
                     is_writable.ok()?;
                     rest.write_now(&mut wire, taken).ok()?
                 }
-                Err(_) => match rest.write_now(&mut wire.untold(), taken).ok()? {
+                Err(_) => match rest.write_now(&mut wire.eager(), taken).ok()? {
                     still if still == taken => {
                         outbox.set_deaf();
                         return None;

@@ -30,12 +30,12 @@ impl StreamsDoor {
         name: &TopicName,
         request: &Request,
     ) -> Result<Response, Problem> {
-        let append = asked(request)?;
+        let append = parse_append(request)?;
         let has_content = append.content.is_some();
         let producer = append.note.producer.as_ref().map(|producer| producer.epoch);
         let given = append.note.producer.as_ref().map(|producer| producer.sequence);
         let mut first = Some(append);
-        let append = || first.take().or_else(|| asked(request).ok());
+        let append = || first.take().or_else(|| parse_append(request).ok());
         let appended = self.streams.append(principal, name, append).await?;
         // Whoever may send twice is told whether this was the first time.
         let is_news = producer.is_some() && has_content && !appended.answer.is_duplicate;
@@ -53,8 +53,8 @@ impl StreamsDoor {
     }
 }
 
-/// What a request wants to be appended.
-fn asked(request: &Request) -> Result<Box<StreamAppend>, Problem> {
+/// The append that a request describes.
+fn parse_append(request: &Request) -> Result<Box<StreamAppend>, Problem> {
     let headers = request.headers();
     let closes = is_true(headers, &names::CLOSED);
     let note = StreamNote { producer: producer(headers)?, sequence: sequence(headers)?, closes };
@@ -124,7 +124,7 @@ mod tests {
         for (name, value) in given {
             request = request.header(*name, *value);
         }
-        asked(&request.body(Bytes::from_static(body.as_bytes())).unwrap().into())
+        parse_append(&request.body(Bytes::from_static(body.as_bytes())).unwrap().into())
     }
 
     const TEXT: (&str, &str) = ("content-type", "text/plain");

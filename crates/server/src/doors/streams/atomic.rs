@@ -33,26 +33,26 @@ use crate::{
 /// All that is to be appended, each as its text: how many there are is looked at before they are read.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked<'a> {
+struct AppendsBody<'a> {
     #[serde(borrow)]
     appends: Vec<&'a RawValue>,
 }
 
-/// What is to be appended to one stream.
+/// The append to one stream.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct AskedOne<'a> {
+struct AppendEntry<'a> {
     #[serde(borrow)]
     stream: Cow<'a, str>,
     /// A text; or any other value, which is its own text. `null` is one too, unlike no body.
-    #[serde(default, borrow, deserialize_with = "whatever_is_there")]
+    #[serde(default, borrow, deserialize_with = "any_value")]
     body: Option<&'a RawValue>,
     #[serde(default)]
     encoding: Encoding,
     #[serde(borrow)]
     content_type: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    producer: Option<AskedProducer<'a>>,
+    producer: Option<ProducerFields<'a>>,
     #[serde(borrow)]
     seq: Option<Cow<'a, str>>,
     #[serde(default)]
@@ -61,20 +61,18 @@ struct AskedOne<'a> {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct AskedProducer<'a> {
+struct ProducerFields<'a> {
     #[serde(borrow)]
     id: Cow<'a, str>,
     epoch: u64,
     seq: u64,
 }
 
-fn whatever_is_there<'de: 'a, 'a, D: Deserializer<'de>>(
-    body: D,
-) -> Result<Option<&'a RawValue>, D::Error> {
+fn any_value<'de: 'a, 'a, D: Deserializer<'de>>(body: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(body).map(Some)
 }
 
-/// What a text stands for.
+/// The encoding of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Encoding {
@@ -91,29 +89,29 @@ impl StreamsDoor {
         principal: &Principal,
         request: &Request,
     ) -> Result<Response, Problem> {
-        let (paths, appends) = asked(request.body())?;
+        let (paths, appends) = parse_body(request.body())?;
         let became = self.streams.append_together(principal, &appends).await;
         let became = became.map_err(|failure| refused(&paths, failure))?;
         Ok(answer(&paths, &became))
     }
 }
 
-/// What a body asks for: the streams as it names them, and what is to be appended to each.
-fn asked(body: &Bytes) -> Result<(Vec<String>, Vec<AppendTo>), Problem> {
+/// The streams that a body names, and the append to each.
+fn parse_body(body: &Bytes) -> Result<(Vec<String>, Vec<AppendTo>), Problem> {
     let invalid = |error| {
         let detail = format!("the body is {{\"appends\":[{{\"stream\",\"body\",…}},…]}}: {error}");
         Problem::new(StatusCode::BAD_REQUEST, "invalid_json", detail)
     };
-    let asked: Asked<'_> = serde_json::from_slice(body).map_err(invalid)?;
-    if asked.appends.is_empty() {
+    let parsed: AppendsBody<'_> = serde_json::from_slice(body).map_err(invalid)?;
+    if parsed.appends.is_empty() {
         return Err(Problem::bad("appends is empty"));
     }
-    if asked.appends.len() > ATOMIC_APPENDS_MAX {
+    if parsed.appends.len() > ATOMIC_APPENDS_MAX {
         return Err(Problem::too_large("ATOMIC_APPENDS_MAX", ATOMIC_APPENDS_MAX));
     }
     let (mut paths, mut appends, mut bytes) = (Vec::new(), Vec::new(), 0);
-    for (which, text) in asked.appends.into_iter().enumerate() {
-        let one: AskedOne<'_> = serde_json::from_str(text.get()).map_err(invalid)?;
+    for (which, text) in parsed.appends.into_iter().enumerate() {
+        let one: AppendEntry<'_> = serde_json::from_str(text.get()).map_err(invalid)?;
         let path = path_of(&one.stream);
         let append = append_of(&path, one).map_err(|problem| about(problem, which, &path))?;
         bytes += append.append.content.as_ref().map_or(0, Content::bytes);
@@ -135,14 +133,14 @@ fn path_of(stream: &str) -> String {
     }
 }
 
-fn append_of(path: &str, one: AskedOne<'_>) -> Result<AppendTo, Problem> {
-    let AskedOne { body, encoding, content_type, producer, seq, close: closes, .. } = one;
+fn append_of(path: &str, one: AppendEntry<'_>) -> Result<AppendTo, Problem> {
+    let AppendEntry { body, encoding, content_type, producer, seq, close: closes, .. } = one;
     let name = name::of_path(path)?;
     let producer = match producer {
-        Some(AskedProducer { epoch, seq, .. }) if epoch.max(seq) > STREAM_NUMBER_MAX => {
+        Some(ProducerFields { epoch, seq, .. }) if epoch.max(seq) > STREAM_NUMBER_MAX => {
             return Err(Problem::bad(format!("epoch and seq are at most {STREAM_NUMBER_MAX}")));
         }
-        Some(AskedProducer { id, epoch, seq }) => Some(producer_of(&id, epoch, seq)?),
+        Some(ProducerFields { id, epoch, seq }) => Some(producer_of(&id, epoch, seq)?),
         None => None,
     };
     let sequence = seq.map(|text| sequence_of(&text)).transpose()?;
@@ -248,7 +246,7 @@ mod tests {
     }
 
     fn problem(body: &str) -> (u16, String) {
-        let Err(problem) = asked(&Bytes::copy_from_slice(body.as_bytes())) else {
+        let Err(problem) = parse_body(&Bytes::copy_from_slice(body.as_bytes())) else {
             panic!("{body} is not refused");
         };
         (problem.status().as_u16(), problem.code().to_owned())
@@ -263,7 +261,7 @@ mod tests {
             {"stream":"c","body":[{"n": 1},2],"content_type":"application/json"},
             {"stream":"d","close":true},
             {"stream":"e","body":null,"content_type":"application/json","close":true}]}"#;
-        let (paths, appends) = asked(&Bytes::from_static(body.as_bytes())).unwrap();
+        let (paths, appends) = parse_body(&Bytes::from_static(body.as_bytes())).unwrap();
         assert_eq!(paths, ["a", "b", "c", "d", "e"].map(|name| format!("/v1/stream/{name}")));
         let expected: [&[&str]; 5] = [&["x ä"], &["\0\u{1}"], &["{\"n\": 1}", "2"], &[], &["null"]];
         assert_eq!(payloads(&appends), expected);

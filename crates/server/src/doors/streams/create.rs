@@ -30,26 +30,26 @@ impl StreamsDoor {
         name: TopicName,
         request: &Request,
     ) -> Result<Response, Problem> {
-        let asked =
+        let headers =
             settings::of_headers(request.headers(), self.settings.storage.of(name.as_str()))?;
-        let content = match &asked.fork {
+        let content = match &headers.fork {
             _ if request.body().is_empty() => None,
-            Some(fork) if asked.settings.content_type.is_empty() => {
+            Some(fork) if headers.settings.content_type.is_empty() => {
                 // What its body is depends on what it is a fork of.
                 let source = self.streams.status(principal, &fork.source, false).await;
                 let source = source.map_err(of_source)?;
                 let form = Form::of(&source.answer.settings.content_type);
                 content::content_of(form, request.body())?
             }
-            _ => content::content_of(Form::of(&asked.settings.content_type), request.body())?,
+            _ => content::content_of(Form::of(&headers.settings.content_type), request.body())?,
         };
         let create = CreateStream {
             name,
-            durability: asked.storage.durability(),
-            settings: asked.settings,
+            durability: headers.storage.durability(),
+            settings: headers.settings,
             content,
-            closes: asked.closes,
-            fork: asked.fork,
+            closes: headers.closes,
+            fork: headers.fork,
         };
         let (created, stream) =
             self.streams.create(principal, create).await.map_err(of_creation)?;
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_location_is_what_was_asked_for() {
+    fn the_location_names_the_requested_stream() {
         let request = |uri: &str, host: Option<&str>| {
             let mut request = http::Request::put(uri);
             if let Some(host) = host {

@@ -11,7 +11,7 @@ use super::{
     StreamsDoor,
     answers::{self, NO_STORE, TRUE},
     cursor, names,
-    query::{Asked, Live},
+    query::{Live, ReadQuery},
     read::{self, READ_BYTES_MAX, Source},
     refusals::Problem,
     waiting_read::WaitingRead,
@@ -42,9 +42,9 @@ impl StreamsDoor {
     pub(super) async fn long_poll(
         &self,
         mut source: Source,
-        asked: Asked,
+        query: ReadQuery,
     ) -> Result<Response, Problem> {
-        let mut at = asked.at.read_from();
+        let mut at = query.at.read_from();
         if at == ReadFrom::Latest {
             // What comes from here on is waited for: the end has to stay where it is, and be this stream's.
             let end = source.chunk(at, false, READ_BYTES_MAX).await?;
@@ -52,7 +52,7 @@ impl StreamsDoor {
             source.of = Some(end.of);
         }
         let until = Instant::now() + self.settings.long_poll_timeout;
-        let cursor = asked.cursor.unwrap_or_default();
+        let cursor = query.cursor.unwrap_or_default();
         self.awaited(&source, Awaited { at, cursor, until, may_leave: true }).await
     }
 

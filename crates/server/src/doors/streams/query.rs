@@ -26,9 +26,9 @@ impl Live {
     }
 }
 
-/// A read, as asked for.
+/// The query of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct ReadQuery {
     pub(super) at: Position,
     pub(super) live: Option<Live>,
     /// The cursor of the answer before.
@@ -40,7 +40,7 @@ pub(super) struct Asked {
 /// # Errors
 /// The offset, `live` or `encoding` is nothing that is known, is given twice, or the offset is missing
 /// where one stays.
-pub(super) fn parse(query: &str) -> Result<Asked, Problem> {
+pub(super) fn parse(query: &str) -> Result<ReadQuery, Problem> {
     let (mut offset, mut live, mut cursor, mut encoding) = (None, None, None, None);
     for parameter in query.split('&') {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
@@ -73,7 +73,7 @@ pub(super) fn parse(query: &str) -> Result<Asked, Problem> {
             position.ok_or_else(|| no_offset(text))?
         }
     };
-    Ok(Asked { at, live, cursor: cursor.and_then(cursor::parse) })
+    Ok(ReadQuery { at, live, cursor: cursor.and_then(cursor::parse) })
 }
 
 /// The refusal of a text that is no offset.
@@ -98,22 +98,22 @@ mod tests {
 
     #[test]
     fn a_read_begins_at_the_start_unless_it_says_otherwise() {
-        let asked = |at, live, cursor| Asked { at, live, cursor };
+        let query = |at, live, cursor| ReadQuery { at, live, cursor };
         for (query, expected) in [
-            ("", asked(Position::Earliest, None, None)),
-            ("offset=-1&foo=bar&baz", asked(Position::Earliest, None, None)),
-            ("offset=0_0", asked(Position::At(StreamOffset::BEGINNING), None, None)),
-            ("offset=%30_0", asked(Position::At(StreamOffset::BEGINNING), None, None)),
-            ("offset=now&live=sse", asked(Position::Latest, Some(Live::Events), None)),
+            ("", query(Position::Earliest, None, None)),
+            ("offset=-1&foo=bar&baz", query(Position::Earliest, None, None)),
+            ("offset=0_0", query(Position::At(StreamOffset::BEGINNING), None, None)),
+            ("offset=%30_0", query(Position::At(StreamOffset::BEGINNING), None, None)),
+            ("offset=now&live=sse", query(Position::Latest, Some(Live::Events), None)),
             (
                 "cursor=7&live=long-poll&offset=-1",
-                asked(Position::Earliest, Some(Live::LongPoll), Some(7)),
+                query(Position::Earliest, Some(Live::LongPoll), Some(7)),
             ),
             (
                 "offset=-1&live=sse&encoding=base64",
-                asked(Position::Earliest, Some(Live::Base64Events), None),
+                query(Position::Earliest, Some(Live::Base64Events), None),
             ),
-            ("cursor=x", asked(Position::Earliest, None, None)),
+            ("cursor=x", query(Position::Earliest, None, None)),
         ] {
             assert_eq!(parse(query).unwrap(), expected, "{query}");
         }

@@ -128,20 +128,20 @@ impl StreamsDoor {
         name: TopicName,
         request: &Request,
     ) -> Result<Response, Problem> {
-        let mut asked = query::parse(request.query().unwrap_or_default())?;
-        if asked.live.is_some_and(Live::is_events) {
+        let mut query = query::parse(request.query().unwrap_or_default())?;
+        if query.live.is_some_and(Live::is_events) {
             // A browser that comes again says where it was, and asks as it did first.
             let last = header_values::one(request.headers(), &names::LAST_EVENT_ID)?;
             if let Some(at @ Position::At(_)) = last.and_then(offset_token::parse) {
-                asked.at = at;
+                query.at = at;
             }
         }
-        let source = self.source(principal.clone(), name, asked.at.of());
-        match asked.live {
+        let source = self.source(principal.clone(), name, query.at.of());
+        match query.live {
             None => {
                 let page = source.room.page(READ_BYTES_MAX);
-                let chunk = source.chunk(asked.at.read_from(), false, page.bytes()).await?;
-                if asked.at == Position::Latest {
+                let chunk = source.chunk(query.at.read_from(), false, page.bytes()).await?;
+                if query.at == Position::Latest {
                     return of_end(&chunk);
                 }
                 let Some((rest, next)) = source.rest_of(&chunk.answer).await? else {
@@ -157,8 +157,8 @@ impl StreamsDoor {
                     Ok(response)
                 })
             }
-            Some(Live::LongPoll) => self.long_poll(source, asked).await,
-            Some(live) => self.events(source, asked, live).await,
+            Some(Live::LongPoll) => self.long_poll(source, query).await,
+            Some(live) => self.events(source, query, live).await,
         }
     }
 }

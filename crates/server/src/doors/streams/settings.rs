@@ -12,18 +12,18 @@ use super::{
     refusals::Problem,
     storage_mode::StreamStorage,
 };
-use crate::{broker::stream_request::ForkAsked, http::request::Headers};
+use crate::{broker::stream_request::ForkRequest, http::request::Headers};
 
 /// The type of a stream whose creator names none.
 pub(super) const CONTENT_TYPE_DEFAULT: &str = "application/octet-stream";
 
 /// A stream to be created, as the headers say.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct CreateHeaders {
     pub(super) settings: StreamSettings,
     pub(super) storage: StreamStorage,
     pub(super) closes: bool,
-    pub(super) fork: Option<ForkAsked>,
+    pub(super) fork: Option<ForkRequest>,
 }
 
 /// Reads the headers of a request to create a stream. Of a fork that names no type the type is empty:
@@ -31,7 +31,10 @@ pub(super) struct Asked {
 ///
 /// # Errors
 /// A header says nothing that can be.
-pub(super) fn of_headers(headers: &Headers, storage: StreamStorage) -> Result<Asked, Problem> {
+pub(super) fn of_headers(
+    headers: &Headers,
+    storage: StreamStorage,
+) -> Result<CreateHeaders, Problem> {
     let fork = fork(headers)?;
     let storage = match one(headers, &names::STORAGE)? {
         Some(text) => text.parse().map_err(|error| Problem::bad(format!("{error}")))?,
@@ -55,7 +58,7 @@ pub(super) fn of_headers(headers: &Headers, storage: StreamStorage) -> Result<As
         fork: None,
         group,
     };
-    Ok(Asked { settings, storage, closes: is_true(headers, &names::CLOSED), fork })
+    Ok(CreateHeaders { settings, storage, closes: is_true(headers, &names::CLOSED), fork })
 }
 
 /// The type that a request names, as it writes it; `None` if it names none. Parameters alone are none: what
@@ -100,7 +103,7 @@ fn group(headers: &Headers, storage: StreamStorage) -> Result<Option<Box<str>>, 
     Ok(Some(name.as_str().into()))
 }
 
-fn fork(headers: &Headers) -> Result<Option<ForkAsked>, Problem> {
+fn fork(headers: &Headers) -> Result<Option<ForkRequest>, Problem> {
     let source = one(headers, &names::FORKED_FROM)?;
     let token = one(headers, &names::FORK_OFFSET)?;
     let behind = number(headers, &names::FORK_SUB_OFFSET, u64::MAX)?;
@@ -133,7 +136,7 @@ fn fork(headers: &Headers) -> Result<Option<ForkAsked>, Problem> {
     if behind > 0 && at.is_none() {
         return Err(Problem::bad("Stream-Fork-Sub-Offset needs Stream-Fork-Offset"));
     }
-    Ok(Some(ForkAsked { source, at, token: token.unwrap_or_default().into(), behind }))
+    Ok(Some(ForkRequest { source, at, token: token.unwrap_or_default().into(), behind }))
 }
 
 #[cfg(test)]
@@ -141,7 +144,7 @@ mod tests {
     use super::*;
     use crate::{broker::stream_offset::StreamOffset, http::request::Request};
 
-    fn asked(given: &[(&'static str, &'static str)]) -> Result<Asked, Problem> {
+    fn asked(given: &[(&'static str, &'static str)]) -> Result<CreateHeaders, Problem> {
         of_headers(Request::with_headers(given).headers(), StreamStorage::FileDurable)
     }
 

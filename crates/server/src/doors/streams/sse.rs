@@ -15,7 +15,7 @@ use super::{
     cursor,
     event::{self, Encoding, KEEP_ALIVE, Place},
     names,
-    query::{Asked, Live},
+    query::{Live, ReadQuery},
     read::Source,
     refusals::Problem,
     waiting_read::{ReadPosition, WaitingRead},
@@ -37,11 +37,11 @@ impl StreamsDoor {
     pub(super) async fn events(
         &self,
         mut source: Source,
-        asked: Asked,
+        query: ReadQuery,
         live: Live,
     ) -> Result<Response, Problem> {
         let page = source.room.page(EVENT_BYTES_MAX);
-        let first = source.chunk(asked.at.read_from(), false, page.bytes()).await?;
+        let first = source.chunk(query.at.read_from(), false, page.bytes()).await?;
         source.of = Some(first.of);
         let encoding = Encoding::of(&first.answer.settings.content_type, live);
         let random = getrandom::u64().unwrap_or_default();
@@ -54,7 +54,7 @@ impl StreamsDoor {
                 .position(first.answer.topic, first.offset(first.answer.next), live)
                 .await,
             source,
-            cursor: cursor::next(now(), asked.cursor, random),
+            cursor: cursor::next(now(), query.cursor, random),
             next: first.offset(first.answer.next),
             is_up_to_date: first.answer.is_up_to_date,
             first: Some(first),
@@ -136,7 +136,7 @@ impl Events {
     /// nothing.
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(first) = self.first.take() {
-            return Some(self.told(&first));
+            return Some(self.encode(&first));
         }
         if self.is_over || Instant::now() >= self.ends_at {
             return None;
@@ -153,7 +153,7 @@ impl Events {
         )
         .await
         {
-            Ok(Ok(chunk)) if chunk.answer.topic == self.topic => Some(self.told(&chunk)),
+            Ok(Ok(chunk)) if chunk.answer.topic == self.topic => Some(self.encode(&chunk)),
             Err(_) if until < self.ends_at => {
                 self.said_at = Instant::now();
                 Some(Bytes::from_static(KEEP_ALIVE))
@@ -172,7 +172,7 @@ impl Events {
         Some(WaitingRead { principal, position, cursor, until: ends_at, said_at, stays: false })
     }
 
-    fn told(&mut self, chunk: &Identified<StreamChunk>) -> Bytes {
+    fn encode(&mut self, chunk: &Identified<StreamChunk>) -> Bytes {
         self.cursor = self.cursor.max(cursor::next(now(), None, 0));
         self.next = chunk.offset(chunk.answer.next);
         self.is_up_to_date = chunk.answer.is_up_to_date;

@@ -94,11 +94,11 @@ impl CoreHandle {
     /// for, that takes no time. Who asks alone is not held up. `carried` is how many questions there were
     /// before.
     async fn gather(&self, carried: &mut u64) {
-        let asked = || self.look(|core| core.answers.asked());
+        let question_count = || self.look(|core| core.answers.question_count());
         let mut seen = *carried + 1;
         let mut gives_way = false;
         for _ in 0..LOOKS_MAX {
-            let now = asked();
+            let now = question_count();
             if now > seen {
                 gives_way = true;
             } else if gives_way {
@@ -111,7 +111,7 @@ impl CoreHandle {
             // The sockets are looked at before who yields goes on.
             tokio::task::yield_now().await;
         }
-        *carried = asked();
+        *carried = question_count();
     }
 
     /// Carries what has gathered, whenever something has, and does what is due.
