@@ -5,10 +5,11 @@
 //! a reserved topic before all else, and a topic that does not exist before the name of a group or cursor
 //! of it.
 
-use std::{str::FromStr, time::Duration};
+use std::str::FromStr;
 
 use sennit_model::{
-    ConfigError, CursorName, NameError, Offset, PartitionIndex, ReadFrom, TopicId, TopicName,
+    ConfigError, CursorName, GroupChange, NameError, Offset, PartitionIndex, ReadFrom, TopicId,
+    TopicName,
 };
 use sennit_protocol::{ErrorCode, Kind, Request, control};
 
@@ -149,9 +150,8 @@ fn create_group(body: &control::CreateGroup) -> Result<CreateGroup, RequestFault
 fn alter_group(body: &control::AlterGroup) -> Result<AlterGroup, RequestFault> {
     let topic = changed_topic(&body.topic)??;
     let group = name_in(&topic, &body.name)?;
-    let given = body.config.unwrap_or_default();
-    let lease = given.lease_ms.map(Duration::from_millis);
-    Ok(AlterGroup { topic, group, lease, attempts_max: given.attempts_max })
+    let given = body.config.as_ref().map(GroupChange::try_from).transpose()?;
+    Ok(AlterGroup { topic, group, change: given.unwrap_or_default() })
 }
 
 fn retry_parked(body: &control::RetryParked) -> Result<RetryParked, RequestFault> {
