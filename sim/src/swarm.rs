@@ -222,6 +222,7 @@ impl Swarm {
         GroupConfig {
             lease: Duration::from_millis(lease),
             attempts_max: [1, 2, 5, 20][random.below(4) as usize],
+            ..GroupConfig::default()
         }
     }
 

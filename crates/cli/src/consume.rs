@@ -85,7 +85,7 @@ impl Args {
 /// # Errors
 /// The broker's refusal, or messages could not be printed, or commands failed.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let verdicts = args.verdict.verdicts(args.exec.is_wanted(), args.no_ack)?;
+    let mut verdicts = args.verdict.verdicts(args.exec.is_wanted(), args.no_ack)?;
     block_on(async {
         let client = args.connect.client().await?;
         let credit = match args.exec.is_wanted() {
@@ -94,6 +94,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         };
         let mut group_consumer =
             GroupConsumer::begin(&client, &args.topic, &args.group, credit).await?;
+        if group_consumer.has_backoff {
+            args.verdict.leave_delay_to_group(&mut verdicts);
+        }
         let mut settlements = Settlements::default();
         let done = match args.exec.is_wanted() {
             true => exec::run(&args, &mut group_consumer, &verdicts, &mut settlements).await,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sennit_client::{GroupDescription, ParkedRun};
+use sennit_client::{GroupChange, GroupDescription, ParkedRun};
 use sennit_model::{
     GroupConfig, GroupName, Offset, OffsetRange, PartitionIndex, StartAt, TopicName,
 };
@@ -13,6 +13,7 @@ use crate::{
     exit::Failure,
     output::{print_json, print_table, print_to_stderr},
     quantity::{duration, show_duration},
+    retry_options::{RetryOptions, policy_json, show_policy},
 };
 
 const EXAMPLES: &str = "\
@@ -20,6 +21,7 @@ Examples:
   sennit group create orders billing --lease 2m --attempts 5
   sennit group create orders audit --start latest
   sennit group alter orders billing --attempts 8
+  sennit group alter orders billing --retry-backoff 1s..5m --retry-jitter 20%
   sennit group retry orders.dead-letter default --offsets 5..9
   sennit group describe orders billing";
 
@@ -50,6 +52,8 @@ enum Verb {
         /// After this many failed attempts a message goes to the dead-letter topic [default: 20]
         #[arg(long, value_name = "N")]
         attempts: Option<u32>,
+        #[command(flatten)]
+        retry: RetryOptions,
         /// The start of the group: earliest, latest or an offset
         #[arg(long, value_name = "WHERE", default_value = "earliest", value_parser = start_at)]
         start: StartAt,
@@ -69,19 +73,23 @@ enum Verb {
     /// Change settings of a group; the others stay as they are
     ///
     /// New leases have the new length. The next failed attempt at a message is compared with the
-    /// new limit.
-    #[command(group = clap::ArgGroup::new("setting").required(true).multiple(true))]
+    /// new limit and waits for the new delay; messages that wait already keep theirs.
+    #[command(group = clap::ArgGroup::new("setting").required(true).multiple(true).args([
+        "lease", "attempts", "retry_backoff", "retry_jitter", "retry_age",
+    ]))]
     Alter {
         /// The topic's name
         topic: TopicName,
         /// The group's name
         name: GroupName,
         /// How long a consumer may hold a message before it returns to the others
-        #[arg(long, group = "setting", value_name = "DURATION", value_parser = duration)]
+        #[arg(long, value_name = "DURATION", value_parser = duration)]
         lease: Option<Duration>,
         /// After this many attempts a message goes to the dead-letter topic
-        #[arg(long, group = "setting", value_name = "N")]
+        #[arg(long, value_name = "N")]
         attempts: Option<u32>,
+        #[command(flatten)]
+        retry: RetryOptions,
     },
     /// Deliver parked messages of a dead-letter topic again, with all their attempts
     ///
@@ -143,12 +151,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
     block_on(async {
         let client = args.connect.client().await?;
         match args.verb {
-            Verb::Create { topic, name, lease, attempts, start } => {
-                let default = GroupConfig::default();
-                let config = GroupConfig {
-                    lease: lease.unwrap_or(default.lease),
-                    attempts_max: attempts.unwrap_or(default.attempts_max),
-                };
+            Verb::Create { topic, name, lease, attempts, retry, start } => {
+                let change = GroupChange { lease, attempts_max: attempts, ..retry.change() };
+                let config = change.applied_to(GroupConfig::default());
                 let created = client.create_group(&topic, &name, config, start).await;
                 let created = created.map_err(|error| about(error, &topic, &name))?;
                 let outcome = if created { "created" } else { "exists" };
@@ -165,8 +170,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 print(std::slice::from_ref(&group), args.json)?;
                 if args.json { Ok(()) } else { print_parked(&group) }
             }
-            Verb::Alter { topic, name, lease, attempts } => {
-                let altered = client.alter_group(&topic, &name, lease, attempts).await;
+            Verb::Alter { topic, name, lease, attempts, retry } => {
+                let change = GroupChange { lease, attempts_max: attempts, ..retry.change() };
+                let altered = client.alter_group(&topic, &name, change).await;
                 altered.map_err(|error| about(error, &topic, &name))?;
                 say_done(args.json, &topic, &name, "altered")
             }
@@ -227,6 +233,7 @@ fn print(groups: &[GroupDescription], as_json: bool) -> Result<(), Failure> {
             row.push(group.config.attempts_max.to_string());
             row.push(group.parked.to_string());
             row.push(holds(group).unwrap_or_else(|| "-".into()));
+            row.push(show_policy(&group.config.retry));
             row
         })
         .collect();
@@ -240,6 +247,7 @@ fn print(groups: &[GroupDescription], as_json: bool) -> Result<(), Failure> {
         "ATTEMPTS",
         "PARKED",
         "HOLDS",
+        "RETRY",
     ];
     print_table(&heads, &rows)
 }
@@ -301,6 +309,7 @@ pub(crate) fn description_json(group: &GroupDescription) -> Value {
         "settled_before": group.settled_before.iter().map(|offset| offset.0).collect::<Vec<_>>(),
         "lease_ms": u64::try_from(group.config.lease.as_millis()).unwrap_or(u64::MAX),
         "attempts_max": group.config.attempts_max,
+        "retry": policy_json(&group.config.retry),
     })
 }
 

@@ -23,6 +23,7 @@ mod quantity;
 mod read;
 mod read_source;
 mod restore;
+mod retry_options;
 mod serve;
 mod stdout_closed;
 mod storage;

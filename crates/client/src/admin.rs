@@ -1,10 +1,8 @@
 //! Requests about topics, groups and cursors, and their descriptions, which are checked here.
 
-use std::time::Duration;
-
 use sennit_model::{
-    CursorName, GroupConfig, GroupId, GroupName, Incarnation, Offset, OffsetRange, PartitionIndex,
-    StartAt, Timestamp, TopicConfig, TopicId, TopicKind, TopicName,
+    CursorName, GroupChange, GroupConfig, GroupId, GroupName, Incarnation, Offset, OffsetRange,
+    PartitionIndex, StartAt, Timestamp, TopicConfig, TopicId, TopicKind, TopicName,
 };
 use sennit_protocol::{Reply, Request, control};
 
@@ -212,8 +210,8 @@ impl Client {
         self.change(Request::CreateGroup(body)).await.map(|done| done.created)
     }
 
-    /// Changes settings of a group; `None` keeps a setting. New leases have the new length, and the
-    /// next failed attempt is compared with the new limit.
+    /// Changes settings of a group. New leases have the new length. The next failed attempt is
+    /// compared with the new limit and has the new delay.
     ///
     /// # Errors
     /// `unknown-topic`, `unknown-group`, `invalid-config`, `unknown-kind` by a broker that does not
@@ -222,11 +220,9 @@ impl Client {
         &self,
         topic: &TopicName,
         group: &GroupName,
-        lease: Option<Duration>,
-        attempts_max: Option<u32>,
+        change: GroupChange,
     ) -> Result<(), Error> {
-        let lease_ms = lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX));
-        let config = Some(control::GroupConfig { lease_ms, attempts_max });
+        let config = Some((&change).into());
         let (topic, name) = (topic.to_string(), group.to_string());
         let body = control::AlterGroup { topic, name, config };
         self.change(Request::AlterGroup(body)).await.map(drop)

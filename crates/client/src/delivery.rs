@@ -135,16 +135,21 @@ macro_rules! settle_and_describe {
                 self.batch.settle_confirmed(Verdict::Ack, self.from, $count(self)).await
             }
 
+            /// Fails the attempt, as [`Self::retry`], and waits until the broker has committed it.
+            ///
+            /// # Errors
+            /// As [`Self::ack_confirmed`].
+            pub async fn retry_confirmed(&self) -> Result<Settled, Error> {
+                self.batch.settle_confirmed(Verdict::Retry, self.from, $count(self)).await
+            }
+
             /// Fails the attempt. The message is ready again after `delay`, in whole milliseconds.
             /// Waits until the broker has committed it.
             ///
             /// # Errors
             /// As [`Self::ack_confirmed`].
             pub async fn retry_after_confirmed(&self, delay: Duration) -> Result<Settled, Error> {
-                let verdict = match delay {
-                    Duration::ZERO => Verdict::Retry,
-                    delay => Verdict::RetryAfter(delay),
-                };
+                let verdict = Verdict::RetryAfter(delay);
                 self.batch.settle_confirmed(verdict, self.from, $count(self)).await
             }
 
@@ -161,8 +166,8 @@ macro_rules! settle_and_describe {
                 self.batch.settle_confirmed(verdict, self.from, $count(self)).await
             }
 
-            /// Fails the attempt. The message is ready again at once, for any consumer of the
-            /// group.
+            /// Fails the attempt. The message is ready again after the delay of the group's retry
+            /// policy, or at once if that has none, for any consumer of the group.
             pub fn retry(&self) {
                 self.batch.settle(Verdict::Retry, self.from, $count(self), None);
             }

@@ -69,10 +69,11 @@ pub use settle_queue::Settled;
 
 // The types in the signatures above, so that a program needs only this crate.
 pub use sennit_model::{
-    Batch, BatchBuilder, BatchError, CursorName, Filter, FilterError, Generation, GroupConfig,
-    GroupId, GroupName, Header, HeaderKind, Headers, Message, MessageView, Messages, Offset,
-    OffsetRange, PartitionIndex, ProducerId, ReadFrom, Retention, StartAt, Timestamp, TopicConfig,
-    TopicId, TopicKind, TopicName, TopicPattern, WhenSlow,
+    Backoff, Batch, BatchBuilder, BatchError, CursorName, Filter, FilterError, Generation,
+    GroupChange, GroupConfig, GroupId, GroupName, Header, HeaderKind, Headers, Message,
+    MessageView, Messages, Offset, OffsetRange, PartitionIndex, ProducerId, ReadFrom, Retention,
+    RetryDelays, RetryPolicy, StartAt, Timestamp, TopicConfig, TopicId, TopicKind, TopicName,
+    TopicPattern, WhenSlow,
 };
 pub use sennit_protocol::{DEFAULT_PORT, Durability, ErrorCode, GapReason};
 

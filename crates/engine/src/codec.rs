@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes};
 use sennit_model::{
-    Batch, CursorName, Durability, GroupConfig, GroupId, GroupName, Offset, OffsetRange,
-    PartitionId, PartitionIndex, ProducerId, ProducerStamp, Retention, StartAt, Timestamp,
-    TopicConfig, TopicId, TopicName,
+    Backoff, Batch, CursorName, Durability, GroupConfig, GroupId, GroupName, Offset, OffsetRange,
+    PartitionId, PartitionIndex, ProducerId, ProducerStamp, Retention, RetryDelays, RetryPolicy,
+    StartAt, Timestamp, TopicConfig, TopicId, TopicName,
 };
 
 use crate::{
@@ -27,6 +27,10 @@ const DURABILITY_SHIFT: u32 = 1;
 const COUNT: u8 = 1 << 3;
 /// Set where the latest message of each key is kept; how long tombstones are follows.
 const LATEST_PER_KEY: u8 = 1 << 4;
+
+/// Set in the byte that says where a group starts, if its retry policy follows. Without one a group reads as it
+/// did before there were any.
+const RETRY_POLICY: u8 = 1 << 7;
 
 /// A list that is not longer is made in one piece, just as long as it is.
 const SHORT_LIST: usize = 16;
@@ -132,8 +136,28 @@ impl Writer<'_> {
             StartAt::Latest => (2, 0),
             StartAt::Offset(offset) => (3, offset.0),
         };
-        self.u32(setting.id.0).duration(setting.config.lease).u32(setting.config.attempts_max);
-        self.u8(tag).u64(offset)
+        let GroupConfig { lease, attempts_max, retry } = setting.config;
+        self.u32(setting.id.0).duration(lease).u32(attempts_max);
+        if retry == RetryPolicy::default() {
+            self.u8(tag).u64(offset)
+        } else {
+            self.u8(tag | RETRY_POLICY).u64(offset).retry_policy(&retry)
+        }
+    }
+
+    fn retry_policy(&mut self, policy: &RetryPolicy) -> &mut Self {
+        self.u8(policy.jitter_percent).optional_duration(policy.age_max);
+        match policy.backoff {
+            Backoff::None => self.u8(0),
+            Backoff::Exponential { first, max } => self.u8(1).duration(first).duration(max),
+            Backoff::List(delays) => {
+                self.u8(2).count(delays.iter().count());
+                delays.iter().for_each(|delay| {
+                    self.duration(delay);
+                });
+                self
+            }
+        }
     }
 
     pub(crate) fn optional_text(&mut self, text: Option<&str>) -> &mut Self {
@@ -317,8 +341,10 @@ impl Reader {
 
     pub(crate) fn group_setting(&mut self) -> Result<GroupSetting, RecordError> {
         let id = GroupId(self.u32()?);
-        let config = GroupConfig { lease: self.duration()?, attempts_max: self.u32()? };
+        let (lease, attempts_max) = (self.duration()?, self.u32()?);
         let (tag, offset) = (self.u8()?, self.u64()?);
+        let has_policy = tag & RETRY_POLICY != 0;
+        let tag = tag & !RETRY_POLICY;
         if tag != 3 {
             self.require_zero("offset of a start that is none", offset)?;
         }
@@ -328,8 +354,30 @@ impl Reader {
             3 => StartAt::Offset(Offset(offset)),
             tag => return Err(self.field("start", tag)),
         };
+        let retry = if has_policy { self.retry_policy()? } else { RetryPolicy::default() };
+        let config = GroupConfig { lease, attempts_max, retry };
         config.check().map_err(|error| RecordError::Config { kind: self.kind, error })?;
         Ok(GroupSetting { id, config, start })
+    }
+
+    fn retry_policy(&mut self) -> Result<RetryPolicy, RecordError> {
+        let (jitter_percent, age_max) = (self.u8()?, self.optional_duration()?);
+        let backoff = match self.u8()? {
+            0 => Backoff::None,
+            1 => Backoff::Exponential { first: self.duration()?, max: self.duration()? },
+            2 => {
+                let delays = self.list(Self::duration)?;
+                let kind = self.kind;
+                let delays = RetryDelays::new(&delays);
+                Backoff::List(delays.map_err(|error| RecordError::Config { kind, error })?)
+            }
+            tag => return Err(self.field("back-off", tag)),
+        };
+        let policy = RetryPolicy { backoff, jitter_percent, age_max };
+        if policy == RetryPolicy::default() {
+            return Err(self.field("retry policy of none", 0_u8));
+        }
+        Ok(policy)
     }
 
     pub(crate) fn dead_letters(&mut self) -> Result<DeadLetters, RecordError> {

@@ -17,6 +17,7 @@ use crate::{
     readers::bounded,
     record::{Outcome, Record},
     refusal::Refusal,
+    retry::Failure,
     sessions::{Part, Sessions},
     timer::Timer,
 };
@@ -66,13 +67,18 @@ impl Engine {
         let applied = settlement.applied();
         let records = match verdict {
             Verdict::Ack => settlement.acked(part),
-            Verdict::Retry => settlement.failed(part, (now, now), false, RETRIED),
-            Verdict::RetryAfter(delay) => {
-                settlement.failed(part, (now, now.plus(delay)), false, RETRIED)
+            Verdict::Retry | Verdict::RetryAfter(_) => {
+                let due = match verdict {
+                    Verdict::RetryAfter(delay) => Some(now.plus(delay)),
+                    _ => None,
+                };
+                let failure = Failure { at: now, due, dead: false, reason: RETRIED };
+                failure.records(partition, group_id, &settlement.failed())
             }
             Verdict::DeadLetter { mut reason } => {
                 reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
-                settlement.failed(part, (now, now), true, &reason)
+                let failure = Failure { at: now, due: None, dead: true, reason: &reason };
+                failure.records(partition, group_id, &settlement.failed())
             }
             Verdict::Extend(span) => {
                 let deadline = now.plus(span.clamp(LEASE_MIN, LEASE_MAX));
@@ -220,24 +226,10 @@ impl Settlement {
         merged(&self.valid).chunks(RUNS_PER_RECORD_MAX).map(record).collect()
     }
 
-    /// The records of one more failed attempt. The messages are ready again when they are `due`, unless
-    /// they are `dead`.
-    fn failed(
-        &self,
-        (partition, group): Part,
-        (failed_at, due): (Timestamp, Timestamp),
-        dead: bool,
-        reason: &str,
-    ) -> Vec<Record> {
+    /// The runs, each with one more failed attempt.
+    fn failed(&self) -> Vec<(OffsetRange, u32)> {
         let runs = self.valid.iter();
-        let runs: Vec<_> = runs
-            .map(|&(start, end, failed)| (range(start, end), failed.saturating_add(1)))
-            .collect();
-        let record = |runs: &[_]| {
-            let (reason, runs) = (reason.to_owned(), runs.to_vec());
-            Record::Failed { partition, group, failed_at, due, dead, reason, runs }
-        };
-        runs.chunks(RUNS_PER_RECORD_MAX).map(record).collect()
+        runs.map(|&(start, end, failed)| (range(start, end), failed.saturating_add(1))).collect()
     }
 }
 

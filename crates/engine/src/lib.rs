@@ -54,6 +54,7 @@ mod record_error;
 mod refusal;
 mod replay;
 mod reserved;
+mod retry;
 mod runs;
 mod sessions;
 mod settings_hash;

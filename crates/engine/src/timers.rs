@@ -7,12 +7,13 @@ use sennit_model::{GroupId, Offset, OffsetRange, PartitionId, Timestamp};
 
 use crate::{
     command::SessionId,
-    engine::{Engine, Journal, RUNS_PER_RECORD_MAX, mark_ready},
+    engine::{Engine, Journal, mark_ready},
     folded::Folded,
     group::range,
     log::Entry,
     partition::NEVER,
     record::Record,
+    retry::Failure,
     streams::Stream,
     timer::Timer,
 };
@@ -115,12 +116,10 @@ impl Engine {
         now: Timestamp,
         journal: &mut impl Journal,
     ) {
+        let failure = Failure { at: now, due: None, dead: false, reason };
         for ((partition, group), runs) in failures {
-            for runs in runs.chunks(RUNS_PER_RECORD_MAX) {
-                let (reason, runs) = (reason.to_owned(), runs.to_vec());
-                let (failed_at, due, dead) = (now, now, false);
-                let record =
-                    Record::Failed { partition, group, failed_at, due, dead, reason, runs };
+            let Some(partition) = self.partitions.get(&partition) else { continue };
+            for record in failure.records(partition, group, &runs) {
                 self.commit(&record, journal);
             }
         }

@@ -15,7 +15,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// A queue whose messages have three attempts, and ten of them.
 fn ten() -> World {
-    let group = GroupConfig { attempts_max: ATTEMPTS, lease: LEASE };
+    let group = GroupConfig { attempts_max: ATTEMPTS, lease: LEASE, ..GroupConfig::default() };
     let mut world = World::with(queue(), group);
     world.publish_texts(&["x"; 10]);
     world
@@ -70,7 +70,7 @@ fn three_crashes_on_one_message_bury_it_and_the_nine_prefetched_beside_it_are_de
 #[test]
 fn a_consumer_that_hangs_on_one_message_costs_the_others_nothing_however_their_leases_end() {
     for spread in [Duration::ZERO, Duration::from_secs(1)] {
-        let group = GroupConfig { attempts_max: ATTEMPTS, lease: LEASE };
+        let group = GroupConfig { attempts_max: ATTEMPTS, lease: LEASE, ..GroupConfig::default() };
         let mut world = World::with(queue(), group);
         for life in 1..=u64::from(ATTEMPTS) {
             let session = SessionId(10 + life);
@@ -111,7 +111,7 @@ fn a_consumer_that_says_what_it_has_started_loses_just_that_in_a_crash() {
 
 #[test]
 fn what_was_started_out_of_order_counts_and_what_lies_between_does_not() {
-    let group = GroupConfig { attempts_max: 1, lease: LEASE };
+    let group = GroupConfig { attempts_max: 1, lease: LEASE, ..GroupConfig::default() };
     let mut world = World::with(queue(), group);
     world.publish_texts(&["x"; 10]);
     world.subscribe(ALICE, 10);
@@ -125,7 +125,7 @@ fn what_was_started_out_of_order_counts_and_what_lies_between_does_not() {
 
 #[test]
 fn a_message_whose_lease_was_extended_counts() {
-    let group = GroupConfig { attempts_max: 1, lease: LEASE };
+    let group = GroupConfig { attempts_max: 1, lease: LEASE, ..GroupConfig::default() };
     let mut world = World::with(queue(), group);
     world.publish_texts(&["x"; 3]);
     world.subscribe(ALICE, 10);
@@ -140,7 +140,7 @@ fn a_message_whose_lease_was_extended_counts() {
 
 #[test]
 fn the_oldest_delivery_counts_and_not_the_lowest_offset() {
-    let group = GroupConfig { attempts_max: 1, lease: LEASE };
+    let group = GroupConfig { attempts_max: 1, lease: LEASE, ..GroupConfig::default() };
     let mut world = World::with(queue(), group);
     world.subscribe(BOB, 1);
     world.publish_texts(&["x"; 3]);
@@ -156,7 +156,7 @@ fn the_oldest_delivery_counts_and_not_the_lowest_offset() {
 
 #[test]
 fn a_consumer_that_goes_on_after_a_lease_has_ended_is_at_work_on_its_oldest_again() {
-    let group = GroupConfig { attempts_max: 1, lease: LEASE };
+    let group = GroupConfig { attempts_max: 1, lease: LEASE, ..GroupConfig::default() };
     let mut world = World::with(queue(), group);
     world.subscribe(ALICE, 10);
     world.publish_texts(&["slow"]);
@@ -172,7 +172,7 @@ fn a_consumer_that_goes_on_after_a_lease_has_ended_is_at_work_on_its_oldest_agai
 
 #[test]
 fn each_subscription_that_is_cut_off_loses_the_oldest_that_it_holds_when_the_grace_is_over() {
-    let group = GroupConfig { attempts_max: 1, lease: LEASE };
+    let group = GroupConfig { attempts_max: 1, lease: LEASE, ..GroupConfig::default() };
     let mut world = World::with(queue(), group);
     world.subscribe(ALICE, 2);
     world.subscribe(BOB, 2);
@@ -223,7 +223,7 @@ fn what_is_known_of_attempts_outlives_that_the_partition_is_folded() {
 
 #[test]
 fn who_leaves_on_purpose_loses_no_attempt_whatever_it_has_started() {
-    let group = GroupConfig { attempts_max: 1, lease: LEASE };
+    let group = GroupConfig { attempts_max: 1, lease: LEASE, ..GroupConfig::default() };
     let mut world = World::with(queue(), group);
     world.publish_texts(&["x"; 3]);
     world.subscribe(ALICE, 3);

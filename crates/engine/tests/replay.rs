@@ -318,7 +318,11 @@ fn settings() -> impl Strategy<Value = (TopicConfig, GroupConfig)> {
     let ttl = proptest::option::of(2_000..3_000u64);
     (retention, ttl, durability).prop_map(|(retention, ttl, durability)| {
         let time_to_live = ttl.map(Duration::from_millis);
-        let group = GroupConfig { lease: Duration::from_millis(1_000), attempts_max: 3 };
+        let group = GroupConfig {
+            lease: Duration::from_millis(1_000),
+            attempts_max: 3,
+            ..GroupConfig::default()
+        };
         (TopicConfig { retention, time_to_live, durability, ..queue() }, group)
     })
 }

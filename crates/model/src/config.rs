@@ -3,25 +3,15 @@
 use std::time::Duration;
 
 use crate::{
+    config_error::{ConfigError, check_duration},
     durability::Durability,
     limits::{
-        ATTEMPTS_MAX_DEFAULT, DURATION_MAX, LEASE_DEFAULT, LEASE_MAX, LEASE_MIN,
-        MEMORY_TOPIC_BYTES, PARTITIONS_MAX, TOMBSTONE_AGE_DEFAULT, TOMBSTONE_AGE_MIN,
+        ATTEMPTS_MAX_DEFAULT, LEASE_DEFAULT, LEASE_MAX, LEASE_MIN, MEMORY_TOPIC_BYTES,
+        PARTITIONS_MAX, TOMBSTONE_AGE_DEFAULT, TOMBSTONE_AGE_MIN,
     },
     offset::Offset,
+    retry_policy::{Backoff, RetryPolicy},
 };
-
-/// The reason why a setting was refused: the field, its value and the allowed values.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field} is {value}, allowed is {allowed}")]
-pub struct ConfigError {
-    /// The field's name as users write it.
-    pub field: &'static str,
-    /// The refused value.
-    pub value: String,
-    /// The allowed values.
-    pub allowed: String,
-}
 
 /// The two common settings of a topic, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,9 +137,6 @@ impl TopicConfig {
 
     /// Each field and its value as text.
     fn fields(&self) -> [(&'static str, String); 8] {
-        fn or_none(value: Option<impl std::fmt::Debug>) -> String {
-            value.map_or("none".into(), |value| format!("{value:?}"))
-        }
         let Self { partitions, retention, time_to_live, durability } = self;
         let Retention { until_settled, age, bytes, count, latest_per_key } = retention;
         let until_settled = if *until_settled { "on" } else { "off" };
@@ -187,11 +174,45 @@ pub struct GroupConfig {
     /// The number of failed attempts after which a message goes to the dead-letter topic; at least
     /// 1.
     pub attempts_max: u32,
+    /// What becomes of a message that failed until then.
+    pub retry: RetryPolicy,
 }
 
 impl Default for GroupConfig {
     fn default() -> Self {
-        Self { lease: LEASE_DEFAULT, attempts_max: ATTEMPTS_MAX_DEFAULT }
+        let retry = RetryPolicy::default();
+        Self { lease: LEASE_DEFAULT, attempts_max: ATTEMPTS_MAX_DEFAULT, retry }
+    }
+}
+
+/// New values for some settings of a group; `None` keeps a setting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupChange {
+    /// For [`GroupConfig::lease`].
+    pub lease: Option<Duration>,
+    /// For [`GroupConfig::attempts_max`].
+    pub attempts_max: Option<u32>,
+    /// For [`RetryPolicy::backoff`].
+    pub backoff: Option<Backoff>,
+    /// For [`RetryPolicy::jitter_percent`].
+    pub jitter_percent: Option<u8>,
+    /// For [`RetryPolicy::age_max`]; `Some(None)` removes it.
+    pub age_max: Option<Option<Duration>>,
+}
+
+impl GroupChange {
+    /// The settings `held` with the new values. They are not checked.
+    #[must_use]
+    pub fn applied_to(self, held: GroupConfig) -> GroupConfig {
+        GroupConfig {
+            lease: self.lease.unwrap_or(held.lease),
+            attempts_max: self.attempts_max.unwrap_or(held.attempts_max),
+            retry: RetryPolicy {
+                backoff: self.backoff.unwrap_or(held.retry.backoff),
+                jitter_percent: self.jitter_percent.unwrap_or(held.retry.jitter_percent),
+                age_max: self.age_max.unwrap_or(held.retry.age_max),
+            },
+        }
     }
 }
 
@@ -215,33 +236,33 @@ impl GroupConfig {
                 allowed: "1 or more".into(),
             });
         }
-        Ok(())
+        self.retry.check()
     }
 
     /// The first field in which `other` differs, with both values: `(field, own, other's)`.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<(&'static str, String, String)> {
-        let fields = [
-            ("lease", format!("{:?}", self.lease), format!("{:?}", other.lease)),
-            ("attempts_max", self.attempts_max.to_string(), other.attempts_max.to_string()),
-        ];
-        fields.into_iter().find(|(_, own, others)| own != others)
+        let fields = self.fields().into_iter().zip(other.fields());
+        let mut fields = fields.map(|((field, own), (_, others))| (field, own, others));
+        fields.find(|(_, own, others)| own != others)
+    }
+
+    /// Each field and its value as text.
+    fn fields(&self) -> [(&'static str, String); 5] {
+        let Self { lease, attempts_max, retry } = self;
+        let RetryPolicy { backoff, jitter_percent, age_max } = retry;
+        [
+            ("lease", format!("{lease:?}")),
+            ("attempts_max", attempts_max.to_string()),
+            ("retry.backoff", backoff.to_string()),
+            ("retry.jitter_percent", jitter_percent.to_string()),
+            ("retry.age_max", or_none(*age_max)),
+        ]
     }
 }
 
-fn check_duration(
-    field: &'static str,
-    value: Option<Duration>,
-    least: Duration,
-) -> Result<(), ConfigError> {
-    match value {
-        Some(duration) if !(least..=DURATION_MAX).contains(&duration) => Err(ConfigError {
-            field,
-            value: format!("{duration:?}"),
-            allowed: format!("{least:?} to 100 years"),
-        }),
-        _ => Ok(()),
-    }
+fn or_none(value: Option<impl std::fmt::Debug>) -> String {
+    value.map_or("none".into(), |value| format!("{value:?}"))
 }
 
 #[cfg(test)]
@@ -273,5 +294,24 @@ mod tests {
             assert_eq!(difference(other).as_deref(), Some(text));
         }
         assert_eq!(difference(queue), None);
+    }
+
+    #[test]
+    fn a_change_keeps_what_it_does_not_name_and_the_difference_names_what_it_changed() {
+        let held = GroupConfig { attempts_max: 7, ..GroupConfig::default() };
+        assert_eq!(GroupChange::default().applied_to(held), held);
+        let (first, max) = (Duration::from_secs(1), Duration::from_secs(60));
+        let backoff = Backoff::Exponential { first, max };
+        let change = GroupChange { backoff: Some(backoff), ..GroupChange::default() };
+        let changed = change.applied_to(held);
+        let difference = held.difference(&changed);
+        assert_eq!(difference, Some(("retry.backoff", "none".into(), "1s..60s".into())));
+        let age = Some(Some(max));
+        let aged = GroupChange { age_max: age, ..GroupChange::default() }.applied_to(changed);
+        assert_eq!((aged.attempts_max, aged.retry.backoff), (7, backoff));
+        let difference = changed.difference(&aged);
+        assert_eq!(difference, Some(("retry.age_max", "none".into(), "60s".into())));
+        let removed = GroupChange { age_max: Some(None), ..GroupChange::default() };
+        assert_eq!(removed.applied_to(aged), changed);
     }
 }

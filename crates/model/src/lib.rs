@@ -6,6 +6,7 @@
 
 mod batch;
 mod config;
+mod config_error;
 mod durability;
 mod filter;
 mod header;
@@ -16,11 +17,13 @@ mod name;
 mod offset;
 mod pattern;
 mod read_from;
+mod retry_policy;
 mod time;
 mod when_slow;
 
 pub use batch::{Batch, BatchBuilder, BatchError, Messages};
-pub use config::{ConfigError, GroupConfig, Retention, StartAt, TopicConfig, TopicKind};
+pub use config::{GroupChange, GroupConfig, Retention, StartAt, TopicConfig, TopicKind};
+pub use config_error::ConfigError;
 pub use durability::{Durability, DurabilityError};
 pub use filter::{Filter, FilterError};
 pub use header::{Header, HeaderError, HeaderKind, Headers, encode_headers};
@@ -35,5 +38,6 @@ pub use name::{
 pub use offset::{Offset, OffsetRange};
 pub use pattern::{PatternError, TopicPattern};
 pub use read_from::ReadFrom;
+pub use retry_policy::{Backoff, RetryDelays, RetryPolicy};
 pub use time::Timestamp;
 pub use when_slow::WhenSlow;

@@ -193,5 +193,14 @@ pub const LEASE_MAX: Duration = Duration::from_secs(12 * 3600);
 /// Default lease of a group.
 pub const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 
+/// Shortest delay of a retry policy: the unit of all times.
+pub const RETRY_DELAY_MIN: Duration = Duration::from_millis(1);
+
+/// Most delays in the list of a retry policy; the last one repeats.
+pub const RETRY_DELAYS_MAX: usize = 16;
+
+/// Most jitter of a retry policy, in percent of the delay. More would make delays negative.
+pub const JITTER_PERCENT_MAX: u8 = 100;
+
 /// Default for the number of failed attempts after which a message goes to the dead-letter topic.
 pub const ATTEMPTS_MAX_DEFAULT: u32 = 20;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use sennit_model::{
-    ConfigError, Durability, GroupConfig, Offset, ReadFrom, Retention, StartAt, Timestamp,
-    TopicConfig, TopicKind, WhenSlow,
+    Backoff, ConfigError, Durability, GroupChange, GroupConfig, Offset, ReadFrom, Retention,
+    RetryDelays, StartAt, Timestamp, TopicConfig, TopicKind, WhenSlow,
     limits::{
         BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, GREETING_BYTES_MAX,
         MESSAGE_BYTES_MAX, TOMBSTONE_AGE_DEFAULT,
@@ -93,19 +93,78 @@ impl TryFrom<&control::GroupConfig> for GroupConfig {
     type Error = ConfigError;
 
     fn try_from(message: &control::GroupConfig) -> Result<Self, ConfigError> {
-        let default = Self::default();
-        let config = Self {
-            lease: message.lease_ms.map_or(default.lease, Duration::from_millis),
-            attempts_max: message.attempts_max.unwrap_or(default.attempts_max),
-        };
+        let config = GroupChange::try_from(message)?.applied_to(Self::default());
         config.check()?;
         Ok(config)
     }
 }
 
+impl TryFrom<&control::GroupConfig> for GroupChange {
+    type Error = ConfigError;
+
+    fn try_from(message: &control::GroupConfig) -> Result<Self, ConfigError> {
+        let jitter = |percent| u8::try_from(percent).unwrap_or(u8::MAX);
+        let age = |ms| (ms != 0).then(|| Duration::from_millis(ms));
+        Ok(Self {
+            lease: message.lease_ms.map(Duration::from_millis),
+            attempts_max: message.attempts_max,
+            backoff: backoff(message)?,
+            jitter_percent: message.retry_jitter_percent.map(jitter),
+            age_max: message.retry_age_max_ms.map(age),
+        })
+    }
+}
+
+fn backoff(message: &control::GroupConfig) -> Result<Option<Backoff>, ConfigError> {
+    let delays: Vec<_> =
+        message.retry_delays_ms.iter().copied().map(Duration::from_millis).collect();
+    match (message.retry_first_ms, message.retry_max_ms) {
+        (None, None) if delays.is_empty() => Ok(None),
+        (None, None) => Ok(Some(Backoff::List(RetryDelays::new(&delays)?))),
+        (first, max) if delays.is_empty() => Ok(Some(match (first.unwrap_or(0), max) {
+            (0, None | Some(0)) => Backoff::None,
+            (first, max) => Backoff::Exponential {
+                first: Duration::from_millis(first),
+                max: Duration::from_millis(max.unwrap_or(0)),
+            },
+        })),
+        _ => {
+            let (value, allowed) = ("a first delay and a list".into(), "one of the two".into());
+            Err(ConfigError { field: "retry.backoff", value, allowed })
+        }
+    }
+}
+
 impl From<&GroupConfig> for control::GroupConfig {
     fn from(config: &GroupConfig) -> Self {
-        Self { lease_ms: Some(ms(config.lease)), attempts_max: Some(config.attempts_max) }
+        let retry = &config.retry;
+        Self::from(&GroupChange {
+            lease: Some(config.lease),
+            attempts_max: Some(config.attempts_max),
+            backoff: Some(retry.backoff).filter(|backoff| *backoff != Backoff::None),
+            jitter_percent: Some(retry.jitter_percent).filter(|percent| *percent != 0),
+            age_max: retry.age_max.map(Some),
+        })
+    }
+}
+
+impl From<&GroupChange> for control::GroupConfig {
+    fn from(change: &GroupChange) -> Self {
+        let (first, max, delays) = match change.backoff {
+            None => (None, None, Vec::new()),
+            Some(Backoff::None) => (Some(0), None, Vec::new()),
+            Some(Backoff::Exponential { first, max }) => (Some(ms(first)), Some(ms(max)), vec![]),
+            Some(Backoff::List(delays)) => (None, None, delays.iter().map(ms).collect()),
+        };
+        Self {
+            lease_ms: change.lease.map(ms),
+            attempts_max: change.attempts_max,
+            retry_first_ms: first,
+            retry_max_ms: max,
+            retry_delays_ms: delays,
+            retry_jitter_percent: change.jitter_percent.map(u32::from),
+            retry_age_max_ms: change.age_max.map(|age| age.map_or(0, ms)),
+        }
     }
 }
 
@@ -156,7 +215,7 @@ impl control::CreateGroup {
     /// # Errors
     /// The first field that is out of bounds.
     pub fn group_config(&self) -> Result<GroupConfig, ConfigError> {
-        GroupConfig::try_from(&self.config.unwrap_or_default())
+        self.config.as_ref().map_or(Ok(GroupConfig::default()), GroupConfig::try_from)
     }
 
     /// The position at which the group begins; by default the earliest.

@@ -284,7 +284,8 @@ fn settle_ended(
     };
     // Writing to a text does not fail.
     let _ = match &verdict {
-        Verdict::Retry(rest) => write!(said, "; again in {}", show_duration(*rest)),
+        Verdict::Retry(Some(delay)) => write!(said, "; again in {}", show_duration(*delay)),
+        Verdict::Retry(None) => write!(said, "; again as the retry policy says"),
         _ => write!(said, "; it goes to the dead-letter topic"),
     };
     print_to_stderr(&said);

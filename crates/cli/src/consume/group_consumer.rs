@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use sennit_client::{Client, Consumer, DeliveryRun, GroupDescription, Received};
+use sennit_client::{Backoff, Client, Consumer, DeliveryRun, GroupDescription, Received};
 use sennit_model::{GroupName, TopicName};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 
@@ -30,6 +30,8 @@ pub struct GroupConsumer<'a> {
     pub in_progress: Vec<DeliveryRun>,
     /// The reason why no more messages come.
     end: Option<Result<(), Failure>>,
+    /// Whether the group's retry policy has delays.
+    pub has_backoff: bool,
     credit: u32,
     lease: Duration,
     extend: Interval,
@@ -49,7 +51,8 @@ impl<'a> GroupConsumer<'a> {
         let about = |error| Failure::from(error).about(format!("{topic} {group}"));
         let consumer = client.consumer(topic, group).credit_messages(credit);
         let consumer = consumer.credit_bytes(CREDIT_BYTES).subscribe().await.map_err(about)?;
-        let lease = client.describe_group(topic, group).await.map_err(about)?.config.lease;
+        let config = client.describe_group(topic, group).await.map_err(about)?.config;
+        let lease = config.lease;
         let every = (lease / EXTENSIONS_PER_LEASE).max(Duration::from_millis(1));
         let mut extend = interval_at(Instant::now() + every, every);
         extend.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -62,6 +65,7 @@ impl<'a> GroupConsumer<'a> {
             waiting,
             in_progress,
             end: None,
+            has_backoff: config.retry.backoff != Backoff::None,
             credit,
             lease,
             extend,

@@ -29,9 +29,13 @@ impl Settlements {
         match verdict.clone() {
             Verdict::Nothing => {}
             Verdict::Ack => drop(self.waiting.spawn(async move { run.ack_confirmed().await })),
-            Verdict::Retry(rest) => {
-                let said = async move { run.retry_after_confirmed(rest).await };
-                self.waiting.spawn(said);
+            Verdict::Retry(delay) => {
+                self.waiting.spawn(async move {
+                    match delay {
+                        Some(delay) => run.retry_after_confirmed(delay).await,
+                        None => run.retry_confirmed().await,
+                    }
+                });
             }
             Verdict::DeadLetter(reason) => {
                 let reason = reason.unwrap_or_else(|| NO_REASON.to_owned());

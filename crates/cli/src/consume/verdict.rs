@@ -21,8 +21,8 @@ pub struct VerdictArgs {
     /// With --exec: the verdict for each message whose command failed
     #[arg(long, value_enum, value_name = "VERDICT", default_value = "retry", requires = "exec")]
     on_failure: FailureVerdict,
-    /// With a verdict of retry: the delay before the message is ready again [default: 0s, with
-    /// --exec 1s]
+    /// With a verdict of retry: the delay before the message is ready again [default: that of the
+    /// group's retry policy; without one 0s, with --exec 1s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     retry_after: Option<Duration>,
     /// With a verdict of dead-letter: the reason, which is a header of the dead letter
@@ -53,8 +53,8 @@ enum FailureVerdict {
 pub enum Verdict {
     /// Acked.
     Ack,
-    /// Failed; ready again after this delay.
-    Retry(Duration),
+    /// Failed; ready again after this delay, or that of the group's retry policy.
+    Retry(Option<Duration>),
     /// Failed for good; the reason, if one was given.
     DeadLetter(Option<String>),
     /// Not settled: the message returns to the group.
@@ -80,6 +80,15 @@ impl Verdicts {
 }
 
 impl VerdictArgs {
+    /// Leaves the delay of a retry to the group's policy, unless an option has it.
+    pub fn leave_delay_to_group(&self, verdicts: &mut Verdicts) {
+        if self.retry_after.is_none()
+            && let Verdict::Retry(delay) = &mut verdicts.failed
+        {
+            *delay = None;
+        }
+    }
+
     /// The chosen verdicts.
     ///
     /// # Errors
@@ -106,17 +115,17 @@ impl VerdictArgs {
                 format!("--reason goes with {option} dead-letter"),
             ));
         }
-        let retry = |unless_said| Verdict::Retry(self.retry_after.unwrap_or(unless_said));
+        let retry = |default| Verdict::Retry(self.retry_after.or(default));
         let dead_letter = || Verdict::DeadLetter(self.reason.clone());
         Ok(Verdicts {
             printed: match self.verdict {
                 _ if no_ack => Verdict::Nothing,
                 PrintedVerdict::Ack => Verdict::Ack,
-                PrintedVerdict::Retry => retry(Duration::ZERO),
+                PrintedVerdict::Retry => retry(None),
                 PrintedVerdict::DeadLetter => dead_letter(),
             },
             failed: match self.on_failure {
-                FailureVerdict::Retry => retry(RETRY_AFTER),
+                FailureVerdict::Retry => retry(Some(RETRY_AFTER)),
                 FailureVerdict::DeadLetter => dead_letter(),
             },
         })

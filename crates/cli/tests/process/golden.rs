@@ -135,7 +135,11 @@ fn write_golden() {
         client.create_topic(&name("orders"), queue).await.unwrap();
         client.create_topic(&name("events"), stream).await.unwrap();
         let audit: GroupName = "audit".parse().unwrap();
-        let config = GroupConfig { attempts_max: 7, lease: Duration::from_secs(90) };
+        let config = GroupConfig {
+            attempts_max: 7,
+            lease: Duration::from_secs(90),
+            ..GroupConfig::default()
+        };
         client.create_group(&name("events"), &audit, config, StartAt::Earliest).await.unwrap();
         let mut author = Author { client, known: Known::new() };
         author.publish("orders", 0..20).await;

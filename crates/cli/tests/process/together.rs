@@ -437,7 +437,7 @@ async fn all_at_once(broker: &mut Broker, seed: u64) {
     admin.create_topic(&world.topic, config).await.unwrap();
     // Without an end of attempts nothing leaves for the dead-letter topic. Where all stands still for as
     // long as a lease, a client may hold a delivery that has gone to another since.
-    let group = GroupConfig { attempts_max: u32::MAX, lease: LEASE };
+    let group = GroupConfig { attempts_max: u32::MAX, lease: LEASE, ..GroupConfig::default() };
     for name in &world.groups {
         admin.create_group(&world.topic, name, group, StartAt::Earliest).await.unwrap();
     }

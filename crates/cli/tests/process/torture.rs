@@ -234,7 +234,7 @@ async fn torture(broker: &mut Broker, seed: u64) {
     admin.create_topic(&world.topic, queue).await.unwrap();
     // Without an end of attempts nothing leaves for the dead-letter topic. Where all stands still for as
     // long as a lease, a client may hold a delivery that has gone to another since.
-    let group = GroupConfig { attempts_max: u32::MAX, lease: LEASE };
+    let group = GroupConfig { attempts_max: u32::MAX, lease: LEASE, ..GroupConfig::default() };
     admin.create_group(&world.topic, &world.group, group, StartAt::Earliest).await.unwrap();
 
     let choices = |number: u32| Choices::new(seed ^ (u64::from(number) << 32));

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::command::{DeadLetters, GroupSetting};
 use proptest::prelude::*;
 use sennit_model::{
-    BatchBuilder, Durability, GroupConfig, Message, OffsetRange, PartitionId, ProducerId,
-    ProducerStamp, Retention, StartAt, TopicConfig,
+    Backoff, BatchBuilder, Durability, GroupConfig, Message, OffsetRange, PartitionId, ProducerId,
+    ProducerStamp, Retention, RetryDelays, RetryPolicy, StartAt, TopicConfig,
 };
 
 use super::*;
@@ -43,6 +43,11 @@ fn examples() -> Vec<Record> {
         config: GroupConfig::default(),
         start: StartAt::Offset(Offset(9)),
     };
+    let (first, max) = (Duration::from_secs(1), Duration::from_secs(300));
+    let backoff = Backoff::Exponential { first, max };
+    let retry = RetryPolicy { backoff, jitter_percent: 20, age_max: Some(max) };
+    let config_with_policy = GroupConfig { retry, ..GroupConfig::default() };
+    let with_policy = GroupSetting { config: config_with_policy, ..setting };
     let mut builder = BatchBuilder::new();
     builder.push(&Message::new("hello")).unwrap();
     let batch = builder.take().unwrap();
@@ -59,6 +64,7 @@ fn examples() -> Vec<Record> {
         Record::TopicDeleted { topic: TopicId(7) },
         Record::GroupCreated { topic: TopicId(7), name: "billing".parse().unwrap(), setting },
         Record::GroupAltered { topic: TopicId(7), setting },
+        Record::GroupAltered { topic: TopicId(7), setting: with_policy },
         Record::GroupDeleted { topic: TopicId(7), group: GroupId(4) },
         Record::PartitionOpened {
             partition,
@@ -156,11 +162,15 @@ fn examples_of_none() -> Vec<Record> {
     let (topic, partition) = (TopicId(7), PartitionId::default());
     let config = TopicConfig::of_kind(sennit_model::TopicKind::Queue);
     let setting = |start| GroupSetting { id: GroupId(4), config: GroupConfig::default(), start };
+    let delays = RetryDelays::new(&[Duration::from_secs(1), Duration::from_secs(60)]).unwrap();
+    let retry = RetryPolicy { backoff: Backoff::List(delays), ..RetryPolicy::default() };
+    let config_with_list = GroupConfig { retry, ..GroupConfig::default() };
+    let listed = GroupSetting { config: config_with_list, ..setting(StartAt::Earliest) };
     let opened = |dead_letters| Record::PartitionOpened {
         partition,
         config,
         dead_letters,
-        groups: vec![setting(StartAt::Earliest), setting(StartAt::Latest)],
+        groups: vec![setting(StartAt::Earliest), setting(StartAt::Latest), listed],
     };
     vec![
         Record::TopicCreated(TopicCreated {
@@ -229,6 +239,31 @@ fn a_topic_says_whether_it_was_made_as_a_stream_and_an_old_one_says_no() {
     let old = bytes.slice(..bytes.len() - 1);
     let (read, _) = Record::decode(stream.kind(), old).unwrap();
     assert_eq!(read, Record::TopicCreated(native));
+}
+
+/// The bytes of a group before retry policies: they are what a group without one has still.
+#[test]
+fn a_group_without_a_retry_policy_has_the_bytes_of_old_and_one_with_a_policy_adds_it() {
+    let start = StartAt::Offset(Offset(9));
+    let mut setting = GroupSetting { id: GroupId(4), config: GroupConfig::default(), start };
+    let altered = |setting| Record::GroupAltered { topic: TopicId(7), setting };
+    let mut old = vec![7, 0, 0, 0]; // topic
+    old.extend([4, 0, 0, 0]); // group
+    old.extend([0x30, 0x75, 0, 0, 0, 0, 0, 0]); // lease_ms
+    old.extend([20, 0, 0, 0]); // attempts_max
+    old.extend([3, 9, 0, 0, 0, 0, 0, 0, 0]); // start: at offset 9
+    assert_eq!(body(&altered(setting)).0, old);
+    let (first, max) = (Duration::from_secs(1), Duration::from_secs(300));
+    let backoff = Backoff::Exponential { first, max };
+    setting.config.retry = RetryPolicy { backoff, jitter_percent: 20, age_max: None };
+    let mut new = old;
+    new[20] |= 0x80;
+    new.extend([20, 0, 0, 0, 0, 0, 0, 0, 0]); // jitter_percent, age_max_ms
+    new.extend([1, 0xe8, 3, 0, 0, 0, 0, 0, 0]); // exponential: first_ms
+    new.extend([0xe0, 0x93, 4, 0, 0, 0, 0, 0]); // max_ms
+    assert_eq!(body(&altered(setting)).0, new);
+    let record = altered(setting);
+    assert_eq!(Record::decode(record.kind(), new.into()).unwrap().0, record);
 }
 
 #[test]

@@ -246,8 +246,19 @@ fn topic_config() -> impl Strategy<Value = TopicConfig> {
 }
 
 fn group_config() -> impl Strategy<Value = GroupConfig> {
-    any::<(Option<u64>, Option<u32>)>()
-        .prop_map(|(lease_ms, attempts_max)| GroupConfig { lease_ms, attempts_max })
+    let retry =
+        (any::<(Option<u64>, Option<u64>, Option<u32>, Option<u64>)>(), vec(any::<u64>(), 0..4));
+    (any::<(Option<u64>, Option<u32>)>(), retry).prop_map(
+        |((lease_ms, attempts_max), ((first, max, jitter, age), delays))| GroupConfig {
+            lease_ms,
+            attempts_max,
+            retry_first_ms: first,
+            retry_max_ms: max,
+            retry_delays_ms: delays,
+            retry_jitter_percent: jitter,
+            retry_age_max_ms: age,
+        },
+    )
 }
 
 fn start() -> impl Strategy<Value = StartAt> {

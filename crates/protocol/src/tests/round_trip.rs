@@ -6,9 +6,13 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use proptest::{collection::vec, option, prelude::*};
 use sennit_model::{
-    BatchBuilder, GroupConfig, Header, HeaderKind, Message, Offset, PartitionId, ProducerStamp,
-    Retention, StartAt, TopicConfig, TopicKind,
-    limits::{FRAME_BYTES_MAX, GREETING_BYTES_MAX, LEASE_MAX, PARTITIONS_MAX, REASON_BYTES_MAX},
+    Backoff, BatchBuilder, GroupChange, GroupConfig, Header, HeaderKind, Message, Offset,
+    PartitionId, ProducerStamp, Retention, RetryDelays, RetryPolicy, StartAt, TopicConfig,
+    TopicKind,
+    limits::{
+        FRAME_BYTES_MAX, GREETING_BYTES_MAX, LEASE_MAX, PARTITIONS_MAX, REASON_BYTES_MAX,
+        RETRY_DELAYS_MAX,
+    },
 };
 
 use super::any_frame::{reply, request};
@@ -26,6 +30,20 @@ fn cut(bytes: &[u8], piece: usize) -> Vec<(FrameHeader, Bytes)> {
     }
     assert!(input.is_empty());
     frames
+}
+
+fn retry_policy() -> impl Strategy<Value = RetryPolicy> {
+    let delay = || (1..1_u64 << 40).prop_map(Duration::from_millis);
+    let backoff = prop_oneof![
+        Just(Backoff::None),
+        (delay(), delay())
+            .prop_map(|(a, b)| Backoff::Exponential { first: a.min(b), max: a.max(b) }),
+        vec(delay(), 1..=RETRY_DELAYS_MAX)
+            .prop_map(|delays| Backoff::List(RetryDelays::new(&delays).unwrap())),
+    ];
+    (backoff, 0..=100_u8, option::of(delay())).prop_map(|(backoff, jitter_percent, age_max)| {
+        RetryPolicy { backoff, jitter_percent, age_max }
+    })
 }
 
 proptest! {
@@ -96,14 +114,24 @@ proptest! {
     fn a_groups_settings_and_start_survive_the_way_through_the_schema(
         lease_ms in 100..=u64::try_from(LEASE_MAX.as_millis()).unwrap(),
         attempts_max in 1..u32::MAX,
+        retry in retry_policy(),
         offset: u64,
     ) {
         let config = GroupConfig {
             lease: Duration::from_millis(lease_ms),
             attempts_max,
+            retry,
         };
         let wire = control::GroupConfig::from(&config);
         prop_assert_eq!(GroupConfig::try_from(&wire), Ok(config));
+        let RetryPolicy { backoff, jitter_percent, age_max } = retry;
+        let change = GroupChange {
+            backoff: Some(backoff),
+            jitter_percent: Some(jitter_percent),
+            age_max: Some(age_max),
+            ..GroupChange::default()
+        };
+        prop_assert_eq!(GroupChange::try_from(&control::GroupConfig::from(&change)), Ok(change));
         for start in
             [StartAt::Earliest, StartAt::Latest, StartAt::Offset(Offset(offset))]
         {

@@ -5,11 +5,9 @@ mod answer;
 mod protection;
 mod refusal;
 
-use std::time::Duration;
-
 use sennit_model::{
-    CursorName, GroupConfig, GroupName, Offset, PartitionIndex, ReadFrom, StartAt, TopicConfig,
-    TopicId, TopicName,
+    CursorName, GroupChange, GroupConfig, GroupName, Offset, PartitionIndex, ReadFrom, StartAt,
+    TopicConfig, TopicId, TopicName,
 };
 
 pub(crate) use self::{
@@ -83,13 +81,12 @@ pub(crate) struct CreateGroup {
     pub(crate) start: StartAt,
 }
 
-/// Settings of a group to change; a setting that is `None` stays as it is. The control checks them.
+/// Settings of a group to change. The control checks them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AlterGroup {
     pub(crate) topic: TopicName,
     pub(crate) group: GroupName,
-    pub(crate) lease: Option<Duration>,
-    pub(crate) attempts_max: Option<u32>,
+    pub(crate) change: GroupChange,
 }
 
 /// Parked messages that are to be delivered again.

@@ -128,7 +128,7 @@ fn an_altered_lease_holds_for_deliveries_from_then_on_and_the_rest_stays() {
     peer.subscribe("orders", 1, 100);
     peer.send(&Request::Publish(publish(topic, 0, 0, &["before"])));
     assert_eq!(peer.delivery().head.attempt, 1);
-    let config = control::GroupConfig { lease_ms: Some(100), attempts_max: None };
+    let config = control::GroupConfig { lease_ms: Some(100), ..<_>::default() };
     assert!(matches!(alter(&mut peer, "orders", config), Reply::Done(_)));
     let said = describe(&mut peer, "orders").config.expect("it has one");
     assert_eq!((said.lease_ms, said.attempts_max), (Some(100), Some(20)));
@@ -148,14 +148,14 @@ fn an_altered_number_of_attempts_counts_for_the_next_that_fails() {
     let group = peer.subscribe("orders", 1, 100);
     peer.send(&Request::Publish(publish(topic, 0, 0, &["poison"])));
     let held = peer.delivery();
-    let config = control::GroupConfig { lease_ms: None, attempts_max: Some(1) };
+    let config = control::GroupConfig { attempts_max: Some(1), ..<_>::default() };
     assert!(matches!(alter(&mut peer, "orders", config), Reply::Done(_)));
     peer.settle((topic, group), &[held], Verdict::Retry);
     let said = describe(&mut peer, "orders");
     assert_eq!((said.ready, said.leased), (0, 0));
     let lease = said.config.and_then(|config| config.lease_ms);
     assert_eq!(lease, Some(30_000));
-    let invalid = control::GroupConfig { lease_ms: Some(1), attempts_max: None };
+    let invalid = control::GroupConfig { lease_ms: Some(1), ..<_>::default() };
     let Reply::Error(error) = alter(&mut peer, "orders", invalid) else { panic!("not refused") };
     assert_eq!(error.error_code(), Some(ErrorCode::InvalidConfig));
     broker.stop();

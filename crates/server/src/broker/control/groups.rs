@@ -68,11 +68,7 @@ impl Control {
         let _changes = self.changes.of(alter.topic.as_str()).await;
         let topic = self.topic_named(&alter.topic)?;
         let group = group_named(&topic, &alter.group)?;
-        let held = *group.config();
-        let config = GroupConfig {
-            lease: alter.lease.unwrap_or(held.lease),
-            attempts_max: alter.attempts_max.unwrap_or(held.attempts_max),
-        };
+        let config = alter.change.applied_to(*group.config());
         config.check().map_err(Refusal::Config)?;
         let (topic, group) = (topic.id(), group.id);
         self.change_catalogue(CatalogueCommand::AlterGroup { topic, group, config }).await?;

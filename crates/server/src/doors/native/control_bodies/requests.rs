@@ -3,10 +3,11 @@
 //! A body may have several errors, and the client receives one. The order is fixed: a reserved topic comes before
 //! everything else, and a missing topic before the name of its group or cursor.
 
-use std::{str::FromStr, time::Duration};
+use std::str::FromStr;
 
 use sennit_model::{
-    ConfigError, CursorName, NameError, Offset, PartitionIndex, ReadFrom, TopicId, TopicName,
+    ConfigError, CursorName, GroupChange, NameError, Offset, PartitionIndex, ReadFrom, TopicId,
+    TopicName,
 };
 use sennit_protocol::{ErrorCode, Kind, Request, control};
 
@@ -147,9 +148,8 @@ fn create_group(body: &control::CreateGroup) -> Result<CreateGroup, RequestFault
 fn alter_group(body: &control::AlterGroup) -> Result<AlterGroup, RequestFault> {
     let topic = changed_topic(&body.topic)??;
     let group = name_in(&topic, &body.name)?;
-    let given = body.config.unwrap_or_default();
-    let lease = given.lease_ms.map(Duration::from_millis);
-    Ok(AlterGroup { topic, group, lease, attempts_max: given.attempts_max })
+    let given = body.config.as_ref().map(GroupChange::try_from).transpose()?;
+    Ok(AlterGroup { topic, group, change: given.unwrap_or_default() })
 }
 
 fn retry_parked(body: &control::RetryParked) -> Result<RetryParked, RequestFault> {

@@ -58,7 +58,7 @@ fn a_new_group_is_told_of_its_name_before_its_settings_and_of_its_topic_last() {
         Request::CreateGroup(control::CreateGroup { topic, name, config, start: None })
     };
     let faults = [
-        (create("no topic", "no group", bad_config), "no group"),
+        (create("no topic", "no group", bad_config.clone()), "no group"),
         (create("no topic", "mail", None), "no topic"),
     ];
     for (request, named) in faults {
