@@ -8,7 +8,7 @@ use std::{
 use sennit_engine::{Delivery, DeliveryRun, GroupSetting, SessionId, Settle, Verdict};
 use sennit_model::{Generation, StartAt, Timestamp, limits};
 
-use super::{Violation, attempts::Failed};
+use super::{Violation, attempts::Failed, retry::Policies};
 
 /// How far a group is through with a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,6 +79,7 @@ pub(super) struct GroupModel {
     pub(super) setting: GroupSetting,
     attempts_max: u32,
     attempts_least: u32,
+    policies: Policies,
     /// It has to get everything from here on.
     pub(super) floor: u64,
     /// But for these: they may have been freed before it began.
@@ -112,6 +113,8 @@ pub(super) struct Asked {
     must_apply: Vec<(u64, DeliveryRun)>,
     must_be_stale: Vec<(u64, DeliveryRun)>,
     doubted: Vec<(u64, u64)>,
+    /// Messages that are not tried again if they fail now.
+    too_old: BTreeSet<u64>,
 }
 
 /// What the group is told of a delivered message.
@@ -142,6 +145,7 @@ impl GroupModel {
             setting,
             attempts_max: 0,
             attempts_least: u32::MAX,
+            policies: Policies::default(),
             floor,
             holes,
             made: turn,
@@ -158,7 +162,11 @@ impl GroupModel {
     pub(super) fn set(&mut self, setting: GroupSetting) {
         self.setting = setting;
         self.attempts_max = self.attempts_max.max(setting.config.attempts_max);
-        self.attempts_least = self.attempts_least.min(setting.config.attempts_max);
+        // With an age, one failed attempt may be the last.
+        let ages = setting.config.retry.age_max.is_some();
+        let least = if ages { 1 } else { setting.config.attempts_max };
+        self.attempts_least = self.attempts_least.min(least);
+        self.policies.add(setting.config.retry);
     }
 
     /// Whether the group may be through with a message that it was not seen to ack: it began
@@ -362,6 +370,7 @@ impl GroupModel {
         generation: Generation,
         (turn, now, delivery): (u64, Timestamp, u64),
         (clear, end): (bool, u64),
+        appended_at: impl Fn(u64) -> Option<Timestamp>,
     ) -> Asked {
         self.asked_count += 1;
         let mut asked = Asked {
@@ -373,12 +382,16 @@ impl GroupModel {
             must_apply: Vec::new(),
             must_be_stale: Vec::new(),
             doubted: Vec::new(),
+            too_old: BTreeSet::new(),
         };
         for run in &settle.runs {
             for offset in run.first.0..run.first.0 + u64::from(run.count) {
                 if offset >= end {
                     asked.must_be_stale.push((offset, *run));
                     continue;
+                }
+                if appended_at(offset).is_some_and(|then| self.policies.is_too_old(then, now)) {
+                    asked.too_old.insert(offset);
                 }
                 let state = self.states.entry(offset).or_default();
                 state.is_asked |=
@@ -495,11 +508,18 @@ impl GroupModel {
         }
         match &asked.settle.verdict {
             Verdict::Started => {}
-            Verdict::Ack | Verdict::Retry => drop(self.held.remove(&offset)),
-            Verdict::RetryAfter(delay) => {
+            Verdict::Ack => drop(self.held.remove(&offset)),
+            Verdict::Retry | Verdict::RetryAfter(_) => {
+                let delay = match &asked.settle.verdict {
+                    Verdict::RetryAfter(delay) => *delay,
+                    _ => self.policies.least_delay(state.failed.least(), state.failed.most()),
+                };
                 // It may have been the last attempt, and what that has parked was asked for since.
                 let waits = asked.turn > self.retried;
-                state.not_before = waits.then(|| asked.at.plus(*delay));
+                state.not_before = waits.then(|| asked.at.plus(delay));
+                if waits && asked.too_old.contains(&offset) {
+                    state.dying = Some(asked.turn);
+                }
                 self.held.remove(&offset);
             }
             Verdict::DeadLetter { .. } => {

@@ -13,6 +13,7 @@ mod outstanding;
 mod partition;
 mod reader;
 mod restart;
+mod retry;
 mod stream;
 mod streams;
 
@@ -208,7 +209,9 @@ impl Oracle {
                 let limits = (partition.is_clear(), partition.limit());
                 let Some(group) = partition.groups.get_mut(&settle.group) else { return Ok(()) };
                 let when = (self.turn, now, self.deliveries);
-                let asked = group.asked(settle, self.generation, when, limits);
+                let entries = &partition.entries;
+                let appended_at = |offset| Some(entries.get(offset as usize)?.appended_at);
+                let asked = group.asked(settle, self.generation, when, limits, appended_at);
                 if settle.confirm {
                     self.asked.insert(settle.origin.request, asked);
                 } else {
