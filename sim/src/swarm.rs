@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use sennit_journal::disk::FaultPlan;
-use sennit_model::{GroupConfig, Retention, TopicConfig, TopicKind};
+use sennit_model::{
+    Backoff, GroupConfig, Retention, RetryDelays, RetryPolicy, TopicConfig, TopicKind,
+};
 
 use sennit_shard::PackLengths;
 
@@ -107,6 +109,8 @@ pub struct Swarm {
     pub latest_per_key: u32,
     /// How many appends of a thousand to streams have several batches.
     pub several_batches: u32,
+    /// How many groups of a thousand have a retry policy.
+    pub retry_policies: u32,
     /// Most starts of the shard.
     pub generations_max: u32,
     /// How many durable bits flip at the end, one after the other.
@@ -123,6 +127,9 @@ fn payload_max(segment_bytes: u64) -> u64 {
 /// One of this number of seeds has a full disk, and segments so short that each step may need one.
 const FULL_DISK_PART: u64 = 8;
 
+/// The last digits of seeds whose groups may have retry policies. Planted bugs name seeds with other ones.
+const RETRY_SEEDS: [u64; 2] = [3, 5];
+
 impl Swarm {
     /// The mix of a seed, and the random source of the rest of its run.
     #[must_use]
@@ -134,6 +141,9 @@ impl Swarm {
             swarm.segment_bytes = BLOCK_BYTES * [4, 4, 5, 8][random.below(4) as usize];
             let most = payload_max(swarm.segment_bytes);
             swarm.payload_bytes_max = swarm.payload_bytes_max.min(most);
+        }
+        if RETRY_SEEDS.contains(&(seed % 10)) {
+            swarm.retry_policies = [300, 1000][random.below(2) as usize];
         }
         (swarm, random)
     }
@@ -185,6 +195,7 @@ impl Swarm {
             // These draw from clones, so that they do not change the other draws.
             latest_per_key: some(&mut random.clone(), 350, [200, 600, 1000]),
             several_batches: some(&mut Random::new(random.clone().number()), 300, [50, 200, 500]),
+            retry_policies: 0,
             generations_max: random.between(1, 5) as u32,
             rots: if random.chance(250) { random.between(1, 3) } else { 0 },
         }
@@ -222,7 +233,30 @@ impl Swarm {
         GroupConfig {
             lease: Duration::from_millis(lease),
             attempts_max: [1, 2, 5, 20][random.below(4) as usize],
-            ..GroupConfig::default()
+            retry: self.retry_policy(random),
+        }
+    }
+
+    fn retry_policy(&self, random: &mut Random) -> RetryPolicy {
+        if !random.chance(self.retry_policies) {
+            return RetryPolicy::default();
+        }
+        let backoff = match random.below(3) {
+            0 => Backoff::None,
+            1 => {
+                let first = self.span(random);
+                Backoff::Exponential { first, max: first + self.span(random) }
+            }
+            _ => {
+                let count = random.between(1, 4);
+                let delays: Vec<_> = (0..count).map(|_| self.span(random)).collect();
+                RetryDelays::new(&delays).map_or(Backoff::None, Backoff::List)
+            }
+        };
+        RetryPolicy {
+            backoff,
+            jitter_percent: [0, 0, 20, 100][random.below(4) as usize],
+            age_max: random.chance(400).then(|| self.span(random)),
         }
     }
 

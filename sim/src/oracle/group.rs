@@ -8,7 +8,7 @@ use std::{
 use sennit_engine::{Delivery, GroupSetting, SessionId};
 use sennit_model::{Generation, StartAt, Timestamp};
 
-use super::{Violation, attempts::FailedAttempts};
+use super::{Violation, attempts::FailedAttempts, retry::PolicyHistory};
 
 /// Whether a group has acked a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,6 +93,7 @@ pub(super) struct GroupModel {
     /// The highest and the lowest limit of attempts that the group ever had.
     attempts_max_highest: u32,
     attempts_max_lowest: u32,
+    pub(super) policies: PolicyHistory,
     /// The group receives every message from this offset on, except for `holes`.
     pub(super) floor: u64,
     /// Offsets that may have been freed before the group began.
@@ -142,6 +143,7 @@ impl GroupModel {
             setting,
             attempts_max_highest: 0,
             attempts_max_lowest: u32::MAX,
+            policies: PolicyHistory::default(),
             floor,
             holes,
             created: turn,
@@ -155,10 +157,14 @@ impl GroupModel {
         }
     }
 
-    pub(super) fn set(&mut self, setting: GroupSetting) {
+    pub(super) fn set(&mut self, setting: GroupSetting, turn: u64) {
         self.setting = setting;
         self.attempts_max_highest = self.attempts_max_highest.max(setting.config.attempts_max);
-        self.attempts_max_lowest = self.attempts_max_lowest.min(setting.config.attempts_max);
+        // With an age, one failed attempt may be the last.
+        let has_age = setting.config.retry.age_max.is_some();
+        let lowest = if has_age { 1 } else { setting.config.attempts_max };
+        self.attempts_max_lowest = self.attempts_max_lowest.min(lowest);
+        self.policies.set(setting.config.retry, turn);
     }
 
     /// Whether the group may not need a message that it did not ack as far as the oracle knows: the group began
@@ -370,6 +376,7 @@ impl GroupModel {
         let leased: Vec<u64> = self.leases.keys().copied().collect();
         leased.into_iter().for_each(|offset| self.expire_lease(offset));
         self.expired.clear();
+        self.policies.crashed(durable_turn);
         for state in self.states.values_mut() {
             match state.ack {
                 AckState::Acked(turn) if turn > durable_turn => state.ack = AckState::Unknown,

@@ -13,6 +13,7 @@ mod outstanding;
 mod partition;
 mod reader;
 mod restart;
+mod retry;
 mod settlements;
 mod stream;
 mod streams;
@@ -364,7 +365,9 @@ impl Oracle {
         let Some(group) = partition.groups.get_mut(&settle.group) else { return Ok(()) };
         let Self { turn, generation, deliveries: delivery_count, .. } = *self;
         let time = SettleTime { turn, now, delivery_count, generation };
-        let pending = group.expect_settlement(settle, time, keeps_unsettled, limit);
+        let entries = &partition.entries;
+        let appended_at = |offset| Some(entries.get(offset as usize)?.appended_at);
+        let pending = group.expect_settlement(settle, time, keeps_unsettled, limit, appended_at);
         if settle.confirm {
             self.settlements.insert(settle.origin.request, pending);
             return Ok(());

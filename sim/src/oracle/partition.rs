@@ -174,7 +174,7 @@ impl PartitionModel {
             let holes = &self.holes;
             let create = || GroupModel::new(*setting, kept, holes.clone(), turn);
             let group = self.groups.entry(setting.id).or_insert_with(create);
-            group.set(*setting);
+            group.set(*setting, turn);
         }
         let keeps_unsettled = self.keeps_unsettled();
         self.groups.values_mut().for_each(|group| group.keeps_unsettled &= keeps_unsettled);

@@ -1,14 +1,15 @@
 //! The oracle's model of settlements: it predicts the messages to which a settlement applies, checks its answer, and
 //! applies it to the group.
 
-use std::{ops::Range, time::Duration};
+use std::{collections::BTreeSet, ops::Range, time::Duration};
 
 use sennit_engine::{DeliveryRun, Settle, Verdict};
-use sennit_model::{Generation, Timestamp, limits};
+use sennit_model::{Generation, RetryPolicy, Timestamp, limits};
 
 use super::{
     Violation,
     group::{AckState, GroupModel},
+    retry::{is_too_old, least_delay},
 };
 
 /// The time of a command that settles deliveries.
@@ -32,6 +33,10 @@ pub(super) struct PendingSettlement {
     must_be_stale: Vec<(u64, DeliveryRun)>,
     /// The leases that it may end: offsets and numbers of deliveries.
     affected: Vec<(u64, u64)>,
+    /// The retry policies that may be in force.
+    policies: Vec<RetryPolicy>,
+    /// The messages that fail for good if this settlement fails them, because of their age.
+    too_old: BTreeSet<u64>,
 }
 
 fn offsets_of(run: &DeliveryRun) -> Range<u64> {
@@ -47,6 +52,7 @@ impl GroupModel {
         time: SettleTime,
         keeps_unsettled: bool,
         limit: u64,
+        appended_at: impl Fn(u64) -> Option<Timestamp>,
     ) -> PendingSettlement {
         self.settlement_count += 1;
         let mut pending = PendingSettlement {
@@ -56,9 +62,16 @@ impl GroupModel {
             must_apply: Vec::new(),
             must_be_stale: Vec::new(),
             affected: Vec::new(),
+            policies: self.policies.in_force(),
+            too_old: BTreeSet::new(),
         };
         for run in &settle.runs {
             for offset in offsets_of(run) {
+                let is_old =
+                    |appended_at| is_too_old(&pending.policies, appended_at, pending.time.now);
+                if appended_at(offset).is_some_and(is_old) {
+                    pending.too_old.insert(offset);
+                }
                 if offset >= limit {
                     pending.must_be_stale.push((offset, *run));
                 } else {
@@ -194,9 +207,16 @@ impl GroupModel {
         }
         match &pending.settle.verdict {
             Verdict::Started => {}
-            Verdict::Ack | Verdict::Retry => drop(self.leases.remove(&offset)),
-            Verdict::RetryAfter(delay) => {
-                state.not_before = is_current.then(|| now.plus(*delay));
+            Verdict::Ack => drop(self.leases.remove(&offset)),
+            Verdict::Retry | Verdict::RetryAfter(_) => {
+                let delay = match &pending.settle.verdict {
+                    Verdict::RetryAfter(delay) => *delay,
+                    _ => least_delay(&pending.policies, state.failed.min(), state.failed.max()),
+                };
+                state.not_before = is_current.then(|| now.plus(delay));
+                if is_current && pending.too_old.contains(&offset) {
+                    state.dead_lettered = Some(turn);
+                }
                 self.leases.remove(&offset);
             }
             Verdict::DeadLetter { .. } => {
