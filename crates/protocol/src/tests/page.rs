@@ -71,7 +71,7 @@ fn the_page_states_the_limits_in_force() {
         ("bytes of replies and confirms that wait for a socket", limits::REPLIES_WAITING_BYTES_MAX),
         ("bytes that wait for all sockets of a core", limits::WAITING_CORE_BYTES_MAX),
         (
-            "the same, beyond which none of them is received a delivery",
+            "the same, beyond which none of them is given a delivery",
             limits::WAITING_CORE_BYTES_LAST,
         ),
     ] {
