@@ -1,8 +1,11 @@
 //! Faults of the disk, with path and position, and data directories that this program cannot serve.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
-use crate::position::Position;
+use crate::{format::FORMAT_VERSION, position::Position};
 
 /// A fault of the disk or of the data on it.
 #[derive(Debug, thiserror::Error)]
@@ -127,6 +130,25 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Refuses a file of a newer format, and one of another lane, directory or number. Each of `fields` is a name,
+    /// the value in the file's header, and the expected one.
+    pub(crate) fn check_origin(
+        path: &Path,
+        version: u16,
+        fields: [(&'static str, u64, u64); 3],
+    ) -> Result<(), Self> {
+        if version > FORMAT_VERSION {
+            let (found, known) = (version.into(), FORMAT_VERSION.into());
+            return Err(Self::NewerFormat { path: path.to_owned(), found, known });
+        }
+        match fields.into_iter().find(|(_, found, expected)| found != expected) {
+            Some((field, found, expected)) => {
+                Err(Self::Foreign { path: path.to_owned(), field, found, expected })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The cause, for `map_err`: `error` of `action` on `path`.
     pub(crate) fn io(
         action: &'static str,

@@ -9,7 +9,7 @@ use std::{
 use crate::{
     disk::{Disk, DiskFile},
     fault::Fault,
-    format::{BLOCK_BYTES, FORMAT_VERSION, FRAME_HEADER_BYTES, FrameHeader, PackHeader},
+    format::{BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, PackHeader},
     lane_config::LaneConfig,
     position::Position,
 };
@@ -110,23 +110,12 @@ pub(crate) fn check_header(
     path: &Path,
     number: u32,
 ) -> Result<(), Fault> {
-    if header.version > FORMAT_VERSION {
-        return Err(Fault::NewerFormat {
-            path: path.to_owned(),
-            found: header.version.into(),
-            known: FORMAT_VERSION.into(),
-        });
-    }
-    for (field, found, expected) in [
+    let fields = [
         ("lane", u64::from(header.lane), u64::from(config.lane)),
         ("incarnation", header.incarnation, config.incarnation),
         ("pack", header.pack, u64::from(number)),
-    ] {
-        if found != expected {
-            return Err(Fault::Foreign { path: path.to_owned(), field, found, expected });
-        }
-    }
-    Ok(())
+    ];
+    Fault::check_origin(path, header.version, fields)
 }
 
 pub(crate) fn pack_path(config: &LaneConfig, number: u32) -> PathBuf {

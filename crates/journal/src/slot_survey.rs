@@ -11,7 +11,7 @@ use crate::{
     block::Blocks,
     disk::{Disk, DiskFile},
     fault::Fault,
-    format::{BLOCK_BYTES, FORMAT_VERSION, SegmentHeader},
+    format::{BLOCK_BYTES, SegmentHeader},
     headless::{
         HeadlessSegment, UnreadableSlot, inspect_headless, inspect_unreadable, last_use_of,
     },
@@ -151,7 +151,7 @@ impl<'a, D: Disk> SlotSurvey<'a, D> {
     pub(crate) fn sync_newest(&mut self) -> Result<(), Fault> {
         let Some(newest) = self.segments.values().next_back() else { return Ok(()) };
         // The frames that a killed process wrote and never synced can be read, and count as the
-        // log's end. What is written from here on builds on them, so they have to be durable.
+        // log's end. New frames follow them, so they have to be durable.
         // Older segments were synced before this one was begun.
         newest.file.sync().map_err(Fault::io("sync", &newest.path))?;
         let header = newest.header;
@@ -373,22 +373,12 @@ pub(crate) fn check_header(
     config: &LaneConfig,
     path: &Path,
 ) -> Result<(), Fault> {
-    if header.version > FORMAT_VERSION {
-        return Err(Fault::NewerFormat {
-            path: path.to_owned(),
-            found: header.version.into(),
-            known: FORMAT_VERSION.into(),
-        });
-    }
-    for (field, found, expected) in [
+    let fields = [
         ("lane", u64::from(header.lane), u64::from(config.lane)),
         ("segment length", header.segment_bytes, config.segment_bytes),
         ("incarnation", header.incarnation, config.incarnation),
-    ] {
-        if found != expected {
-            return Err(Fault::Foreign { path: path.to_owned(), field, found, expected });
-        }
-    }
+    ];
+    Fault::check_origin(path, header.version, fields)?;
     let is_place = |place: Position| {
         place.0 <= header.segment * config.segment_bytes
             && place.0.is_multiple_of(BLOCK_BYTES as u64)
