@@ -255,9 +255,13 @@ mod tests {
         compare(&[(0, 200, 200), (1, 200, 200)], &[sequences.received()])
     }
 
+    fn clean() -> MessageErrors {
+        MessageErrors::default()
+    }
+
     #[test]
     fn a_clean_run_has_nothing_to_say() {
-        assert_eq!(message_errors(&all()), MessageErrors::default());
+        assert_eq!(message_errors(&all()), clean());
     }
 
     #[test]
@@ -265,10 +269,7 @@ mod tests {
         for index in [0, 127, 128, 399] {
             let mut messages = all();
             messages.remove(index);
-            assert_eq!(
-                message_errors(&messages),
-                MessageErrors { missing: 1, ..MessageErrors::default() }
-            );
+            assert_eq!(message_errors(&messages), MessageErrors { missing: 1, ..clean() });
         }
     }
 
@@ -276,20 +277,14 @@ mod tests {
     fn a_duplicate_is_found_and_is_not_out_of_order() {
         let mut messages = all();
         messages.push(messages[10]);
-        assert_eq!(
-            message_errors(&messages),
-            MessageErrors { duplicates: 1, ..MessageErrors::default() }
-        );
+        assert_eq!(message_errors(&messages), MessageErrors { duplicates: 1, ..clean() });
     }
 
     #[test]
     fn a_swapped_pair_is_out_of_order_once() {
         let mut messages = all();
         messages.swap(20, 22);
-        assert_eq!(
-            message_errors(&messages),
-            MessageErrors { out_of_order: 1, ..MessageErrors::default() }
-        );
+        assert_eq!(message_errors(&messages), MessageErrors { out_of_order: 1, ..clean() });
     }
 
     #[test]
@@ -327,10 +322,7 @@ mod tests {
         for stranger in [(0, 0, 200), (0, 7, 0), (0, 0, u64::MAX)] {
             let mut messages = all();
             messages.push(stranger);
-            assert_eq!(
-                message_errors(&messages),
-                MessageErrors { corrupt: 1, ..MessageErrors::default() }
-            );
+            assert_eq!(message_errors(&messages), MessageErrors { corrupt: 1, ..clean() });
         }
     }
 
@@ -343,7 +335,7 @@ mod tests {
         halves[0].record(0, 1, 1, 5);
         let received = halves.map(|half| half.received());
         let found = compare(&[(0, 200, 200), (1, 200, 200)], &received);
-        assert_eq!(found, MessageErrors { duplicates: 1, ..MessageErrors::default() });
+        assert_eq!(found, MessageErrors { duplicates: 1, ..clean() });
     }
 
     #[test]
@@ -360,7 +352,7 @@ mod tests {
             }
         }
         let found = compare(&[(0, 200, 200), (1, 200, 200)], &[sequences.received()]);
-        assert_eq!(found, MessageErrors { duplicates: 2, ..MessageErrors::default() });
+        assert_eq!(found, MessageErrors { duplicates: 2, ..clean() });
     }
 
     #[test]

@@ -199,7 +199,7 @@ impl Packer {
         self.put(group.id().0.into())?.near(group.settled.floor(), log.end())?;
         let settled = group.settled.above().map(|settled| (settled.start, settled.end, 0));
         self.runs(settled, log.start())?;
-        // What is neither settled nor delayed is ready, and as a rule was never delivered.
+        // All other offsets are ready or delayed; only those that were delivered before are written.
         let ready = group.ready.iter().filter(|(.., tries)| !tries.is_none());
         let tried = ready.map(|(start, end, tries)| (start, end, tries.to_bits()));
         self.runs(tried, log.start())?;

@@ -87,7 +87,7 @@ impl Engine {
             Durability::Durable => self.first_offset,
             _ => reserved_max(self.first_offset),
         };
-        // What lies behind the hole is known, and stays.
+        // Messages behind the hole are known, and stay.
         let end = self.end_of(id).unwrap_or_default();
         let range = OffsetRange::new(end, count);
         self.commit(&Record::Lost { partition: id, range }, journal);

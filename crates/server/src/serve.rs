@@ -217,7 +217,7 @@ fn cores(
     inboxes: Vec<inbox::Sender>,
 ) -> Arc<Cores> {
     let (shards, segment_bytes) = (settings.shards as usize, settings.segment_bytes);
-    // What was taken before the disk was known to be full has to find room in the segment that was
+    // Publishes that were accepted before the disk was known to be full need room in the segment
     // begun then, and in the slots that are held for it.
     let ingest_bytes = config.ingest_bytes.min(segment_bytes / 2);
     let reserve = Arc::new(DiskReserve::new(shards, inboxes.clone(), segment_bytes));
