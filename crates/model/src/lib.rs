@@ -18,6 +18,7 @@ mod offset;
 mod pattern;
 mod read_from;
 mod retry_policy;
+mod throttle_rule;
 mod time;
 mod when_slow;
 
@@ -39,5 +40,6 @@ pub use offset::{Offset, OffsetRange};
 pub use pattern::{PatternError, TopicPattern};
 pub use read_from::ReadFrom;
 pub use retry_policy::{Backoff, RetryDelays, RetryPolicy};
+pub use throttle_rule::{ThrottleError, ThrottlePattern, ThrottleRule, throttle_rule_of};
 pub use time::Timestamp;
 pub use when_slow::WhenSlow;

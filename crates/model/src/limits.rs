@@ -204,3 +204,9 @@ pub const JITTER_PERCENT_MAX: u8 = 100;
 
 /// Default for the number of failed attempts after which a message goes to the dead-letter topic.
 pub const ATTEMPTS_MAX_DEFAULT: u32 = 20;
+
+/// Longest pattern of a throttle rule, in bytes: as long as a key of the configuration leaves it.
+pub const THROTTLE_PATTERN_BYTES_MAX: usize = 247;
+
+/// Longest time that the bucket of a throttle may take to fill. Its burst times its interval fits every field.
+pub const THROTTLE_FILL_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
