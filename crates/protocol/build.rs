@@ -4,6 +4,7 @@ use std::error::Error;
 
 const SCHEMA: &str = "schema/control.proto";
 const SERDE: &str = "#[cfg_attr(test, derive(serde::Serialize, serde::Deserialize))]";
+const BASE64: &str = "#[cfg_attr(test, serde(with = \"crate::tests::base64_text\"))]";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={SCHEMA}");
@@ -22,6 +23,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             ".sennit.v1.ReadFrom.at",
             "#[cfg_attr(test, serde(rename_all = \"snake_case\"))]",
         )
+        // Values of the configuration: as protobuf JSON spells bytes, and without a copy.
+        .bytes(["."])
+        .field_attribute(".sennit.v1.ConfigurationEntry.value", BASE64)
+        .field_attribute(".sennit.v1.ConfigurationChange.value", BASE64)
+        .field_attribute(".sennit.v1.SetConfiguration.value", BASE64)
         .compile_fds(files)?;
     Ok(())
 }

@@ -66,7 +66,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let exit = match &error {
             Error::Refused { code, .. } => exit_of(*code),
-            Error::OffsetMismatch { .. } => Exit::Conflict,
+            Error::OffsetMismatch { .. } | Error::RevisionMismatch { .. } => Exit::Conflict,
             Error::Unreachable { .. } | Error::Closed => Exit::Unreachable,
             _ => Exit::Failed,
         };
@@ -110,8 +110,12 @@ fn exit_of(code: ErrorCode) -> Exit {
         | ErrorCode::CursorHeld
         | ErrorCode::SettingFixed
         | ErrorCode::OffsetMismatch
+        | ErrorCode::RevisionMismatch
         | ErrorCode::SubscriptionExists => Exit::Conflict,
-        ErrorCode::InvalidName | ErrorCode::InvalidConfig | ErrorCode::TopicReserved => Exit::Usage,
+        ErrorCode::InvalidName
+        | ErrorCode::InvalidKey
+        | ErrorCode::InvalidConfig
+        | ErrorCode::TopicReserved => Exit::Usage,
         ErrorCode::ShuttingDown | ErrorCode::Busy => Exit::Unreachable,
         _ => Exit::Failed,
     }

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    backup, bench, consume, cursor, exit::Failure, group, publish, read, restore, serve, storage,
-    stream, subscription, topic,
+    backup, bench, consume, cursor, exit::Failure, group, kv, publish, read, restore, serve,
+    storage, stream, subscription, throttle, topic,
 };
 
 /// Shown below the help of the whole program.
@@ -59,6 +59,10 @@ enum Verb {
     Stream(stream::Args),
     /// Subscriptions that are woken when HTTP streams have content: create, list, show
     Subscription(subscription::Args),
+    /// The configuration of the broker: get, set, delete, list and watch keys
+    Kv(kv::Args),
+    /// Throttle rules, which limit how fast messages of a throttle key are delivered
+    Throttle(throttle::Args),
     /// Verify or repair a data directory that no broker serves
     Storage(storage::Args),
     /// Copy all data of a running broker into one archive
@@ -86,6 +90,8 @@ pub fn run(command: Sennit) -> Result<(), Failure> {
         Verb::Cursor(args) => cursor::run(args),
         Verb::Stream(args) => stream::run(args),
         Verb::Subscription(args) => subscription::run(args),
+        Verb::Kv(args) => kv::run(args),
+        Verb::Throttle(args) => throttle::run(args),
         Verb::Storage(args) => storage::run(&args),
         Verb::Backup(args) => backup::run(&args),
         Verb::Restore(args) => restore::run(&args),
@@ -184,6 +190,10 @@ What `sennit` prints as help, verb by verb. This page is written by a test of `c
             &["sennit", "subscription", "create", "s", "--wake-stream", "w"],
             &["sennit", "backup"],
             &["sennit", "restore"],
+            &["sennit", "kv", "get", "no spaces"],
+            &["sennit", "kv", "set", "a"],
+            &["sennit", "kv", "set", "a", "b", "--if-revision", "-1"],
+            &["sennit", "throttle", "set", "a*b", "1/s"],
         ] {
             assert_eq!(Sennit::try_parse_from(line).unwrap_err().exit_code(), 2, "{line:?}");
         }

@@ -11,8 +11,9 @@ use sennit_protocol::{Reply, Request, Taken, control};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
-    delivery_queue::DeliveryQueue, error::Error, outbox::Outbox, publisher_core::SharedPublisher,
-    read_range::ReadRange, reader_queue::ReaderQueue, watched_topics::WatchedTopics,
+    configuration_watch::Event, delivery_queue::DeliveryQueue, error::Error, outbox::Outbox,
+    publisher_core::SharedPublisher, read_range::ReadRange, reader_queue::ReaderQueue,
+    watched_topics::WatchedTopics,
 };
 
 /// Receives the answer to a request.
@@ -40,6 +41,12 @@ pub(crate) enum Command {
     Read { read: control::Read, queue: Arc<ReaderQueue>, answer: ReplySender<Vec<ReadRange>> },
     /// Watch for topics, on this and every later connection.
     Watch { watch: control::Watch, watched: watch::Sender<WatchedTopics>, answer: ReplySender<()> },
+    /// Watch the configuration, on this and every later connection.
+    WatchConfiguration {
+        watch: control::WatchConfiguration,
+        events: mpsc::Sender<Event>,
+        answer: ReplySender<()>,
+    },
     /// Report messages that a reader has taken. They came on the connection of this epoch.
     Taken { epoch: u64, taken: Taken },
     /// Replace a subscription's window.

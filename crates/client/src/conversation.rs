@@ -211,6 +211,11 @@ impl Conversation {
                 self.readers.watches.add(watch, watched, answer);
                 self.read(number, now);
             }
+            Command::WatchConfiguration { watch, events, answer } => {
+                let number = watch.subscription;
+                self.readers.configuration_watches.add(watch, events, answer);
+                self.read(number, now);
+            }
             Command::Taken { epoch, taken } => {
                 if self.connected && self.readers.is_current(epoch, &taken) {
                     self.write_buffer.request(&Request::Taken(taken), 0);
@@ -251,6 +256,15 @@ impl Conversation {
         }
         // The settlements of its deliveries go first.
         self.encode_settlements();
+        self.encode_unsubscribe(subscription, answer);
+    }
+
+    /// Has the broker end a watch that the client has forgotten.
+    fn end_watch(&mut self, watch: u32) {
+        self.encode_unsubscribe(watch, None);
+    }
+
+    fn encode_unsubscribe(&mut self, subscription: u32, answer: Option<ReplySender<()>>) {
         let number = self.number();
         let body = control::Unsubscribe { subscription };
         self.write_buffer.request(&Request::Unsubscribe(body), number);

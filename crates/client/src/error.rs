@@ -36,6 +36,13 @@ pub enum Error {
         /// The offset that its next message gets.
         next: Offset,
     },
+    /// The entry of the configuration has another revision than the one that was expected. Nothing was
+    /// changed.
+    #[error("{}", revision_mismatch(*.found))]
+    RevisionMismatch {
+        /// The revision that it has; 0 if there is no entry.
+        found: u64,
+    },
     /// A higher epoch of this producer has published. This publisher can publish nothing more.
     #[error("this publisher was fenced: another with its producer id and a higher epoch publishes")]
     Fenced,
@@ -66,6 +73,13 @@ pub enum Error {
     Unexpected(String),
 }
 
+fn revision_mismatch(found: u64) -> String {
+    match found {
+        0 => "there is no such entry, and one was expected".into(),
+        found => format!("the entry has revision {found}, not the one that was expected"),
+    }
+}
+
 impl Error {
     /// Returns whether the same call may succeed later. After [`Error::OutcomeUnknown`] the first
     /// call may already have been executed.
@@ -76,6 +90,7 @@ impl Error {
             Self::Unreachable { .. } | Self::OutcomeUnknown => true,
             Self::Fenced
             | Self::OffsetMismatch { .. }
+            | Self::RevisionMismatch { .. }
             | Self::TooLarge(_)
             | Self::UnknownPartition { .. }
             | Self::Closed
@@ -90,6 +105,7 @@ impl Error {
         match self {
             Self::Refused { code, .. } => Some(*code),
             Self::OffsetMismatch { .. } => Some(ErrorCode::OffsetMismatch),
+            Self::RevisionMismatch { .. } => Some(ErrorCode::RevisionMismatch),
             Self::Fenced => Some(ErrorCode::ProducerFenced),
             _ => None,
         }
@@ -119,6 +135,9 @@ impl From<control::Error> for Error {
         match error.error_code() {
             Some(ErrorCode::OffsetMismatch) if let Some(next) = error.next_offset => {
                 Self::OffsetMismatch { next: Offset(next) }
+            }
+            Some(ErrorCode::RevisionMismatch) if let Some(found) = error.revision => {
+                Self::RevisionMismatch { found }
             }
             Some(ErrorCode::ProducerFenced) => Self::Fenced,
             Some(ErrorCode::OutcomeUnknown) => Self::OutcomeUnknown,

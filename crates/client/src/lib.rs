@@ -13,6 +13,9 @@
 mod admin;
 mod auto_commit;
 mod client;
+mod configuration;
+mod configuration_watch;
+mod configuration_watches;
 mod connection;
 mod connection_handle;
 mod consumer;
@@ -54,6 +57,10 @@ pub use admin::{
 };
 pub use auto_commit::AutoCommit;
 pub use client::{Client, ClientBuilder};
+pub use configuration::{
+    Configuration, ConfigurationChanged, ConfigurationEntry, ConfigurationPage,
+};
+pub use configuration_watch::{ConfigurationChange, ConfigurationEvent, ConfigurationWatch};
 pub use consumer::{Consumer, ConsumerBuilder};
 pub use delivery::{Delivery, DeliveryRun};
 pub use error::Error;
@@ -69,8 +76,8 @@ pub use settle_queue::Settled;
 
 // The types in the signatures above, so that a program needs only this crate.
 pub use sennit_model::{
-    Backoff, Batch, BatchBuilder, BatchError, CursorName, Filter, FilterError, Generation,
-    GroupChange, GroupConfig, GroupId, GroupName, Header, HeaderKind, Headers, Message,
+    Backoff, Batch, BatchBuilder, BatchError, ConfigurationKey, CursorName, Filter, FilterError,
+    Generation, GroupChange, GroupConfig, GroupId, GroupName, Header, HeaderKind, Headers, Message,
     MessageView, Messages, Offset, OffsetRange, PartitionIndex, ProducerId, ReadFrom, Retention,
     RetryDelays, RetryPolicy, StartAt, Timestamp, TopicConfig, TopicId, TopicKind, TopicName,
     TopicPattern, WhenSlow,

@@ -10,6 +10,7 @@ use sennit_protocol::{
 use tokio::time::Instant;
 
 use crate::{
+    configuration_watches::ConfigurationWatches,
     connection_handle::ReplySender,
     error::Error,
     gap::{Gap, Received},
@@ -69,6 +70,8 @@ pub(crate) struct Readers {
     round_trip: Duration,
     /// The watches; they share the readers' numbers.
     pub(crate) watches: Watches,
+    /// The watches of the configuration, numbered among them too.
+    pub(crate) configuration_watches: ConfigurationWatches,
 }
 
 impl Readers {
@@ -104,11 +107,14 @@ impl Readers {
 
     /// Removes a reader that its program has dropped. Returns whether there was one.
     pub(crate) fn remove(&mut self, number: u32) -> bool {
-        self.known.remove(&number).is_some() || self.watches.remove(number)
+        self.known.remove(&number).is_some()
+            || self.watches.remove(number)
+            || self.configuration_watches.remove(number)
     }
 
     pub(crate) fn numbers(&self) -> Vec<u32> {
-        self.known.keys().copied().chain(self.watches.numbers()).collect()
+        let watches = self.watches.numbers().chain(self.configuration_watches.numbers());
+        self.known.keys().copied().chain(watches).collect()
     }
 
     /// The request that starts or continues a reader. A reader that needs a feature which this
@@ -119,6 +125,9 @@ impl Readers {
             return None;
         }
         if let Some(watch) = self.watches.request(number) {
+            return Some(watch);
+        }
+        if let Some(watch) = self.configuration_watches.request(number) {
             return Some(watch);
         }
         let known = self.known.get_mut(&number)?;
@@ -197,6 +206,7 @@ impl Readers {
     /// before and may start later.
     pub(crate) fn refused(&mut self, number: u32, error: &Error, now: Instant) -> Option<Instant> {
         let Some(known) = self.known.get_mut(&number) else {
+            self.configuration_watches.refused(number, error);
             return self.watches.refused(number, error, now);
         };
         if known.answer.is_none() && error.is_retryable() {
@@ -223,6 +233,12 @@ impl Readers {
         if let Some(known) = self.known.remove(&ended.subscription) {
             let code = ErrorCode::of_number(ended.code).unwrap_or(ErrorCode::Internal);
             known.end(&Error::from(control::Error::new(code, ended.reason.clone())), true);
+            return None;
+        }
+        if self.configuration_watches.knows(ended.subscription) {
+            let code = ErrorCode::of_number(ended.code).unwrap_or(ErrorCode::Internal);
+            let error = Error::from(control::Error::new(code, ended.reason.clone()));
+            self.configuration_watches.refused(ended.subscription, &error);
             return None;
         }
         let error = control::Error::new(ErrorCode::Busy, ended.reason.clone());
@@ -323,6 +339,7 @@ impl Readers {
         let report = !matches!(error, Error::Closed);
         std::mem::take(&mut self.known).into_values().for_each(|known| known.end(error, report));
         self.watches.fail(error);
+        self.configuration_watches.fail(error);
     }
 }
 

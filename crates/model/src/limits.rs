@@ -210,3 +210,29 @@ pub const THROTTLE_PATTERN_BYTES_MAX: usize = 247;
 
 /// Longest time that the bucket of a throttle may take to fill. Its burst times its interval fits every field.
 pub const THROTTLE_FILL_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// Most throttle rules of a broker. Each shard has all of them.
+pub const THROTTLE_RULES_MAX: usize = 10_000;
+
+/// Longest key of the configuration, in bytes.
+pub const CONFIGURATION_KEY_BYTES_MAX: usize = 256;
+
+/// Longest value of the configuration, in bytes. Larger things belong in an object store.
+pub const CONFIGURATION_VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// Most entries of the configuration. All of it is in memory.
+pub const CONFIGURATION_ENTRIES_MAX: usize = 100_000;
+
+/// Bytes of all keys and values of the configuration together.
+pub const CONFIGURATION_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes of keys and values of changes of the configuration that may wait for the disk. Beyond that they are
+/// refused.
+pub const CONFIGURATION_WAITING_BYTES_MAX: usize = 16 << 20;
+
+/// Changes of the configuration that each core remembers for those who watch it. A watch that is further behind
+/// is told all entries anew.
+pub const CONFIGURATION_HISTORY_CHANGES: usize = 4096;
+
+/// Bytes of keys and values that these changes may have.
+pub const CONFIGURATION_HISTORY_BYTES: usize = 8 << 20;

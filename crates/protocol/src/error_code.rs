@@ -184,6 +184,12 @@ error_codes! {
     SlowConsumer = 46, "slow-consumer", retry, stay,
         "The reader has fallen behind, and would not wait",
         "read faster, or again from where it was, or with when_slow wait or skip";
+    RevisionMismatch = 60, "revision-mismatch", final, stay,
+        "The entry of the configuration has another revision than the one that was expected; nothing was changed",
+        "get the entry, decide anew, and expect its revision; 0 expects that there is none";
+    InvalidKey = 61, "invalid-key", final, stay,
+        "A key of the configuration is not one",
+        "use 1 to 256 visible ASCII characters, ! to ~, without spaces";
 }
 
 impl ErrorCode {

@@ -147,6 +147,26 @@ kinds! {
     PublishAt = 72, true, false;
     /// The conditional batch is committed.
     PublishedAt = 73, false, true;
+    /// Asks for one entry of the configuration.
+    GetConfiguration = 80, true, false;
+    /// Sets one entry of the configuration.
+    SetConfiguration = 81, true, false;
+    /// Deletes one entry of the configuration.
+    DeleteConfiguration = 82, true, false;
+    /// Asks for a page of the configuration.
+    ListConfiguration = 83, true, false;
+    /// Asks for the entries of the configuration, and for each change of them.
+    WatchConfiguration = 84, true, false;
+    /// One entry of the configuration.
+    ConfigurationValue = 85, false, true;
+    /// A change of the configuration is committed.
+    ConfigurationChanged = 86, false, true;
+    /// A page of the configuration.
+    ConfigurationList = 87, false, true;
+    /// A watch of the configuration has begun.
+    WatchingConfiguration = 88, false, true;
+    /// Changes of the configuration for a watch.
+    ConfigurationChanges = 89, false, true;
 }
 
 impl fmt::Display for Kind {

@@ -33,6 +33,11 @@ pub enum Reply {
     Settled(Settled),
     Gap(Gap),
     PublishedAt(PublishedAt),
+    ConfigurationValue(control::ConfigurationValue),
+    ConfigurationChanged(control::ConfigurationChanged),
+    ConfigurationList(control::ConfigurationList),
+    WatchingConfiguration(control::WatchingConfiguration),
+    ConfigurationChanges(control::ConfigurationChanges),
 }
 
 impl Reply {
@@ -62,6 +67,11 @@ impl Reply {
             Self::Settled(_) => Kind::Settled,
             Self::Gap(_) => Kind::Gap,
             Self::PublishedAt(_) => Kind::PublishedAt,
+            Self::ConfigurationValue(_) => Kind::ConfigurationValue,
+            Self::ConfigurationChanged(_) => Kind::ConfigurationChanged,
+            Self::ConfigurationList(_) => Kind::ConfigurationList,
+            Self::WatchingConfiguration(_) => Kind::WatchingConfiguration,
+            Self::ConfigurationChanges(_) => Kind::ConfigurationChanges,
         }
     }
 
@@ -91,6 +101,11 @@ impl Reply {
             Self::Settled(body) => body.encode(request, out),
             Self::Gap(body) => body.encode(request, out),
             Self::PublishedAt(body) => body.encode(request, out),
+            Self::ConfigurationValue(body) => control::encode(kind, body, request, out),
+            Self::ConfigurationChanged(body) => control::encode(kind, body, request, out),
+            Self::ConfigurationList(body) => control::encode(kind, body, request, out),
+            Self::WatchingConfiguration(body) => control::encode(kind, body, request, out),
+            Self::ConfigurationChanges(body) => control::encode(kind, body, request, out),
         }
     }
 
@@ -124,6 +139,13 @@ impl Reply {
             Kind::Settled => Self::Settled(Settled::decode(body)?),
             Kind::Gap => Self::Gap(Gap::decode(body)?),
             Kind::PublishedAt => Self::PublishedAt(PublishedAt::decode(body)?),
+            Kind::ConfigurationValue => Self::ConfigurationValue(control::decode(kind, body)?),
+            Kind::ConfigurationChanged => Self::ConfigurationChanged(control::decode(kind, body)?),
+            Kind::ConfigurationList => Self::ConfigurationList(control::decode(kind, body)?),
+            Kind::WatchingConfiguration => {
+                Self::WatchingConfiguration(control::decode(kind, body)?)
+            }
+            Kind::ConfigurationChanges => Self::ConfigurationChanges(control::decode(kind, body)?),
             Kind::Hello
             | Kind::Goodbye
             | Kind::CreateTopic
@@ -150,7 +172,12 @@ impl Reply {
             | Kind::Settle
             | Kind::SetCredit
             | Kind::Taken
-            | Kind::PublishAt => return Err(DecodeError::Direction { kind }),
+            | Kind::PublishAt
+            | Kind::GetConfiguration
+            | Kind::SetConfiguration
+            | Kind::DeleteConfiguration
+            | Kind::ListConfiguration
+            | Kind::WatchConfiguration => return Err(DecodeError::Direction { kind }),
         })
     }
 }

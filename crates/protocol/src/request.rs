@@ -7,7 +7,7 @@ use crate::{
     publish_at::PublishAt, set_credit::SetCredit, settle::Settle, taken::Taken,
 };
 
-/// Longest control body of a client, in bytes. A decoded body can take a dozen times its length in
+/// Longest control body of a client, in bytes, but that of SetConfiguration. A decoded body can take a dozen times its length in
 /// memory; no useful one comes near this limit.
 pub const CONTROL_REQUEST_BYTES_MAX: usize = 64 << 10;
 
@@ -44,6 +44,11 @@ pub enum Request {
     SetCredit(SetCredit),
     Taken(Taken),
     PublishAt(PublishAt),
+    GetConfiguration(control::GetConfiguration),
+    SetConfiguration(control::SetConfiguration),
+    DeleteConfiguration(control::DeleteConfiguration),
+    ListConfiguration(control::ListConfiguration),
+    WatchConfiguration(control::WatchConfiguration),
 }
 
 impl Request {
@@ -80,6 +85,11 @@ impl Request {
             Self::SetCredit(_) => Kind::SetCredit,
             Self::Taken(_) => Kind::Taken,
             Self::PublishAt(_) => Kind::PublishAt,
+            Self::GetConfiguration(_) => Kind::GetConfiguration,
+            Self::SetConfiguration(_) => Kind::SetConfiguration,
+            Self::DeleteConfiguration(_) => Kind::DeleteConfiguration,
+            Self::ListConfiguration(_) => Kind::ListConfiguration,
+            Self::WatchConfiguration(_) => Kind::WatchConfiguration,
         }
     }
 
@@ -117,6 +127,11 @@ impl Request {
             Self::SetCredit(body) => body.encode(request, out),
             Self::Taken(body) => body.encode(request, out),
             Self::PublishAt(body) => body.encode(request, out),
+            Self::GetConfiguration(body) => control::encode(kind, body, request, out),
+            Self::SetConfiguration(body) => control::encode(kind, body, request, out),
+            Self::DeleteConfiguration(body) => control::encode(kind, body, request, out),
+            Self::ListConfiguration(body) => control::encode(kind, body, request, out),
+            Self::WatchConfiguration(body) => control::encode(kind, body, request, out),
         }
     }
 
@@ -126,11 +141,17 @@ impl Request {
     /// A [`DecodeError`]. After [`DecodeError::UnknownKind`] the connection can continue.
     pub fn decode(header: &FrameHeader, body: Bytes) -> Result<Self, DecodeError> {
         let kind = header.known_kind()?;
-        let hot = matches!(
+        // Bodies of the data path, and the one whose value may fill the limit: it is not copied.
+        let may_be_long = matches!(
             kind,
-            Kind::Publish | Kind::Settle | Kind::SetCredit | Kind::Taken | Kind::PublishAt
+            Kind::Publish
+                | Kind::Settle
+                | Kind::SetCredit
+                | Kind::Taken
+                | Kind::PublishAt
+                | Kind::SetConfiguration
         );
-        if !hot && body.len() > CONTROL_REQUEST_BYTES_MAX {
+        if !may_be_long && body.len() > CONTROL_REQUEST_BYTES_MAX {
             let (size, limit) = (header.size, CONTROL_REQUEST_BYTES_MAX);
             return Err(DecodeError::FrameTooLarge { kind: header.kind, size, limit });
         }
@@ -164,6 +185,11 @@ impl Request {
             Kind::SetCredit => Self::SetCredit(SetCredit::decode(body)?),
             Kind::Taken => Self::Taken(Taken::decode(body)?),
             Kind::PublishAt => Self::PublishAt(PublishAt::decode(body)?),
+            Kind::GetConfiguration => Self::GetConfiguration(control::decode(kind, body)?),
+            Kind::SetConfiguration => Self::SetConfiguration(control::decode(kind, body)?),
+            Kind::DeleteConfiguration => Self::DeleteConfiguration(control::decode(kind, body)?),
+            Kind::ListConfiguration => Self::ListConfiguration(control::decode(kind, body)?),
+            Kind::WatchConfiguration => Self::WatchConfiguration(control::decode(kind, body)?),
             Kind::HelloOk
             | Kind::Error
             | Kind::GoAway
@@ -183,7 +209,12 @@ impl Request {
             | Kind::Deliver
             | Kind::Settled
             | Kind::Gap
-            | Kind::PublishedAt => return Err(DecodeError::Direction { kind }),
+            | Kind::PublishedAt
+            | Kind::ConfigurationValue
+            | Kind::ConfigurationChanged
+            | Kind::ConfigurationList
+            | Kind::WatchingConfiguration
+            | Kind::ConfigurationChanges => return Err(DecodeError::Direction { kind }),
         })
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod archive;
 pub(crate) mod atomic_append;
 pub(crate) mod backup;
 pub(crate) mod catalogue_needs;
+pub(crate) mod configuration;
 pub(crate) mod control;
 pub(crate) mod control_request;
 pub(crate) mod interrupted_reads;

@@ -16,7 +16,13 @@ use tokio::{
 
 use self::shard_start::RecoveredShard;
 use crate::{
-    broker::{catalogue_needs::Needs, control::Control, recovered_state::Found, streams::Streams},
+    broker::{
+        catalogue_needs::Needs,
+        configuration::{Configuration, CurrentConfiguration},
+        control::Control,
+        recovered_state::Found,
+        streams::Streams,
+    },
     config::Config,
     doors::{
         http_router::HttpRouter,
@@ -109,6 +115,7 @@ impl CoreThread {
             spawn_local(give_back_at_rest(config.give_back));
             spawn_local(core.pace.clone().run());
             let http = open_http(&core, &config, status, rules);
+            core.services.add(Rc::new(CurrentConfiguration::default()));
             if index == CoreIndex::FIRST {
                 add_control(&core, config);
             }
@@ -158,12 +165,15 @@ fn open_http(
     http
 }
 
-/// Adds what the first core alone serves: the control of names and settings, and the subscriptions.
+/// Adds what the first core alone serves: the control of names and settings, the configuration, and the
+/// subscriptions.
 fn add_control(core: &CoreHandle, config: Config) {
     let (data, allows_private) = (config.data, config.streams_allow_private_webhooks);
     let subscriptions = Subscriptions::new(core.clone(), data, allows_private);
     core.services.add(subscriptions.clone());
-    let control = Rc::new(Control::new(core.clone(), subscriptions));
+    let configuration = Configuration::new(core.clone());
+    core.services.add(configuration.clone());
+    let control = Rc::new(Control::new(core.clone(), Rc::new([configuration, subscriptions])));
     let needs = Rc::new(Needs::default());
     core.with(|core| core.set_needs(needs.clone()));
     spawn_local(needs.serve(control.clone()));

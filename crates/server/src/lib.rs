@@ -17,6 +17,7 @@ mod serve;
 mod subscriptions;
 
 pub use broker::archive::{ArchiveError, ArchiveSummary, check_archive};
+pub use broker::configuration::{ConfigurationChange, KeptConfiguration, KeptConfigurationError};
 pub use broker::repair::{ShardRepair, repair_storage};
 pub use broker::restore::{RestoreError, Restored, restore};
 pub use broker::storage_check::{ShardVerdict, verify_storage};

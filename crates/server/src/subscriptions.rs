@@ -49,7 +49,7 @@ use self::{
 };
 use crate::{
     broker::{stream_offset::IncarnationTag, streams::Streams, topic_listener::TopicListener},
-    runtime::core::CoreHandle,
+    runtime::{core::CoreHandle, own_topic::OwnStream},
 };
 
 /// All subscriptions, on the first core.
@@ -76,7 +76,7 @@ impl TopicListener for Subscriptions {
 
     fn appeared(self: Rc<Self>, stream: &TopicName, topic: TopicId, from: Offset) {
         if stream == self.store.name() {
-            self.core.cores.own_topic.set(topic);
+            self.core.cores.own_topic.set(OwnStream::Subscriptions, topic);
         }
         if self.registry.borrow().is_empty() {
             return;
@@ -120,7 +120,7 @@ impl Subscriptions {
     /// lies there stays as it is.
     async fn load(self: &Rc<Self>) {
         if let Some(topic) = self.topic(self.store.name()) {
-            self.core.cores.own_topic.set(topic);
+            self.core.cores.own_topic.set(OwnStream::Subscriptions, topic);
         }
         let take = |change: Change| {
             let id = change.id.clone();

@@ -27,6 +27,7 @@ mod golden_kinds;
 mod groups;
 mod http_streams;
 mod interrupts;
+mod kv;
 mod ledger;
 mod lost_brokers;
 mod memory;

@@ -75,6 +75,15 @@ impl Conversation {
             }
             Reply::TopicAppeared(body) => self.readers.watches.appeared(body),
             Reply::TopicGone(body) => self.readers.watches.gone(body),
+            Reply::WatchingConfiguration(body) => {
+                self.pending_requests.remove(&number);
+                self.readers.configuration_watches.started(body.subscription);
+            }
+            Reply::ConfigurationChanges(body) => {
+                if let Some(watch) = self.readers.configuration_watches.told(body)? {
+                    self.end_watch(watch);
+                }
+            }
             Reply::HelloOk(_) => {
                 return Err(Error::Unexpected("a second answer to the greeting".into()));
             }
@@ -86,6 +95,9 @@ impl Conversation {
             | Reply::GroupDescription(_)
             | Reply::GroupList(_)
             | Reply::CursorList(_)
+            | Reply::ConfigurationValue(_)
+            | Reply::ConfigurationChanged(_)
+            | Reply::ConfigurationList(_)
             | Reply::PublishedAt(_) => self.answered(number, reply, now)?,
         }
         Ok(())

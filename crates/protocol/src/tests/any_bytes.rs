@@ -20,7 +20,7 @@ fn header_and_body() -> impl Strategy<Value = (FrameHeader, Bytes)> {
 }
 
 fn is_hot(kind: Kind) -> bool {
-    kind as u8 >= Kind::Publish as u8
+    (Kind::Publish..=Kind::PublishedAt).contains(&kind)
 }
 
 fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {

@@ -327,6 +327,7 @@ fn error() -> impl Strategy<Value = Error> {
             count: producer.2,
             expected_sequence: producer.3,
             next_offset: producer.3,
+            revision: producer.1,
         },
     )
 }
@@ -429,8 +430,67 @@ fn group_request() -> impl Strategy<Value = Request> {
     ]
 }
 
+fn configuration_request() -> impl Strategy<Value = Request> {
+    prop_oneof![
+        text().prop_map(|key| Request::GetConfiguration(GetConfiguration { key })),
+        (text(), bytes(), any::<Option<u64>>()).prop_map(|(key, value, if_revision)| {
+            Request::SetConfiguration(SetConfiguration { key, value, if_revision })
+        }),
+        (text(), any::<Option<u64>>()).prop_map(|(key, if_revision)| {
+            Request::DeleteConfiguration(DeleteConfiguration { key, if_revision })
+        }),
+        (text(), text(), any::<u32>()).prop_map(|(prefix, page_token, page_size)| {
+            Request::ListConfiguration(ListConfiguration { prefix, page_token, page_size })
+        }),
+        (any::<u32>(), text(), any::<Option<u64>>()).prop_map(
+            |(subscription, prefix, after_revision)| {
+                let watch = WatchConfiguration { subscription, prefix, after_revision };
+                Request::WatchConfiguration(watch)
+            }
+        ),
+    ]
+}
+
+fn configuration_reply() -> impl Strategy<Value = Reply> {
+    let entry = || {
+        (text(), any::<u64>(), bytes()).prop_map(|(key, revision, value)| ConfigurationEntry {
+            key,
+            revision,
+            value,
+        })
+    };
+    let change =
+        (text(), any::<(u64, bool)>(), bytes()).prop_map(|(key, (revision, deleted), value)| {
+            ConfigurationChange { key, revision, deleted, value }
+        });
+    prop_oneof![
+        (option::of(entry()), any::<u64>()).prop_map(|(entry, revision)| {
+            Reply::ConfigurationValue(ConfigurationValue { entry, revision })
+        }),
+        any::<(u64, bool)>().prop_map(|(revision, existed)| {
+            Reply::ConfigurationChanged(ConfigurationChanged { revision, existed })
+        }),
+        (vec(entry(), 0..3), text(), any::<u64>()).prop_map(
+            |(entries, next_page_token, revision)| {
+                let list = ConfigurationList { entries, next_page_token, revision };
+                Reply::ConfigurationList(list)
+            }
+        ),
+        any::<u32>().prop_map(|subscription| {
+            Reply::WatchingConfiguration(WatchingConfiguration { subscription })
+        }),
+        (any::<(u32, u64, bool, bool)>(), vec(change, 0..3)).prop_map(
+            |((subscription, revision, reset, more), changes)| {
+                let told = ConfigurationChanges { subscription, changes, revision, reset, more };
+                Reply::ConfigurationChanges(told)
+            }
+        ),
+    ]
+}
+
 pub fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
+        configuration_request(),
         catalogue_request(),
         group_request(),
         (text(), text())
@@ -485,6 +545,7 @@ fn listing_reply() -> impl Strategy<Value = Reply> {
 
 pub fn reply() -> impl Strategy<Value = Reply> {
     prop_oneof![
+        configuration_reply(),
         hello_ok().prop_map(Reply::HelloOk),
         error().prop_map(Reply::Error),
         Just(Reply::Ping),

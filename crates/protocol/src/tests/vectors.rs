@@ -110,6 +110,16 @@ impl Frame {
             Kind::Gap => Self::Reply(Reply::Gap(gap(fields))),
             Kind::PublishAt => Self::Request(Request::PublishAt(publish_at(fields))),
             Kind::PublishedAt => Self::Reply(Reply::PublishedAt(published_at(fields))),
+            Kind::GetConfiguration => body!(Request::GetConfiguration),
+            Kind::SetConfiguration => body!(Request::SetConfiguration),
+            Kind::DeleteConfiguration => body!(Request::DeleteConfiguration),
+            Kind::ListConfiguration => body!(Request::ListConfiguration),
+            Kind::WatchConfiguration => body!(Request::WatchConfiguration),
+            Kind::ConfigurationValue => body!(Reply::ConfigurationValue),
+            Kind::ConfigurationChanged => body!(Reply::ConfigurationChanged),
+            Kind::ConfigurationList => body!(Reply::ConfigurationList),
+            Kind::WatchingConfiguration => body!(Reply::WatchingConfiguration),
+            Kind::ConfigurationChanges => body!(Reply::ConfigurationChanges),
         };
         vec![frame]
     }

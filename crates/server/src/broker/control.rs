@@ -45,7 +45,7 @@ pub(crate) struct Control {
     pub(crate) core: CoreHandle,
     pub(crate) changes: TopicLocks,
     pub(crate) watches: Rc<RefCell<Watches>>,
-    listener: Rc<dyn TopicListener>,
+    listeners: Rc<[Rc<dyn TopicListener>]>,
 }
 
 /// A change that the catalogue has committed.
@@ -78,10 +78,10 @@ pub(crate) fn ask(
 type PendingAnswers = Vec<oneshot::Receiver<Result<Answer, Refusal>>>;
 
 impl Control {
-    /// Tells `listener` of topics that come and go.
-    pub(crate) fn new(core: CoreHandle, listener: Rc<dyn TopicListener>) -> Self {
+    /// Tells `listeners` of topics that come and go.
+    pub(crate) fn new(core: CoreHandle, listeners: Rc<[Rc<dyn TopicListener>]>) -> Self {
         let (changes, watches) = Default::default();
-        Self { core, changes, watches, listener }
+        Self { core, changes, watches, listeners }
     }
 
     /// What a topic is called, for people; its number where it is gone.

@@ -1,6 +1,7 @@
 //! The door for the native protocol, over TCP.
 
 pub(crate) mod arrival;
+pub(crate) mod configuration;
 pub(crate) mod connection;
 pub(crate) mod control_bodies;
 pub(crate) mod delivery_frames;

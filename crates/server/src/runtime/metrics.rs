@@ -182,6 +182,10 @@ counts! {
     gauge subscriptions_held none "Subscriptions whose work somebody has";
     counter subscription_wakes none "Wakes of subscriptions";
     counter subscription_wakes_failed none "Tries to tell of a wake that failed";
+    gauge configuration_entries none "Entries of the configuration";
+    gauge configuration_bytes bytes "Bytes of the keys and values of the configuration";
+    counter configuration_changes none "Changes of the configuration";
+    gauge throttle_rules none "Throttle rules of the configuration";
 }
 
 /// A metric, and its value for each core or shard.

@@ -5,6 +5,7 @@ mod admission;
 mod archives;
 mod attempts;
 mod browser;
+mod configuration;
 mod consuming;
 mod control;
 mod cores;

@@ -26,7 +26,9 @@ impl Control {
             tracing::error!(error = error.to_string(), "shards lag the catalogue");
         }
         self.release_streams(&found.held_streams, &found.forks).await;
-        self.listener.clone().starts().await;
+        for listener in self.listeners.iter() {
+            listener.clone().starts().await;
+        }
         let _ = done.send(());
     }
 

@@ -59,7 +59,9 @@ impl Control {
         let Some(topic) = topic else { return };
         self.watches.borrow_mut().appeared(&watched_topic(&topic));
         if topic.config().partitions == 1 {
-            self.listener.clone().appeared(&topic.created.name, topic.id(), from);
+            for listener in self.listeners.iter() {
+                listener.clone().appeared(&topic.created.name, topic.id(), from);
+            }
         }
     }
 
@@ -87,7 +89,9 @@ impl Control {
 
     /// Tells the listener that a topic is gone.
     pub(crate) fn listener_gone(&self, topic: &Topic) {
-        self.listener.clone().gone(&topic.created.name, topic.id());
+        for listener in self.listeners.iter() {
+            listener.clone().gone(&topic.created.name, topic.id());
+        }
     }
 
     /// Deletes a topic, whatever may need it.

@@ -476,6 +476,7 @@ impl Session {
             Request::Subscribe(body) => Some((body.subscription, false)),
             Request::Read(body) => Some((body.subscription, false)),
             Request::Watch(body) => Some((body.subscription, true)),
+            Request::WatchConfiguration(body) => Some((body.subscription, true)),
             _ => None,
         };
         if let Some((subscription, is_watch)) = subscription {
@@ -515,6 +516,18 @@ impl Session {
                 let (ends, ended) = oneshot::channel();
                 self.routes.borrow_mut().watches.insert(watch.subscription, ends);
                 tokio::task::spawn_local(pending.watch(watch, ended));
+            }
+            Request::WatchConfiguration(watch) => {
+                self.is_settled = true;
+                let (ends, ended) = oneshot::channel();
+                self.routes.borrow_mut().watches.insert(watch.subscription, ends);
+                tokio::task::spawn_local(pending.watch_configuration(watch, ended));
+            }
+            Request::GetConfiguration(_)
+            | Request::SetConfiguration(_)
+            | Request::DeleteConfiguration(_)
+            | Request::ListConfiguration(_) => {
+                drop(tokio::task::spawn_local(pending.configuration(request)));
             }
             request => {
                 let begin = |(number, _)| self.routes.borrow_mut().begin(number);

@@ -1,0 +1,343 @@
+//! The configuration: a durable map of keys and values for the whole broker, on the first core. Changes are decided
+//! one after the other; those that have gathered while the disk was busy are one append. Once that is durable,
+//! each core gets the new snapshot, and then the changes are confirmed. It knows no protocol.
+//!
+//! In reading order: a `request` is decided by the `entries` as a `change`; the `store` keeps changes; a
+//! `snapshot` and the `history` are what each core has of it.
+
+mod change;
+mod entries;
+mod history;
+mod request;
+mod snapshot;
+mod store;
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+};
+
+use sennit_engine::Refusal;
+use sennit_model::{Offset, TopicId, TopicName, limits::CONFIGURATION_WAITING_BYTES_MAX};
+use tokio::{
+    sync::{Notify, oneshot},
+    task::spawn_local,
+};
+
+pub use self::change::{ConfigurationChange, KeptConfiguration, KeptConfigurationError};
+use self::{
+    entries::{Draft, Entries},
+    history::History,
+    snapshot::throttle_rules,
+    store::{APPENDED_BYTES, Found, Store, appended_bytes},
+};
+pub(crate) use self::{
+    request::{
+        ConfigurationAnswer, ConfigurationRefusal, ConfigurationRequest, ListEntries, ToldEntry,
+        Write,
+    },
+    snapshot::{ConfigurationSnapshot, CurrentConfiguration},
+};
+use super::{
+    control_request::ControlRefusal, stream_request::StreamFailure, topic_listener::TopicListener,
+};
+use crate::{
+    identity::principal::Principal,
+    runtime::{
+        core::{CoreHandle, Cores},
+        inbox::Message,
+        index::CoreIndex,
+        own_topic::OwnStream,
+    },
+};
+
+/// Most changes in one append.
+const APPENDED_CHANGES: usize = 4096;
+
+type Answer = Result<ConfigurationAnswer, ConfigurationRefusal>;
+
+/// The configuration, on the first core.
+#[derive(Debug)]
+pub(crate) struct Configuration {
+    core: CoreHandle,
+    store: Store,
+    entries: RefCell<Entries>,
+    snapshot: RefCell<ConfigurationSnapshot>,
+    /// Changes that wait to be decided, in the order in which they came.
+    waiting: RefCell<VecDeque<(Write, oneshot::Sender<Answer>)>>,
+    waiting_bytes: Cell<usize>,
+    has_more: Notify,
+    state: Cell<State>,
+}
+
+/// Whether requests are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// What was kept is not read, or could not be.
+    Unreadable,
+    Serves,
+    /// It is not known whether the last changes are durable: the broker is about to end.
+    Unknown,
+}
+
+/// Asks the first core, on behalf of a principal. Without an answer the broker stops.
+pub(crate) fn ask(
+    cores: &Cores,
+    _principal: Principal,
+    request: ConfigurationRequest,
+) -> oneshot::Receiver<Answer> {
+    // The rights of the principal to the key or prefix will be checked here.
+    let (sender, answer) = oneshot::channel();
+    let message = Message::call(move |configuration: &Rc<Configuration>| {
+        configuration.answer(request, sender);
+    });
+    let _ = cores.inboxes[CoreIndex::FIRST].send(message);
+    answer
+}
+
+impl TopicListener for Configuration {
+    fn starts(self: Rc<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(async move {
+            if self.load().await {
+                spawn_local(self.write());
+            }
+        })
+    }
+
+    fn appeared(self: Rc<Self>, stream: &TopicName, topic: TopicId, _from: Offset) {
+        if stream == self.store.name() {
+            self.core.cores.own_topic.set(OwnStream::Configuration, topic);
+        }
+    }
+
+    fn gone(self: Rc<Self>, _stream: &TopicName, _topic: TopicId) {}
+}
+
+impl Configuration {
+    /// None yet: it is read when the broker starts.
+    pub(crate) fn new(core: CoreHandle) -> Rc<Self> {
+        Rc::new(Self {
+            store: Store::new(core.clone()),
+            core,
+            entries: RefCell::default(),
+            snapshot: RefCell::default(),
+            waiting: RefCell::default(),
+            waiting_bytes: Cell::new(0),
+            has_more: Notify::new(),
+            state: Cell::new(State::Unreadable),
+        })
+    }
+
+    /// Reads what was kept and sends it to each core; says whether that was done. What cannot be read is not
+    /// taken for nothing: then nobody is answered, nothing is written, and what lies there stays as it is.
+    async fn load(&self) -> bool {
+        let name = self.store.name();
+        let topic =
+            self.core.look(|core| core.catalogue().topic_named(name).map(|topic| topic.id()));
+        if let Some(topic) = topic {
+            self.core.cores.own_topic.set(OwnStream::Configuration, topic);
+        }
+        let (mut entries, mut history) = (Entries::default(), History::default());
+        let read = self.store.read(|found| match found {
+            Found::Kept(KeptConfiguration::Change(change)) => {
+                entries.apply(&change);
+                history.push(&change);
+            }
+            Found::Kept(KeptConfiguration::WrittenAgain { revision }) => {
+                entries.skip_to(revision);
+                if history.revision() < revision {
+                    history.restart(revision);
+                }
+            }
+            Found::Missing(count) => {
+                let revision = entries.revision().saturating_add(count);
+                entries.skip_to(revision);
+                history.restart(revision);
+            }
+        });
+        if let Err(failure) = read.await {
+            tracing::error!(%failure, "the configuration cannot be read: nobody gets any of it");
+            return false;
+        }
+        let snapshot = ConfigurationSnapshot::of(entries.revision(), entries.iter());
+        self.entries.replace(entries);
+        self.snapshot.replace(snapshot.clone());
+        self.count(0);
+        self.set_throttles();
+        self.tell_cores(move |current| current.begin(snapshot.clone(), history.clone())).await;
+        self.state.set(State::Serves);
+        true
+    }
+
+    fn answer(&self, request: ConfigurationRequest, answer: oneshot::Sender<Answer>) {
+        let refusal = match self.state.get() {
+            State::Serves => None,
+            State::Unreadable => Some(ConfigurationRefusal::Unreadable),
+            State::Unknown => {
+                Some(ConfigurationRefusal::Broker(Box::new(ControlRefusal::ShuttingDown)))
+            }
+        };
+        let answered = match (refusal, request) {
+            (Some(refusal), _) => Err(refusal),
+            (None, ConfigurationRequest::Get { key }) => {
+                let entries = self.entries.borrow();
+                let (entry, revision) = (entries.get(&key), entries.revision());
+                Ok(ConfigurationAnswer::Entry { entry, revision })
+            }
+            (None, ConfigurationRequest::List(list)) => Ok(self.entries.borrow().list(&list)),
+            (None, ConfigurationRequest::Write(write)) => {
+                let bytes = self.waiting_bytes.get() + write.bytes();
+                if bytes <= CONFIGURATION_WAITING_BYTES_MAX {
+                    self.waiting_bytes.set(bytes);
+                    self.waiting.borrow_mut().push_back((write, answer));
+                    return self.has_more.notify_one();
+                }
+                Err(ConfigurationRefusal::Busy)
+            }
+        };
+        let _ = answer.send(answered);
+    }
+
+    /// Decides and keeps the changes that wait, for ever.
+    async fn write(self: Rc<Self>) {
+        loop {
+            while self.waiting.borrow().is_empty() {
+                self.has_more.notified().await;
+            }
+            let writes = self.take();
+            let (changes, answers) = {
+                let entries = self.entries.borrow();
+                let mut draft = Draft::of(&entries);
+                let answers: Vec<_> = writes.iter().map(|(write, _)| draft.decide(write)).collect();
+                (draft.changes, answers)
+            };
+            let kept = self.keep(changes).await;
+            let bytes: usize = writes.iter().map(|(write, _)| write.bytes()).sum();
+            self.waiting_bytes.set(self.waiting_bytes.get() - bytes);
+            for ((_, sender), answer) in writes.into_iter().zip(answers) {
+                // What was decided on the ground of changes that are not kept does not count either.
+                let _ = sender.send(kept.clone().and(answer));
+            }
+            self.write_again_if_grown().await;
+        }
+    }
+
+    /// The next changes that are appended together.
+    fn take(&self) -> Vec<(Write, oneshot::Sender<Answer>)> {
+        let mut waiting = self.waiting.borrow_mut();
+        let mut bytes = 0;
+        let fit = waiting.iter().take(APPENDED_CHANGES).take_while(|(write, _)| {
+            let is_first = bytes == 0;
+            bytes += appended_bytes(write.key.as_str(), write.value.as_ref());
+            is_first || bytes <= APPENDED_BYTES
+        });
+        let count = fit.count();
+        waiting.drain(..count).collect()
+    }
+
+    /// Has changes be durable, and be seen by each core.
+    async fn keep(&self, changes: Vec<ConfigurationChange>) -> Result<(), ConfigurationRefusal> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        if let Err(failure) = self.store.append(&changes).await {
+            tracing::warn!(%failure, "changes of the configuration are refused");
+            if !is_refusal(&failure) {
+                self.state.set(State::Unknown);
+            }
+            return Err(refusal_of(failure));
+        }
+        {
+            let mut entries = self.entries.borrow_mut();
+            changes.iter().for_each(|change| entries.apply(change));
+        }
+        let snapshot = self.snapshot.borrow().after(&changes);
+        self.snapshot.replace(snapshot.clone());
+        self.count(changes.len() as u64);
+        if changes.iter().any(|change| change.key.throttle_pattern().is_some()) {
+            self.set_throttles();
+        }
+        let changes: Arc<[_]> = changes.into();
+        self.tell_cores(move |current| current.change(snapshot.clone(), &changes)).await;
+        Ok(())
+    }
+
+    /// Has each core do something with what it has of the configuration, and waits until all have.
+    async fn tell_cores(&self, tell: impl Fn(&CurrentConfiguration) + Clone + Send + 'static) {
+        let told: Vec<_> = self
+            .core
+            .cores
+            .inboxes
+            .iter()
+            .map(|inbox| {
+                let (done, told) = oneshot::channel();
+                let tell = tell.clone();
+                let _ = inbox.send(Message::call(move |current: &Rc<CurrentConfiguration>| {
+                    tell(current);
+                    let _ = done.send(());
+                }));
+                told
+            })
+            .collect();
+        for told in told {
+            // A core that has ended serves nobody.
+            let _ = told.await;
+        }
+    }
+
+    async fn write_again_if_grown(&self) {
+        let (revision, entries) = {
+            let entries = self.entries.borrow();
+            if self.state.get() != State::Serves || !self.store.has_grown(entries.totals().bytes) {
+                return;
+            }
+            let all = entries.iter().map(|(key, entry)| ConfigurationChange {
+                key: key.clone(),
+                revision: entry.revision,
+                value: Some(entry.value.clone()),
+            });
+            (entries.revision(), all.collect())
+        };
+        if let Err(failure) = self.store.write_again(revision, entries).await {
+            tracing::warn!(%failure, "the configuration is written again later");
+        }
+    }
+
+    /// Says in the metrics how it is, after so many changes.
+    fn count(&self, changes: u64) {
+        let metrics = &self.core.cores.metrics[self.core.index];
+        let totals = self.entries.borrow().totals();
+        metrics.configuration_entries.set(totals.entries as u64);
+        metrics.configuration_bytes.set(totals.bytes as u64);
+        metrics.configuration_changes.add(changes);
+    }
+
+    /// The throttle rules are others now, or those that the broker has started with.
+    fn set_throttles(&self) {
+        let rules = throttle_rules(&self.snapshot.borrow());
+        let metrics = &self.core.cores.metrics[self.core.index];
+        metrics.throttle_rules.set(rules.len() as u64);
+    }
+}
+
+/// Whether a failed append has certainly changed nothing.
+fn is_refusal(failure: &StreamFailure) -> bool {
+    match failure {
+        StreamFailure::Broker(refusal) => matches!(
+            **refusal,
+            ControlRefusal::Busy(_) | ControlRefusal::Engine(Refusal::StorageFull)
+        ),
+        other => other.refusal().is_some(),
+    }
+}
+
+fn refusal_of(failure: StreamFailure) -> ConfigurationRefusal {
+    let refusal = match failure {
+        StreamFailure::Broker(refusal) => refusal,
+        _ => Box::new(ControlRefusal::WrongAnswer),
+    };
+    ConfigurationRefusal::Broker(refusal)
+}
