@@ -11,7 +11,7 @@ use std::{
 };
 
 use sennit_client::{
-    Client, ConfigurationEvent, ConfigurationKey, ConfigurationWatch, Error, ErrorCode,
+    Client, ConfigurationEvent, ConfigurationKey, ConfigurationWatch, Error, ErrorCode, Reconnect,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -81,7 +81,10 @@ fn each_confirmed_set_survives_a_kill_and_no_revision_is_given_twice() {
                 let (address, count, from) = (address.clone(), count.clone(), numbers[n]);
                 std::thread::spawn(move || {
                     within("a writer's life", async {
-                        let client = Client::connect(&address).await.unwrap();
+                        // It does not wait for the next life.
+                        let reconnect = Reconnect { attempts_max: Some(0), ..Reconnect::default() };
+                        let client = Client::builder(&address).reconnect(reconnect);
+                        let client = client.connect().await.unwrap();
                         write(client, key(&format!("w{n}")), from, count).await
                     })
                 })
