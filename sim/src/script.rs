@@ -284,9 +284,9 @@ impl Script {
         let index = PartitionIndex(0);
         let (group, of_letters) = (self.new_group(), self.new_group());
         let letters_at = PartitionId { topic: letters, index };
-        self.topics.insert(letters_at, (vec![of_letters], DeadLetters::Stay));
+        self.topics.insert(letters_at, (vec![of_letters.clone()], DeadLetters::Stay));
         let partition = PartitionId { topic: id, index };
-        self.topics.insert(partition, (vec![group], DeadLetters::To(letters)));
+        self.topics.insert(partition, (vec![group.clone()], DeadLetters::To(letters)));
         for (partition, group) in [(letters_at, of_letters), (partition, group)] {
             self.open(partition)?;
             self.subscribe(partition, group.id)?;
@@ -311,15 +311,15 @@ impl Script {
     fn change_groups(&mut self) -> Result<(), Stop> {
         let gone = self.extra_group.take();
         let new = if gone.is_none() { Some(self.new_group()) } else { None };
-        self.extra_group = new.map(|group| group.id);
+        self.extra_group = new.as_ref().map(|group| group.id);
         let own = [self.orders, Some(self.mails)].into_iter().flatten();
         for partition in own.collect::<Vec<_>>() {
             if let Some((groups, _)) = self.topics.get_mut(&partition) {
                 groups.retain(|group| Some(group.id) != gone);
-                groups.extend(new);
+                groups.extend(new.clone());
             }
             self.open(partition)?;
-            if let Some(group) = new {
+            if let Some(group) = &new {
                 self.subscribe(partition, group.id)?;
             }
         }

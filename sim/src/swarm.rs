@@ -234,6 +234,7 @@ impl Swarm {
             lease: Duration::from_millis(lease),
             attempts_max: [1, 2, 5, 20][random.below(4) as usize],
             retry: self.retry_policy(random),
+            ..GroupConfig::default()
         }
     }
 

@@ -210,7 +210,7 @@ impl Topics {
             // The start of a new group depends on the current end.
             world.turn()?;
             world.describe(partition)?;
-            let (config, groups) = (topic.config, topic.groups.clone());
+            let (config, groups) = (topic.config.clone(), topic.groups.clone());
             let dead_letters = topic.dead_letters;
             send_command(world, partition, PartitionCommand::Open { config, groups, dead_letters });
             world.turn()?;

@@ -1,8 +1,10 @@
-//! `sennit group`: create, list, describe, alter, retry, delete.
+//! `sennit group`: create, list, describe, alter, pause, resume, retry, delete. Its rules for keys are in `key`.
+
+mod key;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sennit_client::{GroupChange, GroupDescription, ParkedRun};
+use sennit_client::{Client, GroupChange, GroupDescription, ParkedRun};
 use sennit_model::{
     GroupConfig, GroupName, Offset, OffsetRange, PartitionIndex, StartAt, TopicName,
 };
@@ -14,6 +16,7 @@ use crate::{
     output::{print_json, print_table, print_to_stderr},
     quantity::{duration, show_duration},
     retry_options::{RetryOptions, policy_json, show_policy},
+    throttle_options::{ThrottleOptions, show_throttle, throttle_json},
 };
 
 const EXAMPLES: &str = "\
@@ -22,6 +25,8 @@ Examples:
   sennit group create orders audit --start latest
   sennit group alter orders billing --attempts 8
   sennit group alter orders billing --retry-backoff 1s..5m --retry-jitter 20%
+  sennit group alter orders billing --throttle 50/s
+  sennit group key set orders billing noisy-tenant --concurrency 2
   sennit group retry orders.dead-letter default --offsets 5..9
   sennit group describe orders billing";
 
@@ -54,6 +59,8 @@ enum Verb {
         attempts: Option<u32>,
         #[command(flatten)]
         retry: RetryOptions,
+        #[command(flatten)]
+        throttle: ThrottleOptions,
         /// The start of the group: earliest, latest or an offset
         #[arg(long, value_name = "WHERE", default_value = "earliest", value_parser = start_at)]
         start: StartAt,
@@ -75,7 +82,7 @@ enum Verb {
     /// New leases have the new length. The next failed attempt at a message is compared with the
     /// new limit and waits for the new delay; messages that wait already keep theirs.
     #[command(group = clap::ArgGroup::new("setting").required(true).multiple(true).args([
-        "lease", "attempts", "retry_backoff", "retry_jitter", "retry_age",
+        "lease", "attempts", "retry_backoff", "retry_jitter", "retry_age", "throttle",
     ]))]
     Alter {
         /// The topic's name
@@ -90,7 +97,26 @@ enum Verb {
         attempts: Option<u32>,
         #[command(flatten)]
         retry: RetryOptions,
+        #[command(flatten)]
+        throttle: ThrottleOptions,
     },
+    /// Give a group no messages until it is resumed; what its consumers hold they may settle
+    Pause {
+        /// The topic's name
+        topic: TopicName,
+        /// The group's name
+        name: GroupName,
+    },
+    /// Give a group that was paused messages again
+    Resume {
+        /// The topic's name
+        topic: TopicName,
+        /// The group's name
+        name: GroupName,
+    },
+    /// Rules for the fair keys of a group: weight, limits, pause
+    #[command(subcommand)]
+    Key(key::Verb),
     /// Deliver parked messages of a dead-letter topic again, with all their attempts
     ///
     /// A message that fails for good in a dead-letter topic is parked: it stays there and is not
@@ -149,11 +175,19 @@ fn offsets(text: &str) -> Result<OffsetRange, String> {
 /// The broker's refusal, or it cannot be reached.
 pub fn run(args: Args) -> Result<(), Failure> {
     block_on(async {
+        // What is wrong with the command line is said before a broker is asked for.
+        let throttle = match &args.verb {
+            Verb::Create { throttle, .. } | Verb::Alter { throttle, .. } => throttle.rate()?,
+            Verb::Key(verb) => verb.check().map(|()| None)?,
+            _ => None,
+        };
+        let throttle = throttle.map(|rate| rate.0);
         let client = args.connect.client().await?;
         match args.verb {
-            Verb::Create { topic, name, lease, attempts, retry, start } => {
-                let change = GroupChange { lease, attempts_max: attempts, ..retry.change() };
-                let config = change.applied_to(GroupConfig::default());
+            Verb::Create { topic, name, lease, attempts, retry, throttle: _, start } => {
+                let change =
+                    GroupChange { lease, attempts_max: attempts, throttle, ..retry.change() };
+                let config = change.applied_to(&GroupConfig::default());
                 let created = client.create_group(&topic, &name, config, start).await;
                 let created = created.map_err(|error| about(error, &topic, &name))?;
                 let outcome = if created { "created" } else { "exists" };
@@ -167,15 +201,24 @@ pub fn run(args: Args) -> Result<(), Failure> {
             Verb::Describe { topic, name } => {
                 let group = client.describe_group(&topic, &name).await;
                 let group = group.map_err(|error| about(error, &topic, &name))?;
-                print(std::slice::from_ref(&group), args.json)?;
-                if args.json { Ok(()) } else { print_parked(&group) }
+                describe(&group, args.json)
             }
-            Verb::Alter { topic, name, lease, attempts, retry } => {
-                let change = GroupChange { lease, attempts_max: attempts, ..retry.change() };
+            Verb::Alter { topic, name, lease, attempts, retry, throttle: _ } => {
+                let change =
+                    GroupChange { lease, attempts_max: attempts, throttle, ..retry.change() };
                 let altered = client.alter_group(&topic, &name, change).await;
                 altered.map_err(|error| about(error, &topic, &name))?;
                 say_done(args.json, &topic, &name, "altered")
             }
+            Verb::Pause { topic, name } => {
+                set_paused(&client, &topic, &name, true).await?;
+                say_done(args.json, &topic, &name, "paused")
+            }
+            Verb::Resume { topic, name } => {
+                set_paused(&client, &topic, &name, false).await?;
+                say_done(args.json, &topic, &name, "resumed")
+            }
+            Verb::Key(verb) => verb.run(&client, args.json).await,
             Verb::Retry { topic, name, offsets, partition } => {
                 let offsets: Vec<_> =
                     offsets.map(|range| (PartitionIndex(partition), range)).into_iter().collect();
@@ -199,6 +242,16 @@ pub fn run(args: Args) -> Result<(), Failure> {
             }
         }
     })
+}
+
+async fn set_paused(
+    client: &Client,
+    topic: &TopicName,
+    name: &GroupName,
+    is_paused: bool,
+) -> Result<(), Failure> {
+    let change = GroupChange { is_paused: Some(is_paused), ..GroupChange::default() };
+    client.alter_group(topic, name, change).await.map_err(|error| about(error, topic, name))
 }
 
 fn about(error: sennit_client::Error, topic: &TopicName, name: &GroupName) -> Failure {
@@ -234,6 +287,8 @@ fn print(groups: &[GroupDescription], as_json: bool) -> Result<(), Failure> {
             row.push(group.parked.to_string());
             row.push(holds(group).unwrap_or_else(|| "-".into()));
             row.push(show_policy(&group.config.retry));
+            row.push(show_throttle(group.config.throttle));
+            row.push(if group.config.is_paused { "paused" } else { "-" }.into());
             row
         })
         .collect();
@@ -248,6 +303,8 @@ fn print(groups: &[GroupDescription], as_json: bool) -> Result<(), Failure> {
         "PARKED",
         "HOLDS",
         "RETRY",
+        "THROTTLE",
+        "PAUSED",
     ];
     print_table(&heads, &rows)
 }
@@ -258,6 +315,19 @@ pub(crate) fn holds(group: &GroupDescription) -> Option<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let age = now.saturating_sub(since);
     Some(show_duration(Duration::from_secs(age.as_secs())))
+}
+
+/// Prints a group with what only its own description has: parked messages and rules for keys.
+fn describe(group: &GroupDescription, as_json: bool) -> Result<(), Failure> {
+    let rules = &group.config.key_rules;
+    if as_json {
+        let mut value = description_json(group);
+        value["key_rules"] = rules.iter().map(key::rule_json).collect();
+        return print_json(&value);
+    }
+    print(std::slice::from_ref(group), false)?;
+    key::print_rules(rules)?;
+    print_parked(group)
 }
 
 fn print_parked(group: &GroupDescription) -> Result<(), Failure> {
@@ -310,6 +380,8 @@ pub(crate) fn description_json(group: &GroupDescription) -> Value {
         "lease_ms": u64::try_from(group.config.lease.as_millis()).unwrap_or(u64::MAX),
         "attempts_max": group.config.attempts_max,
         "retry": policy_json(&group.config.retry),
+        "throttle": throttle_json(group.config.throttle),
+        "paused": group.config.is_paused,
     })
 }
 

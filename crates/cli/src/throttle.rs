@@ -96,12 +96,12 @@ fn set(args: &Args, rule: &ThrottleRule) -> Result<(), Failure> {
     let pattern = &rule.pattern;
     block_on(async {
         let configuration = args.connect.client().await?.configuration();
-        let set = configuration.set(&key(pattern), rule.to_string(), None).await;
+        let set = configuration.set(&key(pattern), rule.rate.to_string(), None).await;
         set.map_err(|error| about(error, pattern))?;
         if args.json {
             return print_json(&rule_json(rule));
         }
-        print_to_stderr(&format!("{pattern}: {rule}"));
+        print_to_stderr(&format!("{pattern}: {}", rule.rate));
         Ok(())
     })
 }
@@ -133,7 +133,11 @@ fn list(args: &Args) -> Result<(), Failure> {
             match rule {
                 Ok(rule) if args.json => print_json(&rule_json(&rule))?,
                 Ok(rule) => {
-                    rows.push(vec![pattern.to_owned(), rule.rate(), rule.burst.to_string()]);
+                    rows.push(vec![
+                        pattern.to_owned(),
+                        rule.rate.rate_text(),
+                        rule.rate.burst.to_string(),
+                    ]);
                 }
                 // Another version of the broker has taken it for one.
                 Err(error) => print_to_stderr(&format!(
@@ -149,9 +153,9 @@ fn list(args: &Args) -> Result<(), Failure> {
 fn rule_json(rule: &ThrottleRule) -> Value {
     json!({
         "pattern": rule.pattern.as_str(),
-        "rate": rule.rate(),
-        "burst": rule.burst,
-        "interval_ns": rule.interval_ns,
+        "rate": rule.rate.rate_text(),
+        "burst": rule.rate.burst,
+        "interval_ns": rule.rate.interval_ns,
     })
 }
 
@@ -162,7 +166,7 @@ mod tests {
     #[test]
     fn a_rule_of_the_command_line_is_checked_before_the_broker_is_asked() {
         let pattern: ThrottlePattern = "tenant:*".parse().unwrap();
-        let shown = |rate, burst| rule(&pattern, rate, burst).map(|rule| rule.to_string());
+        let shown = |rate, burst| rule(&pattern, rate, burst).map(|rule| rule.rate.to_string());
         assert_eq!(shown("100/s", None).unwrap(), "100/s burst 100");
         assert_eq!(shown("2.5/s", Some(50)).unwrap(), "150/m burst 50");
         let refused = shown("fast", None).unwrap_err();

@@ -1,4 +1,4 @@
-//! `sennit topic`: create, list, describe, alter, trim, delete.
+//! `sennit topic`: create, list, describe, alter, pause, resume, trim, delete.
 
 use std::{str::FromStr, time::Duration};
 
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     connect_options::{ConnectOptions, block_on},
     exit::{Exit, Failure},
+    field_options::{self, FieldOptions, fields_json},
     group,
     output::{print_json, print_table, print_to_stderr},
     quantity::{duration, names_a_size, names_a_time, show_duration, show_size, size},
@@ -25,6 +26,8 @@ Examples:
   sennit topic list --json
   sennit topic create rates --retain latest-per-key --tombstone-age 1h
   sennit topic alter events --retain forever
+  sennit topic create jobs --fair-key tenant --weight plan-weight
+  sennit topic pause jobs
   sennit topic trim events --before 100000";
 
 /// The arguments of `sennit topic`.
@@ -82,6 +85,16 @@ enum Verb {
         #[command(flatten)]
         settings: Settings,
     },
+    /// Give no group of a topic messages until it is resumed; it can be published to and read
+    Pause {
+        /// Its name
+        name: TopicName,
+    },
+    /// Give the groups of a topic that was paused messages again
+    Resume {
+        /// Its name
+        name: TopicName,
+    },
     /// Delete a topic with its messages and groups
     Delete {
         /// Its name
@@ -89,7 +102,7 @@ enum Verb {
     },
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 struct Settings {
     /// Short for a retention: a queue keeps messages until they are settled, a stream for ever
     /// [default: queue, unless --retain is given]
@@ -109,6 +122,8 @@ struct Settings {
     /// no such age
     #[arg(long, value_name = "AGE", value_parser = age_or_none)]
     ttl: Option<Age>,
+    #[command(flatten)]
+    fields: FieldOptions,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
@@ -227,6 +242,7 @@ impl Settings {
         Ok(TopicConfig {
             retention: self.retention()?.unwrap_or(config.retention),
             time_to_live: self.ttl.map_or(config.time_to_live, |age| age.0),
+            fields: self.fields.apply_to(config.fields.as_deref()),
             ..config
         })
     }
@@ -275,6 +291,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 print_to_stderr(&format!("{name}: partition {partition} starts at offset {start}"));
                 Ok(())
             }
+            Verb::Pause { name } => {
+                set_paused(&client, &name, true).await?;
+                say_done(args.json, &name, "paused")
+            }
+            Verb::Resume { name } => {
+                set_paused(&client, &name, false).await?;
+                say_done(args.json, &name, "resumed")
+            }
             Verb::Delete { name } => {
                 let deleted = client.delete_topic(&name).await;
                 deleted.map_err(|error| Failure::from(error).about(&name))?;
@@ -288,6 +312,12 @@ async fn alter(client: &Client, name: &TopicName, settings: &Settings) -> Result
     let config = client.describe_topic(name).await?.config;
     client.alter_topic(name, settings.apply_to(config)?).await?;
     Ok(())
+}
+
+async fn set_paused(client: &Client, name: &TopicName, is_paused: bool) -> Result<(), Failure> {
+    let about = |error: sennit_client::Error| Failure::from(error).about(name);
+    let config = client.describe_topic(name).await.map_err(about)?.config;
+    client.alter_topic(name, TopicConfig { is_paused, ..config }).await.map_err(about)
 }
 
 /// Trims a partition, and prints its new start.
@@ -355,6 +385,10 @@ fn describe(topic: &TopicDescription, as_json: bool) -> Result<(), Failure> {
     }
     if let Some(age) = topic.config.retention.latest_per_key {
         rows.push(vec!["tombstone age".into(), show_duration(age)]);
+    }
+    rows.extend(topic.config.fields.iter().flat_map(|fields| field_options::rows(fields)));
+    if topic.config.is_paused {
+        rows.push(vec!["paused".into(), "yes".into()]);
     }
     for partition in &topic.partitions {
         rows.push(vec![format!("partition {}", partition.index.0), partition_text(partition)]);
@@ -444,16 +478,20 @@ fn topic_json(name: &str, id: u32, config: &TopicConfig) -> Value {
         },
         "time_to_live_ms": config.time_to_live.map(ms),
         "durability": config.durability.name(),
+        "fields": fields_json(config.fields.as_deref()),
+        "paused": config.is_paused,
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use sennit_client::{Cost, MessageFields};
+
     use super::*;
 
     fn retention(kind: Option<Kind>, rules: &[&str]) -> Result<Option<Retention>, Failure> {
         let retain = rules.iter().map(|rule| rule.parse().unwrap()).collect();
-        Settings { kind, retain, tombstone_age: None, ttl: None }.retention()
+        Settings { kind, retain, ..Settings::default() }.retention()
     }
 
     #[test]
@@ -517,10 +555,12 @@ mod tests {
             retention: Retention::UNTIL_SETTLED,
             time_to_live: Some(Duration::from_secs(9)),
             durability: Durability::Ephemeral,
+            fields: MessageFields { cost: Cost::Bytes, ..MessageFields::default() }.if_any(),
+            is_paused: true,
         };
-        let settings = |ttl| Settings { kind: None, retain: Vec::new(), tombstone_age: None, ttl };
-        assert_eq!(settings(None).apply_to(before).unwrap(), before);
-        let none = settings(Some(Age(None))).apply_to(before).unwrap();
+        let settings = |ttl| Settings { ttl, ..Settings::default() };
+        assert_eq!(settings(None).apply_to(before.clone()).unwrap(), before);
+        let none = settings(Some(Age(None))).apply_to(before.clone()).unwrap();
         assert_eq!(none, TopicConfig { time_to_live: None, ..before });
     }
 }

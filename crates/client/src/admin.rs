@@ -80,7 +80,7 @@ pub struct GroupDescription {
     pub id: GroupId,
     /// Its topic.
     pub topic: TopicName,
-    /// Its settings.
+    /// Its settings. Only [`Client::describe_group`] returns its rules for keys.
     pub config: GroupConfig,
     /// Messages that wait for a consumer.
     pub ready: u64,
@@ -211,7 +211,8 @@ impl Client {
     }
 
     /// Changes settings of a group. New leases have the new length. The next failed attempt is
-    /// compared with the new limit and has the new delay.
+    /// compared with the new limit and has the new delay. A rule for keys replaces the one with the
+    /// same pattern, and removes it if it is empty.
     ///
     /// # Errors
     /// `unknown-topic`, `unknown-group`, `invalid-config`, `unknown-kind` by a broker that does not
@@ -259,7 +260,7 @@ impl Client {
         self.change(Request::DeleteGroup(body)).await.map(drop)
     }
 
-    /// Describes all groups of a topic.
+    /// Describes all groups of a topic, without their rules for keys.
     ///
     /// # Errors
     /// `unknown-topic`; and see above.

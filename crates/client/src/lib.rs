@@ -76,11 +76,12 @@ pub use settle_queue::Settled;
 
 // The types in the signatures above, so that a program needs only this crate.
 pub use sennit_model::{
-    Backoff, Batch, BatchBuilder, BatchError, ConfigurationKey, CursorName, Filter, FilterError,
-    Generation, GroupChange, GroupConfig, GroupId, GroupName, Header, HeaderKind, Headers, Message,
-    MessageView, Messages, Offset, OffsetRange, PartitionIndex, ProducerId, ReadFrom, Retention,
-    RetryDelays, RetryPolicy, StartAt, Timestamp, TopicConfig, TopicId, TopicKind, TopicName,
-    TopicPattern, WhenSlow,
+    Backoff, Batch, BatchBuilder, BatchError, ConfigurationKey, Cost, CursorName, Filter,
+    FilterError, Generation, GroupChange, GroupConfig, GroupId, GroupName, Header, HeaderKind,
+    HeaderName, Headers, KeyRule, KeyRules, Message, MessageFields, MessageView, Messages, Offset,
+    OffsetRange, PartitionIndex, ProducerId, ReadFrom, Retention, RetryDelays, RetryPolicy,
+    StartAt, ThrottleError, ThrottlePattern, ThrottleRate, Timestamp, TopicConfig, TopicId,
+    TopicKind, TopicName, TopicPattern, WhenSlow,
 };
 pub use sennit_protocol::{DEFAULT_PORT, Durability, ErrorCode, GapReason};
 

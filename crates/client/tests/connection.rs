@@ -130,7 +130,7 @@ async fn topics_and_groups_are_described_in_the_models_words() {
     };
     let (name, default) = (topic(), GroupName::default_group());
     let asked = async {
-        assert!(client.create_topic(&name, config).await.unwrap());
+        assert!(client.create_topic(&name, config.clone()).await.unwrap());
         let start = StartAt::Offset(Offset(9));
         let group = client.create_group(&name, &default, GroupConfig::default(), start).await;
         assert_eq!(group.unwrap_err().code(), Some(ErrorCode::TopicExists));

@@ -43,7 +43,7 @@ impl CatalogueGroup {
     /// The settings that its partitions use.
     #[must_use]
     pub fn setting(&self) -> GroupSetting {
-        let Terms { config, start } = *self.named.terms;
+        let Terms { config, start } = (*self.named.terms).clone();
         GroupSetting { id: self.id, config, start }
     }
 }
@@ -249,7 +249,7 @@ impl Catalogue {
 
     /// Has a topic as a checkpoint says it is.
     pub(crate) fn put_back(&mut self, mut topic: Topic, shared: &mut Shared) {
-        topic.created.settings = shared.topic_settings(*topic.created.settings);
+        topic.created.settings = shared.topic_settings((*topic.created.settings).clone());
         for group in &mut topic.groups {
             group.named = shared.named(group.name(), &group.setting());
         }
@@ -365,7 +365,9 @@ impl Catalogue {
             time_to_live: None,
             // What has failed is to be looked at, and kept until then.
             durability: Durability::Durable,
-            ..*source.config()
+            fields: None,
+            is_paused: false,
+            ..source.config().clone()
         };
         let (topic, home) = (TopicId(self.next_topic), source.id());
         let mut name = source.created.name.dead_letter_topic(None);
@@ -435,9 +437,10 @@ impl Catalogue {
         if existing.groups.len() >= limits::GROUPS_PER_TOPIC_MAX {
             return Err(Refusal::groups_max());
         }
-        let setting = GroupSetting { id: GroupId(self.next_group), config, start };
+        let id = GroupId(self.next_group);
+        let setting = GroupSetting { id, config, start };
         let records = vec![Record::GroupCreated { topic, name: name.clone(), setting }];
-        Ok(Decision { records, topic, group: Some(setting.id) })
+        Ok(Decision { records, topic, group: Some(id) })
     }
 
     fn alter_group(
@@ -449,8 +452,8 @@ impl Catalogue {
         config.check()?;
         let held = self.existing(topic)?.groups.iter().find(|held| held.id == group);
         let setting = held.ok_or(Refusal::UnknownGroup)?.setting();
+        let same = setting.config == config;
         let setting = GroupSetting { config, ..setting };
-        let same = held.is_some_and(|held| *held.config() == config);
         let records = if same { Vec::new() } else { vec![Record::GroupAltered { topic, setting }] };
         Ok(Decision { records, topic, group: Some(group) })
     }
@@ -467,13 +470,14 @@ impl Catalogue {
                     source.dead_letter = Some(topic);
                 }
                 let groups = Box::default();
-                let settings = shared.topic_settings(*created.settings);
+                let settings = shared.topic_settings((*created.settings).clone());
                 let created = TopicCreated { settings, ..created.clone() };
                 self.add(Topic { created, dead_letter: None, groups });
             }
             Record::TopicAltered { topic, config } => {
                 if let Some(topic) = self.topic_mut(*topic) {
-                    let settings = TopicSettings { config: *config, ..*topic.created.settings };
+                    let settings =
+                        TopicSettings { config: config.clone(), ..*topic.created.settings };
                     topic.created.settings = shared.topic_settings(settings);
                 }
             }

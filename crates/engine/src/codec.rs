@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes};
 use sennit_model::{
-    Backoff, Batch, CursorName, Durability, GroupConfig, GroupId, GroupName, Offset, OffsetRange,
-    PartitionId, PartitionIndex, ProducerId, ProducerStamp, Retention, RetryDelays, RetryPolicy,
-    StartAt, Timestamp, TopicConfig, TopicId, TopicName,
+    Backoff, Batch, CursorName, Durability, GroupConfig, GroupId, GroupName, KeyRules, Offset,
+    OffsetRange, PartitionId, PartitionIndex, ProducerId, ProducerStamp, Retention, RetryDelays,
+    RetryPolicy, StartAt, Timestamp, TopicConfig, TopicId, TopicName,
 };
 
 use crate::{
@@ -28,9 +28,16 @@ const COUNT: u8 = 1 << 3;
 /// Set where the latest message of each key is kept; how long tombstones are follows.
 const LATEST_PER_KEY: u8 = 1 << 4;
 
+/// Set where fields of messages follow.
+const FIELDS: u8 = 1 << 5;
+/// Set where no messages are given.
+const PAUSED: u8 = 1 << 6;
+
 /// Set in the byte that says where a group starts, if its retry policy follows. Without one a group reads as it
 /// did before there were any.
 const RETRY_POLICY: u8 = 1 << 7;
+/// Set in the same byte, if pause, throttle and rules for keys follow.
+const SCHEDULING: u8 = 1 << 6;
 
 /// A list that is not longer is made in one piece, just as long as it is.
 const SHORT_LIST: usize = 16;
@@ -105,13 +112,18 @@ impl Writer<'_> {
         flags |= (config.durability.number() - 1) << DURABILITY_SHIFT;
         flags |= if count.is_some() { COUNT } else { 0 };
         flags |= if latest_per_key.is_some() { LATEST_PER_KEY } else { 0 };
+        flags |= if config.fields.is_some() { FIELDS } else { 0 };
+        flags |= if config.is_paused { PAUSED } else { 0 };
         self.u32(config.partitions).u8(flags).optional_duration(age);
         self.u64(bytes.unwrap_or(0)).optional_duration(config.time_to_live);
         if let Some(count) = count {
             self.u64(count);
         }
-        match latest_per_key {
-            Some(tombstone_age) => self.duration(tombstone_age),
+        if let Some(tombstone_age) = latest_per_key {
+            self.duration(tombstone_age);
+        }
+        match &config.fields {
+            Some(fields) => self.message_fields(fields),
             None => self,
         }
     }
@@ -136,13 +148,20 @@ impl Writer<'_> {
             StartAt::Latest => (2, 0),
             StartAt::Offset(offset) => (3, offset.0),
         };
-        let GroupConfig { lease, attempts_max, retry } = setting.config;
-        self.u32(setting.id.0).duration(lease).u32(attempts_max);
-        if retry == RetryPolicy::default() {
-            self.u8(tag).u64(offset)
-        } else {
-            self.u8(tag | RETRY_POLICY).u64(offset).retry_policy(&retry)
+        let GroupConfig { lease, attempts_max, retry, is_paused, throttle, key_rules } =
+            &setting.config;
+        let has_policy = *retry != RetryPolicy::default();
+        let has_scheduling = *is_paused || throttle.is_some() || !key_rules.is_empty();
+        let flags = if has_policy { RETRY_POLICY } else { 0 };
+        let flags = flags | if has_scheduling { SCHEDULING } else { 0 };
+        self.u32(setting.id.0).duration(*lease).u32(*attempts_max).u8(tag | flags).u64(offset);
+        if has_policy {
+            self.retry_policy(retry);
         }
+        if has_scheduling {
+            self.u8(u8::from(*is_paused)).optional_rate(*throttle).key_rules(key_rules);
+        }
+        self
     }
 
     fn retry_policy(&mut self, policy: &RetryPolicy) -> &mut Self {
@@ -298,7 +317,8 @@ impl Reader {
         let partitions = self.u32()?;
         let flags = self.u8()?;
         let until_settled = flags & UNTIL_SETTLED != 0;
-        let durability = (flags & !(UNTIL_SETTLED | COUNT | LATEST_PER_KEY)) >> DURABILITY_SHIFT;
+        let durability = (flags & !(UNTIL_SETTLED | COUNT | LATEST_PER_KEY | FIELDS | PAUSED))
+            >> DURABILITY_SHIFT;
         let durability = Durability::of_number(durability + 1)
             .ok_or_else(|| self.field("flags of a topic", flags))?;
         let age = self.optional_duration()?;
@@ -308,7 +328,10 @@ impl Reader {
         let is_latest = flags & LATEST_PER_KEY != 0;
         let latest_per_key = if is_latest { Some(self.duration()?) } else { None };
         let retention = Retention { until_settled, age, bytes, count, latest_per_key };
-        let config = TopicConfig { partitions, retention, time_to_live, durability };
+        let fields = if flags & FIELDS != 0 { Some(self.message_fields()?) } else { None };
+        let is_paused = flags & PAUSED != 0;
+        let config =
+            TopicConfig { partitions, retention, time_to_live, durability, fields, is_paused };
         config.check().map_err(|error| RecordError::Config { kind: self.kind, error })?;
         Ok(config)
     }
@@ -343,8 +366,8 @@ impl Reader {
         let id = GroupId(self.u32()?);
         let (lease, attempts_max) = (self.duration()?, self.u32()?);
         let (tag, offset) = (self.u8()?, self.u64()?);
-        let has_policy = tag & RETRY_POLICY != 0;
-        let tag = tag & !RETRY_POLICY;
+        let (has_policy, has_scheduling) = (tag & RETRY_POLICY != 0, tag & SCHEDULING != 0);
+        let tag = tag & !(RETRY_POLICY | SCHEDULING);
         if tag != 3 {
             self.require_zero("offset of a start that is none", offset)?;
         }
@@ -355,7 +378,15 @@ impl Reader {
             tag => return Err(self.field("start", tag)),
         };
         let retry = if has_policy { self.retry_policy()? } else { RetryPolicy::default() };
-        let config = GroupConfig { lease, attempts_max, retry };
+        let (is_paused, throttle, key_rules) = if has_scheduling {
+            (self.flag("paused")?, self.optional_rate()?, self.key_rules()?)
+        } else {
+            (false, None, KeyRules::default())
+        };
+        if has_scheduling && !is_paused && throttle.is_none() && key_rules.is_empty() {
+            return Err(self.field("scheduling of none", 0_u8));
+        }
+        let config = GroupConfig { lease, attempts_max, retry, is_paused, throttle, key_rules };
         config.check().map_err(|error| RecordError::Config { kind: self.kind, error })?;
         Ok(GroupSetting { id, config, start })
     }

@@ -5,11 +5,12 @@ use std::{sync::Arc, time::Duration};
 
 use sennit_model::{
     Batch, CursorName, Filter, Generation, GroupConfig, GroupId, GroupName, Incarnation, Offset,
-    OffsetRange, PartitionId, ProducerStamp, ReadFrom, StartAt, TopicConfig, TopicId, TopicName,
-    WhenSlow,
+    OffsetRange, PartitionId, ProducerStamp, ReadFrom, StartAt, ThrottleRule, TopicConfig, TopicId,
+    TopicName, WhenSlow,
 };
 
 use crate::{
+    explain::ExplainSubject,
     names::SourceNames,
     stream::{StreamAppend, StreamCommand},
 };
@@ -94,6 +95,8 @@ pub enum Command {
     },
     /// Change or read the catalogue; only the shard that leads it handles this.
     Catalogue(Origin, CatalogueCommand),
+    /// The rules for throttle keys, of the whole broker. They are not durable here.
+    SetThrottles(Arc<[ThrottleRule]>),
     /// Change a partition; only the shard that owns it handles this.
     Partition(Origin, PartitionId, PartitionCommand),
     /// Change or read a stream; only the shard that owns it handles this.
@@ -338,7 +341,7 @@ pub enum CatalogueCommand {
 }
 
 /// A group as a partition must know it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GroupSetting {
     /// Its number.
     pub id: GroupId,
@@ -391,4 +394,8 @@ pub enum PartitionCommand {
     /// Make parked messages of a group ready again, those of a range or all. Answered with
     /// [`crate::Effect::Unparked`].
     RetryParked(GroupId, Option<OffsetRange>),
+    /// Say why a message or a fair key of a group waits.
+    Explain(GroupId, ExplainSubject),
+    /// Say which fair keys of a group have the most ready messages, so many at most.
+    ListKeys(GroupId, usize),
 }

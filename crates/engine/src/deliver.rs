@@ -7,6 +7,7 @@ use crate::{
     command::DeadLetters,
     effect::{Delivery, Effect, GapReason},
     engine::{Engine, Journal, Outbox, Payloads, mark_ready},
+    fair_delivery::{Passed, Scheduling},
     gather::{AtHand, Part},
     group::{Activity, Group, range},
     log::{Log, Place},
@@ -19,7 +20,7 @@ use crate::{
 };
 
 /// Most messages a member gets in one turn while others wait for theirs.
-const TURN_MESSAGES: u64 = 256;
+pub(crate) const TURN_MESSAGES: u64 = 256;
 
 impl Engine {
     /// Delivers what can be delivered and moves dead letters, in every partition where something
@@ -43,6 +44,11 @@ impl Engine {
             let mut expired: Vec<(GroupId, Vec<OffsetRange>)> = Vec::new();
             let mut any_dying = false;
             let reach = self.reserved.reach(id, partition.config.durability);
+            let config = partition.config.clone();
+            let (is_paused, fields) = (config.is_paused, config.fields.as_deref());
+            let scheduling =
+                Scheduling { classes: &partition.classes, fields, throttles: &self.throttles };
+            let mut is_unfinished = false;
             for group in &mut partition.groups {
                 any_dying |= !group.activity().dying.is_empty();
                 let mut turn = Turn {
@@ -55,10 +61,25 @@ impl Engine {
                     wheel: &mut self.wheel,
                     expired: Vec::new(),
                 };
-                partition.awaits_batch |= !turn.deliver(group, payloads, out);
+                if is_paused || group.is_paused() {
+                    continue;
+                }
+                if !group.is_fair(fields) {
+                    group.forget_fair();
+                    partition.awaits_batch |= !turn.deliver(group, payloads, out);
+                } else {
+                    match turn.deliver_fairly(group, &scheduling, payloads, out) {
+                        Passed::Whole => {}
+                        Passed::AwaitsBatch => partition.awaits_batch = true,
+                        Passed::Unfinished => is_unfinished = true,
+                    }
+                }
                 if !turn.expired.is_empty() {
                     expired.push((group.id(), turn.expired));
                 }
+            }
+            if is_unfinished {
+                mark_ready(&mut self.ready_list, partition);
             }
             for (group, ranges) in expired {
                 self.expire(id, group, ranges, journal);
@@ -167,15 +188,15 @@ impl Engine {
 }
 
 /// One round over a group of one partition.
-struct Turn<'a> {
-    id: PartitionId,
-    log: &'a Log,
+pub(crate) struct Turn<'a> {
+    pub(crate) id: PartitionId,
+    pub(crate) log: &'a Log,
     expiries: &'a Runs<Timestamp>,
-    generation: Generation,
-    reach: Reach,
-    now: Timestamp,
-    wheel: &'a mut Wheel<Timer>,
-    expired: Vec<OffsetRange>,
+    pub(crate) generation: Generation,
+    pub(crate) reach: Reach,
+    pub(crate) now: Timestamp,
+    pub(crate) wheel: &'a mut Wheel<Timer>,
+    pub(crate) expired: Vec<OffsetRange>,
 }
 
 impl Turn<'_> {
@@ -230,7 +251,7 @@ impl Turn<'_> {
     }
 
     /// How far from `start` the messages are alive, or else how far they are expired.
-    fn alive(&self, start: u64, end: u64) -> Result<u64, u64> {
+    pub(crate) fn alive(&self, start: u64, end: u64) -> Result<u64, u64> {
         if self.expiries.is_empty() {
             return Ok(end);
         }

@@ -11,6 +11,7 @@ use sennit_model::{
 
 use crate::{
     command::{DeliveryRun, Origin, SessionId},
+    explain::{Explanation, KeyDescription},
     lease::Holder,
     refusal::Refusal,
     stream::StreamAnswer,
@@ -100,6 +101,20 @@ pub enum Effect {
         origin: Origin,
         /// The answer.
         description: PartitionDescription,
+    },
+    /// Tell the asker why a message or a key waits.
+    Explained {
+        /// The request that it answers.
+        origin: Origin,
+        /// The answer.
+        explanation: Explanation,
+    },
+    /// Tell the asker which fair keys of a group have the most ready messages.
+    Keys {
+        /// The request that it answers.
+        origin: Origin,
+        /// The keys, the one with the most first.
+        keys: Vec<KeyDescription>,
     },
     /// Tell the asker where one that reads from there would begin.
     Located {

@@ -4,12 +4,14 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
 use bytes::Bytes;
 use sennit_model::{
-    Batch, Durability, Generation, GroupId, Offset, OffsetRange, PartitionId, Timestamp,
+    Batch, Durability, Generation, GroupId, Offset, OffsetRange, PartitionId, ThrottleRule,
+    Timestamp,
 };
 
 use crate::{
@@ -36,6 +38,7 @@ use crate::{
     stream::StreamAnswer,
     streams::Streams,
     survey::{Findings, Survey, may_tell},
+    throttles::Throttles,
     timer::Timer,
     wheel::Wheel,
 };
@@ -129,6 +132,7 @@ pub struct Engine {
     pub(crate) highest_place: u64,
     pub(crate) shared: Shared,
     pub(crate) survey: Survey,
+    pub(crate) throttles: Arc<Throttles>,
 }
 
 impl Engine {
@@ -161,6 +165,7 @@ impl Engine {
             highest_place: 0,
             shared: Shared::default(),
             survey: Survey::default(),
+            throttles: Arc::default(),
         }
     }
 
@@ -343,9 +348,28 @@ impl Engine {
             Command::AppendTogether(origin, appends) => {
                 self.append_together(origin, appends, now, journal, out);
             }
+            Command::SetThrottles(rules) => self.set_throttles(&rules),
             Command::Partition(origin, id, command) => {
-                self.change_partition(origin, id, command, journal, out);
+                self.change_partition(origin, id, command, now, journal, out);
             }
+        }
+    }
+
+    /// Has these throttles in place of its own: those that other shards have too.
+    pub fn share_throttles(&mut self, throttles: Arc<Throttles>) {
+        self.throttles = throttles;
+    }
+
+    fn set_throttles(&mut self, rules: &[ThrottleRule]) {
+        self.throttles.set_rules(rules);
+        let is_fair = |id: &PartitionId| {
+            let view = self.partitions.peek_if(id, |_| false);
+            view.is_some_and(|view| {
+                view.partition().groups.iter().any(|group| group.activity().fair.is_some())
+            })
+        };
+        for id in self.partitions.ids().filter(is_fair).collect::<Vec<_>>() {
+            self.mark_ready(id);
         }
     }
 
@@ -414,9 +438,13 @@ impl Engine {
         for view in self.partitions.values() {
             let partition = view.partition();
             for group in &partition.groups {
-                group.check(partition.visible, partition.delays.runs());
+                group.check(partition.visible, partition.delays.runs(), &partition.classes);
                 // Between a change and the next delivery pass the partition is on the list.
-                let is_due = !partition.is_in_ready_list && !partition.awaits_batch;
+                let is_held_back = partition.config.is_paused
+                    || group.is_paused()
+                    || group.activity().fair.as_ref().is_some_and(|fair| !fair.has_turn());
+                let is_due =
+                    !is_held_back && !partition.is_in_ready_list && !partition.awaits_batch;
                 assert!(
                     !is_due || group.ready.is_empty() || !group.has_room(),
                     "messages are ready, a member has room, and no delivery pass is due: {group:?}"

@@ -57,6 +57,7 @@ impl Folded {
         form: impl FnOnce(&Partition) -> Arc<Form>,
     ) -> Option<Self> {
         let is_busy = partition.is_loading || partition.is_in_ready_list;
+        let is_busy = is_busy || !partition.classes.is_empty();
         if is_busy || !partition.groups.iter().all(Group::is_at_rest) {
             return None;
         }
@@ -158,6 +159,8 @@ impl Packer {
             visible,
             producers,
             groups,
+            // Who has classes is not folded.
+            classes: _,
             delays,
             expiries,
             age_due,

@@ -5,12 +5,15 @@
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use sennit_model::{
-    GroupConfig, GroupId, GroupName, Offset, OffsetRange, PartitionId, StartAt, Timestamp,
+    GroupConfig, GroupId, GroupName, MessageFields, Offset, OffsetRange, PartitionId, StartAt,
+    Timestamp,
 };
 
 use crate::{
+    classes::Classes,
     command::GroupSetting,
     effect::GroupDescription,
+    fair::{Fair, Setting},
     lease::{Holder, Lease},
     member::Member,
     runs::{Runs, SettledSet},
@@ -54,7 +57,7 @@ impl Damaged {
 }
 
 /// What partitions share of a group's settings.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub(crate) config: GroupConfig,
     pub(crate) start: StartAt,
@@ -100,6 +103,8 @@ pub(crate) struct Activity {
     pub(crate) turn: usize,
     /// `(offset, byte)`: the message at `offset` begins at `byte` of its batch.
     pub(crate) place_hint: Option<(u64, usize)>,
+    /// The index of what is ready by fair key, where messages have any and somebody takes part.
+    pub(crate) fair: Option<Box<Fair>>,
 }
 
 impl Activity {
@@ -115,6 +120,7 @@ impl Activity {
             stuck: Vec::new(),
             turn: 0,
             place_hint: None,
+            fair: None,
         }
     }
 
@@ -152,7 +158,7 @@ impl Group {
 
     /// Its settings.
     pub(crate) fn setting(&self) -> GroupSetting {
-        GroupSetting { id: self.id, config: self.terms.config, start: self.terms.start }
+        GroupSetting { id: self.id, config: self.terms.config.clone(), start: self.terms.start }
     }
 
     pub(crate) fn set_terms(&mut self, terms: Arc<Terms>) {
@@ -175,6 +181,17 @@ impl Group {
         }
     }
 
+    /// Whether it is given no messages.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.terms.config.is_paused
+    }
+
+    /// Whether its messages are given by fair key, of a topic that has these fields.
+    pub(crate) fn is_fair(&self, fields: Option<&MessageFields>) -> bool {
+        let config = &self.terms.config;
+        fields.is_some() || config.throttle.is_some() || !config.key_rules.is_empty()
+    }
+
     pub(crate) fn id(&self) -> GroupId {
         self.id
     }
@@ -183,8 +200,44 @@ impl Group {
     pub(crate) fn appear(&mut self, start: u64, end: u64, delays: &Runs<Timestamp>) {
         for unsettled in self.settled.gaps(start, end) {
             for due in delays.gaps(unsettled.start, unsettled.end) {
-                self.ready.insert(due.start, due.end, Tries::default());
+                self.make_ready(due.start, due.end, Tries::default());
             }
+        }
+    }
+
+    /// Has `start..end`, which is in no state, be ready.
+    pub(crate) fn make_ready(&mut self, start: u64, end: u64, tries: Tries) {
+        self.ready.insert(start, end, tries);
+        if let Some(fair) = self.activity.as_mut().and_then(|activity| activity.fair.as_mut()) {
+            fair.arrive(start, end);
+        }
+    }
+
+    /// Takes the index by fair key, which is made if there is none, for [`Self::put_fair`].
+    pub(crate) fn take_fair(&mut self, setting: &Setting<'_>) -> Box<Fair> {
+        if let Some(fair) = self.activity_mut().fair.take() {
+            return fair;
+        }
+        let ready = self.ready.iter().map(|(start, end, _)| start..end);
+        let leased = self.activity().leases.iter().map(|(&start, lease)| start..lease.end);
+        Box::new(Fair::new(ready, leased, setting))
+    }
+
+    pub(crate) fn put_fair(&mut self, fair: Box<Fair>) {
+        self.activity_mut().fair = Some(fair);
+    }
+
+    /// Forgets the index by fair key: messages have no such keys any more.
+    pub(crate) fn forget_fair(&mut self) {
+        if let Some(activity) = &mut self.activity {
+            activity.fair = None;
+        }
+    }
+
+    /// Has the index by fair key count what is not leased any more. To be called before classes are forgotten.
+    pub(crate) fn account(&mut self, classes: &Classes) {
+        if let Some(fair) = self.activity.as_mut().and_then(|activity| activity.fair.as_mut()) {
+            fair.account(classes);
         }
     }
 
@@ -274,7 +327,7 @@ impl Group {
     /// partition where these are parked.
     pub(crate) fn unpark(&mut self, start: u64, end: u64) {
         for (from, to, parked) in self.activity_mut().dying.remove(start, end) {
-            self.ready.insert(from, to, parked.tries.with_failures_forgiven());
+            self.make_ready(from, to, parked.tries.with_failures_forgiven());
         }
         self.rest();
     }
@@ -297,7 +350,7 @@ impl Group {
         } else if due > failed_at {
             self.wait(range, Waiting { tries, due }, wheel);
         } else {
-            self.ready.insert(range.start, range.end, tries);
+            self.make_ready(range.start, range.end, tries);
         }
     }
 
@@ -376,7 +429,11 @@ impl Group {
 
     /// Asserts that each offset below `visible` is in exactly one state.
     #[cfg(any(test, debug_assertions))]
-    pub(crate) fn check(&self, visible: u64, delays: &Runs<Timestamp>) {
+    pub(crate) fn check(&self, visible: u64, delays: &Runs<Timestamp>, classes: &Classes) {
+        if let Some(fair) = &self.activity().fair {
+            let leased = self.activity().leases.iter().map(|(&start, lease)| start..lease.end);
+            fair.check(&self.ready, classes, leased);
+        }
         let Activity { waiting, dying, damaged, leases, leased_count, members, departed, .. } =
             self.activity();
         let leased = leases.iter().map(|(&start, lease)| start..lease.end);

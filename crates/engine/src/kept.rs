@@ -7,9 +7,11 @@
 use std::{ops::Range, sync::Arc};
 
 use bytes::Buf;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use sennit_model::{
-    CursorName, Durability, GroupId, GroupName, Incarnation, Offset, OffsetRange, PartitionId,
-    ProducerId, Timestamp, TopicConfig, TopicId, TopicName,
+    Class, CursorName, Durability, GroupId, GroupName, Incarnation, Offset, OffsetRange,
+    PartitionId, ProducerId, Timestamp, TopicConfig, TopicId, TopicName,
 };
 
 use crate::{
@@ -40,6 +42,7 @@ const RESERVED: u8 = 8;
 const STREAM: u8 = 16;
 const CLEAN: u8 = 9;
 const HIGHEST_PLACE: u8 = 10;
+const CLASSES: u8 = 11;
 
 /// Of the byte of flags of a topic: it has a dead-letter topic, whose number follows.
 const HAS_DEAD_LETTER: u8 = 1;
@@ -53,6 +56,7 @@ pub(crate) enum Item {
     Head(Head),
     Producers(SomeProducers),
     Slice(Slice),
+    Classes(PartitionId, Vec<BatchClasses>),
     Lost(PartitionId, Vec<OffsetRange>),
     LostTopics(Vec<(u32, u32)>),
     HighestPlace(u64),
@@ -72,6 +76,10 @@ pub(crate) struct Head {
     pub(crate) end: u64,
     pub(crate) groups: Vec<GroupSetting>,
 }
+
+/// The classes of a batch's messages: its first offset, and each class with the number of messages in a row that
+/// have it.
+pub(crate) type BatchClasses = (u64, Vec<(u32, Class)>);
 
 /// Some of a partition's producers.
 #[derive(Debug)]
@@ -256,7 +264,32 @@ pub(crate) fn encode_slice(
     for group in &partition.groups {
         encode_group(&mut w, group, &slice);
     }
+    encode_classes(out, partition, &slice);
     slice.end
+}
+
+/// The classes of a slice's messages, if they have any. Each class is written once, before the batches.
+fn encode_classes(out: &mut Vec<u8>, partition: &Partition, slice: &Range<u64>) {
+    let batches = partition.classes.within(slice.clone());
+    if batches.is_empty() {
+        return;
+    }
+    let mut classes: Vec<&Class> = Vec::new();
+    let mut numbers = HashMap::<&Class, u32, FixedState>::default();
+    for (_, runs) in &batches {
+        for &(_, class) in runs {
+            numbers.entry(class).or_insert_with(|| {
+                classes.push(class);
+                classes.len() as u32 - 1
+            });
+        }
+    }
+    let mut w = Writer(out);
+    w.u8(CLASSES).partition(partition.id);
+    w.list(&classes, |w, class| w.class(class));
+    w.list(&batches, |w, (first, runs)| {
+        w.u64(*first).list(runs, |w, (count, class)| w.u32(*count).u32(numbers[*class]))
+    });
 }
 
 fn encode_times(w: &mut Writer<'_>, times: &Runs<Timestamp>, slice: &Range<u64>) {
@@ -317,6 +350,7 @@ impl Item {
             HEAD => Self::Head(decode_head(r)?),
             PRODUCERS => Self::Producers(decode_producers(r)?),
             SLICE => Self::Slice(decode_slice(r)?),
+            CLASSES => decode_classes(r)?,
             LOST => Self::Lost(r.partition()?, r.list(Reader::range)?),
             LOST_TOPICS => Self::LostTopics(r.list(|r| Ok((r.u32()?, r.u32()?)))?),
             HIGHEST_PLACE => Self::HighestPlace(r.u64()?),
@@ -386,6 +420,20 @@ fn decode_producers(r: &mut Reader) -> Result<SomeProducers, RecordError> {
         Ok((id, Producer { epoch, next_sequence, last_end, recent: recent.into() }))
     })?;
     Ok(SomeProducers { id, silent_before, producers })
+}
+
+fn decode_classes(r: &mut Reader) -> Result<Item, RecordError> {
+    let (id, classes) = (r.partition()?, r.list(Reader::class)?);
+    let batches = r.list(|r| {
+        let first = r.u64()?;
+        let runs = r.list(|r| {
+            let (count, number) = (r.u32()?, r.u32()?);
+            let class = classes.get(number as usize).filter(|_| count > 0);
+            Ok((count, class.ok_or_else(|| r.field("number of a class", number))?.clone()))
+        })?;
+        Ok((first, runs))
+    })?;
+    Ok(Item::Classes(id, batches))
 }
 
 fn decode_slice(r: &mut Reader) -> Result<Slice, RecordError> {

@@ -94,6 +94,9 @@ impl Group {
             let lease = self.cut_lease(from, to, wheel);
             wheel.cancel(lease.timer);
             ended.push((from, to, lease.tries));
+            if let Some(fair) = &mut self.activity_mut().fair {
+                fair.release(from, to);
+            }
             if let Some(member) = self.activity_mut().member(lease.holder) {
                 member.held_messages -= to - from;
                 member.held_bytes -= lease.bytes;

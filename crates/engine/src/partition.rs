@@ -7,6 +7,7 @@ use sennit_model::{
 };
 
 use crate::{
+    classes::Classes,
     command::{DeadLetters, GroupSetting},
     effect::PartitionDescription,
     group::{Group, Terms, range},
@@ -77,6 +78,8 @@ pub(crate) struct Partition {
     pub(crate) producers: Producers,
     /// Sorted by id.
     pub(crate) groups: Vec<Group>,
+    /// The classes of its messages, where the topic's configuration names headers for them.
+    pub(crate) classes: Classes,
     /// Messages whose publisher set a delay that is not over: when it is.
     pub(crate) delays: MessageTimes,
     /// Messages with a time to live: when it is over. Kept until the log drops them.
@@ -105,6 +108,7 @@ impl Partition {
             visible: 0,
             producers: Producers::default(),
             groups: Vec::new(),
+            classes: Classes::default(),
             delays: MessageTimes::default(),
             expiries: MessageTimes::default(),
             age_due: NEVER,
@@ -188,7 +192,13 @@ impl Partition {
         let first = self.log.end();
         self.log.push(Entry { first, count: batch.count(), place, appended_at });
         self.producers.appended(producer, batch.count(), Offset(first));
-        if batch.is_timed() || self.config.time_to_live.is_some() {
+        let config = self.config.clone();
+        let fields = config.fields.as_deref();
+        if let Some(fields) = fields.filter(|fields| fields.has_classes()) {
+            self.classes.append(first, batch, fields);
+        }
+        let has_delays = fields.is_some_and(|fields| fields.delay.is_some());
+        if batch.is_timed() || has_delays || config.time_to_live.is_some() {
             self.note_times(batch, first, appended_at, wheel);
         }
         self.watch_age(wheel);
@@ -203,7 +213,8 @@ impl Partition {
     ) {
         let (mut delayed, mut living) = (Runs::default(), Runs::default());
         for (offset, message) in (first..).zip(batch.messages()) {
-            if let Some(delay) = message.delay() {
+            let by_header = || self.config.fields.as_ref()?.delay(&message);
+            if let Some(delay) = message.delay().or_else(by_header) {
                 delayed.insert(offset, offset + 1, appended_at.plus(delay));
             }
             if let Some(span) = message.time_to_live().or(self.config.time_to_live) {
@@ -243,7 +254,7 @@ impl Partition {
             let end = end.min(self.visible);
             for group in &mut self.groups {
                 for unsettled in group.settled.gaps(start, end) {
-                    group.ready.insert(unsettled.start, unsettled.end, Tries::default());
+                    group.make_ready(unsettled.start, unsettled.end, Tries::default());
                 }
             }
         }
@@ -271,7 +282,7 @@ impl Partition {
         let held = group.leases_of(&of);
         for &(start, end, tries) in &held {
             group.end_leases(start, end, wheel);
-            group.ready.insert(start, end, tries.with_given_up());
+            group.make_ready(start, end, tries.with_given_up());
         }
         group.leave(of);
         for (start, end, _) in held {
@@ -289,7 +300,7 @@ impl Partition {
     ) {
         let Some(group) = self.group(group_id) else { return };
         for (from, to, tries) in group.end_leases(range.start, range.end, wheel) {
-            group.ready.insert(from, to, tries.with_return());
+            group.make_ready(from, to, tries.with_return());
         }
         self.watch_expired(range.start, range.end, wheel);
     }
@@ -298,6 +309,12 @@ impl Partition {
     fn free(&mut self, first: u64, freed: &mut Vec<Place>) {
         let Some(entry) = self.log.remove(first) else { return };
         freed.push(entry.place);
+        if !self.classes.is_empty() {
+            for group in &mut self.groups {
+                group.account(&self.classes);
+            }
+            self.classes.free(first);
+        }
         if !self.delays.is_empty() {
             self.delays.remove(entry.first, entry.end());
         }

@@ -1,7 +1,9 @@
 //! The commands that open, drop, describe and locate a partition: each is refused, answered, or becomes a record.
 //! The other commands of a partition are in the files of the state that they change.
 
-use sennit_model::{Durability, Offset, OffsetRange, PartitionId, ReadFrom, TopicConfig};
+use sennit_model::{
+    Durability, Offset, OffsetRange, PartitionId, ReadFrom, Timestamp, TopicConfig,
+};
 
 use crate::{
     command::{CursorClaim, DeadLetters, GroupSetting, Origin, PartitionCommand},
@@ -20,6 +22,7 @@ impl Engine {
         origin: Origin,
         id: PartitionId,
         command: PartitionCommand,
+        now: Timestamp,
         journal: &mut impl Journal,
         out: &mut Outbox,
     ) {
@@ -43,6 +46,12 @@ impl Engine {
             PartitionCommand::Locate(from, cursor) => {
                 out.now.push(self.located(origin, id, from, cursor));
             }
+            PartitionCommand::Explain(group, subject) => {
+                self.explain(origin, (id, group), &subject, now, out);
+            }
+            PartitionCommand::ListKeys(group, most) => {
+                self.list_keys(origin, (id, group), most, now, out);
+            }
             PartitionCommand::Describe => out.now.push(self.described(origin, id)),
         }
     }
@@ -61,7 +70,7 @@ impl Engine {
             durability_before = Some(held.config.durability);
             is_same = *held.config == config
                 && held.dead_letters == dead_letters
-                && held.groups.iter().map(Group::setting).eq(groups.iter().copied());
+                && held.groups.iter().map(Group::setting).eq(groups.iter().cloned());
         }
         let created = durability_before.is_none();
         if !is_same {

@@ -289,7 +289,7 @@ mod tests {
         let place = Place { position: 1 << 40, bytes: 100 };
         partition.log.push(Batch { first: 0, count: 1, place, appended_at: Timestamp(7) });
         let (config, start) = (GroupConfig::default(), StartAt::Earliest);
-        let terms = Arc::new(Terms { config, start });
+        let terms = Arc::new(Terms { config: config.clone(), start });
         let setting = GroupSetting { id: GroupId(topic), config, start };
         partition.set_groups(&[setting], |_| terms.clone(), &mut Wheel::new(Timestamp(7)));
         partition.show(1);

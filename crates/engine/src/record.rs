@@ -319,7 +319,7 @@ impl TopicCreated {
 
 /// The settings of a topic. The catalogue keeps equal ones once, so that a field here costs a topic
 /// no memory of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicSettings {
     /// Its configuration. `AlterTopic` replaces it.
     pub config: TopicConfig,

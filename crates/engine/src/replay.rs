@@ -15,7 +15,7 @@ use crate::{
     codec::Reader,
     engine::{Engine, mark_ready},
     group::Group,
-    kept::{GroupSlice, Head, Item, Slice},
+    kept::{BatchClasses, GroupSlice, Head, Item, Slice},
     latest::Dirty,
     log::Log,
     lost::Holes,
@@ -341,6 +341,7 @@ impl Replay {
                     }
                 }
                 Item::Slice(slice) => self.put_slice(slice, r)?,
+                Item::Classes(id, batches) => self.put_classes(id, batches, r)?,
                 Item::LostTopics(ranges) => self.engine.catalogue.put_back_lost(ranges),
                 Item::HighestPlace(position) => self.engine.raise_highest_place(position),
                 Item::Lost(id, ranges) => {
@@ -408,6 +409,29 @@ impl Replay {
             self.engine.partitions.fold(&id);
         }
         self.engine.note_keeping(id);
+    }
+
+    /// The classes of the slice that has just come.
+    fn put_classes(
+        &mut self,
+        id: PartitionId,
+        batches: Vec<BatchClasses>,
+        r: &Reader,
+    ) -> Result<(), RecordError> {
+        let Some(partition) = self.engine.partitions.get_mut(&id) else { return Ok(()) };
+        for (first, runs) in batches {
+            let count: u64 = runs.iter().map(|(count, _)| u64::from(*count)).sum();
+            // Of a partition that was made anew meanwhile, this says nothing.
+            let entry = partition.log.find(first).filter(|entry| entry.first == first);
+            let Some(entry) = entry.filter(|_| partition.classes.of_batch(first).is_none()) else {
+                continue;
+            };
+            if u64::from(entry.count) != count {
+                return Err(r.field("number of classes in a batch", count));
+            }
+            partition.classes.put(first, runs);
+        }
+        Ok(())
     }
 
     fn put_slice(&mut self, slice: Slice, r: &Reader) -> Result<(), RecordError> {

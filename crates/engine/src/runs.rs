@@ -91,6 +91,11 @@ impl<V> Runs<V> {
         (run.0 <= offset && offset < run.1).then_some(run)
     }
 
+    /// The run that holds `offset`, or else the first behind it.
+    pub(crate) fn first_from(&self, offset: u64) -> Option<(u64, u64, &V)> {
+        self.run_of(offset).or_else(|| self.range(offset, u64::MAX).next())
+    }
+
     /// Whether a part of `start..end` is inside.
     pub(crate) fn has_any(&self, start: u64, end: u64) -> bool {
         start < end && (self.run_of(start).is_some() || self.range(start, end).next().is_some())

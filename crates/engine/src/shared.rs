@@ -40,7 +40,7 @@ impl Default for Shared {
 
 impl Shared {
     pub(crate) fn config(&mut self, config: &TopicConfig) -> Arc<TopicConfig> {
-        self.configs.get(*config, |config, out| {
+        self.configs.get(config.clone(), |config, out| {
             Writer(out).topic_config(config);
         })
     }
@@ -59,9 +59,9 @@ impl Shared {
     }
 
     pub(crate) fn terms(&mut self, setting: &GroupSetting) -> Arc<Terms> {
-        let terms = Terms { config: setting.config, start: setting.start };
+        let terms = Terms { config: setting.config.clone(), start: setting.start };
         // The number is each group's own.
-        let of_none = GroupSetting { id: GroupId(0), ..*setting };
+        let of_none = GroupSetting { id: GroupId(0), ..setting.clone() };
         self.terms.get(terms, |_, out| {
             Writer(out).group_setting(&of_none);
         })

@@ -15,6 +15,8 @@ pub(crate) enum Timer {
     Due { partition: PartitionId, range: OffsetRange },
     /// The time to live of messages may be over.
     Expiry { partition: PartitionId, range: OffsetRange },
+    /// A throttle may let messages of a group pass.
+    Throttled { partition: PartitionId, group: GroupId },
     /// The oldest messages of a partition may be older than they may get.
     Age { partition: PartitionId },
     /// The time of a stream may be over.

@@ -43,6 +43,7 @@ impl Engine {
                 Timer::Expiry { partition, range } => {
                     self.expiry_due(partition, range, now, journal);
                 }
+                Timer::Throttled { partition, group: _ } => self.mark_ready(partition),
                 Timer::Age { partition } => self.age_due(partition, now, journal),
                 Timer::StreamEnd { partition } => self.stream_end_due(partition, now, journal),
                 Timer::Compaction { partition } => self.judge_cleanness(partition, now),
@@ -96,6 +97,13 @@ impl Engine {
                 self.partitions.peek_if(&partition, Folded::has_expiries).is_some_and(|view| {
                     view.partition().expiries.runs().has_any(range.start.0, range.end.0)
                 })
+            }
+            Timer::Throttled { partition, group } => {
+                let Some(view) = self.partitions.peek_if(&partition, |_| false) else {
+                    return false;
+                };
+                let group = view.partition().groups.iter().find(|held| held.id() == group);
+                group.is_some_and(|group| group.activity().fair.is_some())
             }
             // Of what is folded one is left, as a rule.
             Timer::Age { partition } => {
@@ -165,7 +173,7 @@ impl Engine {
         {
             if held.due <= now {
                 group.activity_mut().waiting.remove(start, end);
-                group.ready.insert(start, end, held.tries);
+                group.make_ready(start, end, held.tries);
             }
         }
         mark_ready(&mut self.ready_list, partition);

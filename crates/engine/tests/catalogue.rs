@@ -93,16 +93,19 @@ fn an_altered_group_keeps_its_number_name_and_start_over_a_restart() {
     let topic = create(&mut world, "orders");
     let name: GroupName = "billing".parse().expect("it is a name");
     let (config, start) = (GroupConfig::default(), StartAt::Latest);
-    change(&mut world, CatalogueCommand::CreateGroup { topic, name: name.clone(), config, start });
+    change(
+        &mut world,
+        CatalogueCommand::CreateGroup { topic, name: name.clone(), config: config.clone(), start },
+    );
     let group = |world: &World| {
         let topic = world.engine.catalogue().topic(topic).expect("it is there");
         topic.group(&name).expect("it is there").setting()
     };
     let before = group(&world);
     let config = GroupConfig { attempts_max: 3, ..config };
-    let alter = CatalogueCommand::AlterGroup { topic, group: before.id, config };
+    let alter = CatalogueCommand::AlterGroup { topic, group: before.id, config: config.clone() };
     change(&mut world, alter.clone());
-    assert_eq!(group(&world), GroupSetting { config, ..before });
+    assert_eq!(group(&world), GroupSetting { config: config.clone(), ..before });
     let records = world.journal.records.len();
     // What is as it should be is not written again.
     change(&mut world, alter);
@@ -115,21 +118,21 @@ fn an_altered_group_keeps_its_number_name_and_start_over_a_restart() {
 fn an_altered_topic_is_a_stream_afterwards_only_if_it_was_created_as_one() {
     let mut world = World::empty();
     let config = TopicConfig::of_kind(TopicKind::Stream);
-    let altered = TopicConfig { time_to_live: Some(Duration::from_secs(60)), ..config };
+    let altered = TopicConfig { time_to_live: Some(Duration::from_secs(60)), ..config.clone() };
     let kinds = [("events", true), ("prices", false)];
     for (name, is_stream) in kinds {
         let (incarnation, placed) = (INCARNATION, None);
         let name_of_it = name.parse().expect("it is a name");
         let create = CatalogueCommand::CreateTopic {
             name: name_of_it,
-            config,
+            config: config.clone(),
             incarnation,
             placed,
             is_stream,
         };
         change(&mut world, create);
         let topic = named(&world, name).expect("it was made");
-        change(&mut world, CatalogueCommand::AlterTopic { topic, config: altered });
+        change(&mut world, CatalogueCommand::AlterTopic { topic, config: altered.clone() });
     }
     for engine in [&world.engine, &world.replayed()] {
         for (name, is_stream) in kinds {

@@ -70,7 +70,7 @@ fn retention_by_count_that_frees_what_a_consumer_holds_has_the_rest_delivered_at
         retention: Retention { count, ..Retention::default() },
         ..TopicConfig::of_kind(TopicKind::Stream)
     };
-    let mut world = with_full_window(config, 4);
+    let mut world = with_full_window(config.clone(), 4);
     world.publish_texts(&["fifth"]);
     assert_eq!(offsets(&mut world), [3]);
     // The setting itself frees as well.

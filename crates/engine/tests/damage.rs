@@ -112,7 +112,7 @@ fn what_is_kept_of_damaged_messages_is_how_often_they_were_tried_and_which_were_
     tried.do_now(Command::EndSession { session: ALICE, grace: Duration::from_secs(1) });
     tried.pass(Duration::from_secs(1));
     let group = GroupConfig { attempts_max: 1, ..GroupConfig::default() };
-    let mut dying = World::with(queue(), group);
+    let mut dying = World::with(queue(), group.clone());
     dying.open(ORDERS, queue(), vec![setting(group)], DeadLetters::NotYet);
     dying.publish_texts(&["a"]);
     dying.publish_texts(&["b"]);
@@ -136,8 +136,8 @@ fn what_is_kept_of_damaged_messages_is_how_often_they_were_tried_and_which_were_
 #[test]
 fn a_dead_letter_that_cannot_be_read_is_moved_by_a_life_that_can() {
     let group = GroupConfig { attempts_max: 1, ..GroupConfig::default() };
-    let mut world = World::with(queue(), group);
-    world.open(ORDERS, queue(), vec![setting(group)], DeadLetters::NotYet);
+    let mut world = World::with(queue(), group.clone());
+    world.open(ORDERS, queue(), vec![setting(group.clone())], DeadLetters::NotYet);
     world.publish_texts(&["a"]);
     world.publish_texts(&["b"]);
     world.subscribe(ALICE, 5);
@@ -177,7 +177,7 @@ fn who_comes_later_is_told_of_what_was_lost() {
 #[test]
 fn consumers_are_told_of_a_damaged_batch_in_the_order_of_its_messages() {
     let group = GroupConfig { attempts_max: 1, ..GroupConfig::default() };
-    let mut world = World::with(queue(), group);
+    let mut world = World::with(queue(), group.clone());
     world.open(ORDERS, queue(), vec![setting(group)], DeadLetters::NotYet);
     world.subscribe(ALICE, 1);
     world.publish_texts(&["dying", "leased", "ready"]);

@@ -17,8 +17,8 @@ use world::{ALICE, BOB, DEAD, ORDERS, World, queue, run};
 #[test]
 fn a_message_that_waits_for_its_dead_letter_topic_may_be_acked_and_does_not_go_there() {
     let group = GroupConfig { attempts_max: 1, ..GroupConfig::default() };
-    let mut world = World::with(queue(), group);
-    world.open(ORDERS, queue(), vec![world::setting(group)], DeadLetters::NotYet);
+    let mut world = World::with(queue(), group.clone());
+    world.open(ORDERS, queue(), vec![world::setting(group.clone())], DeadLetters::NotYet);
     world.subscribe(ALICE, 9);
     world.publish_texts(&["a", "b"]);
     world.settle(Verdict::Retry, vec![run(0, 2, 1)]);
@@ -173,7 +173,7 @@ fn parked_messages_are_delivered_again_once_somebody_asks_with_all_their_attempt
 #[test]
 fn what_is_on_its_way_to_a_dead_letter_topic_is_not_parked() {
     let group = GroupConfig { attempts_max: 1, ..GroupConfig::default() };
-    let mut world = World::with(queue(), group);
+    let mut world = World::with(queue(), group.clone());
     world.open(ORDERS, queue(), vec![world::setting(group)], DeadLetters::NotYet);
     world.subscribe(ALICE, 9);
     world.publish_texts(&["a"]);
@@ -198,7 +198,7 @@ fn a_restart_finds_parked_what_was_parked_and_ready_what_was_asked_for() {
 #[test]
 fn a_parked_message_whose_time_to_live_ends_is_settled() {
     let config = TopicConfig { time_to_live: Some(Duration::from_secs(10)), ..queue() };
-    let mut world = World::with(config, GroupConfig::default());
+    let mut world = World::with(config.clone(), GroupConfig::default());
     let group = world::setting(GroupConfig::default());
     world.open(ORDERS, config, vec![group], DeadLetters::Stay);
     world.subscribe(ALICE, 1);
@@ -213,7 +213,7 @@ fn a_parked_message_whose_time_to_live_ends_is_settled() {
 fn dead_letters_wait_for_their_topic_and_ask_for_it_once() {
     let mut world = World::with(queue(), GroupConfig { attempts_max: 1, ..Default::default() });
     let group = world::setting(GroupConfig { attempts_max: 1, ..Default::default() });
-    world.open(ORDERS, queue(), vec![group], DeadLetters::NotYet);
+    world.open(ORDERS, queue(), vec![group.clone()], DeadLetters::NotYet);
     world.subscribe(ALICE, 9);
     world.publish_texts(&["a", "b"]);
     world.effects.clear();
@@ -243,7 +243,7 @@ fn dead_letters_wait_where_they_are_while_the_disk_is_full() {
 #[test]
 fn a_dead_letter_topic_that_was_deleted_is_asked_for_again_by_the_next_dead_letter() {
     let group = GroupConfig { attempts_max: 1, ..GroupConfig::default() };
-    let mut world = World::with(queue(), group);
+    let mut world = World::with(queue(), group.clone());
     let groups = vec![world::setting(group)];
     let asked = |world: &mut World| {
         let asks = |effect: &Effect| matches!(effect, Effect::DeadLetterTopicNeeded { .. });
@@ -284,8 +284,8 @@ fn a_long_reason_is_cut_between_two_characters() {
 fn what_is_on_its_way_to_the_dead_letters_goes_there_though_its_time_to_live_ends() {
     let group = GroupConfig { attempts_max: 1, ..GroupConfig::default() };
     let config = TopicConfig { time_to_live: Some(Duration::from_secs(10)), ..queue() };
-    let mut world = World::with(config, group);
-    world.open(ORDERS, config, vec![world::setting(group)], DeadLetters::NotYet);
+    let mut world = World::with(config.clone(), group.clone());
+    world.open(ORDERS, config.clone(), vec![world::setting(group.clone())], DeadLetters::NotYet);
     world.subscribe(ALICE, 1);
     world.publish_texts(&["a"]);
     world.settle(Verdict::Retry, vec![run(0, 1, 1)]);
@@ -297,11 +297,11 @@ fn what_is_on_its_way_to_the_dead_letters_goes_there_though_its_time_to_live_end
 #[test]
 fn what_a_new_group_is_called_is_asked_for_by_its_first_dead_letter() {
     let config = GroupConfig { attempts_max: 1, ..GroupConfig::default() };
-    let old = world::setting(config);
+    let old = world::setting(config.clone());
     let mut world = World::with(queue(), config);
-    world.open(ORDERS, queue(), vec![old], DeadLetters::To(DEAD.topic));
-    let new = GroupSetting { id: GroupId(7), ..old };
-    let (dead_letters, groups) = (DeadLetters::To(DEAD.topic), vec![old, new]);
+    world.open(ORDERS, queue(), vec![old.clone()], DeadLetters::To(DEAD.topic));
+    let new = GroupSetting { id: GroupId(7), ..old.clone() };
+    let (dead_letters, groups) = (DeadLetters::To(DEAD.topic), vec![old.clone(), new.clone()]);
     let open = PartitionCommand::Open { config: queue(), groups, dead_letters };
     let origin = world.origin(ALICE);
     world.do_now(Command::Partition(origin, ORDERS, open));

@@ -220,7 +220,7 @@ fn a_topic_in_memory_is_a_ring() {
     let bytes = 400;
     let retention = Retention { bytes: Some(bytes), ..Retention::FOREVER };
     for (config, most) in
-        [(stream, MEMORY_TOPIC_BYTES), (TopicConfig { retention, ..stream }, bytes)]
+        [(stream.clone(), MEMORY_TOPIC_BYTES), (TopicConfig { retention, ..stream }, bytes)]
     {
         let mut world = World::empty();
         world.open(ORDERS, config, vec![], DeadLetters::NotYet);
@@ -240,8 +240,8 @@ fn memory_is_limited_in_a_shard_and_what_is_refused_changes_nothing() {
     let config = TopicConfig { retention, ..of(Durability::Memory) };
     let mut world = World::empty();
     let other = DEAD;
-    world.open(ORDERS, config, vec![], DeadLetters::NotYet);
-    world.open(other, config, vec![], DeadLetters::NotYet);
+    world.open(ORDERS, config.clone(), vec![], DeadLetters::NotYet);
+    world.open(other, config.clone(), vec![], DeadLetters::NotYet);
     let text = "x".repeat(7 << 20);
     let count = MEMORY_SHARD_BYTES / (7 << 20);
     for n in 0..count + 3 {
@@ -265,7 +265,12 @@ fn memory_is_limited_in_a_shard_and_what_is_refused_changes_nothing() {
     let settings = StreamSettings::of_topic();
     for content in [content.clone(), None] {
         let (origin, is_there) = (world.origin(ALICE), content.is_none());
-        let open = OpenStream { config, settings: settings.clone(), content, closes: false };
+        let open = OpenStream {
+            config: config.clone(),
+            settings: settings.clone(),
+            content,
+            closes: false,
+        };
         world.do_now(Command::Stream(origin, id, StreamCommand::Open(Box::new(open))));
         assert_eq!(world.refusals().len(), usize::from(!is_there));
         assert_eq!(world.engine.end_of(id), is_there.then_some(Offset(0)));

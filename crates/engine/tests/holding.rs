@@ -15,7 +15,8 @@ const UNUSED: GroupId = GroupId(3);
 
 fn with_groups(config: TopicConfig, groups: &[GroupId]) -> World {
     let one = setting(GroupConfig::default());
-    let groups = groups.iter().map(|&id| GroupSetting { id, ..one }).collect();
+    let groups =
+        groups.iter().map(|&id| GroupSetting { id, config: one.config.clone(), ..one }).collect();
     let mut world = World::empty();
     world.open(ORDERS, config, groups, DeadLetters::NotYet);
     world

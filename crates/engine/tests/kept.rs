@@ -58,7 +58,7 @@ fn what_may_get_so_old_goes_when_it_is() {
 #[test]
 fn what_was_dying_is_moved_to_the_dead_letters() {
     let group = GroupConfig { attempts_max: 1, ..GroupConfig::default() };
-    let mut world = World::with(queue(), group);
+    let mut world = World::with(queue(), group.clone());
     world.open(ORDERS, queue(), vec![setting(group)], DeadLetters::To(DEAD.topic));
     world.publish_texts(&["poison"]);
     world.subscribe(ALICE, 1);

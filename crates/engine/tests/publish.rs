@@ -183,7 +183,7 @@ fn a_message_is_kept_until_every_group_has_settled_it() {
     let other =
         GroupSetting { id: GroupId(1), config: GroupConfig::default(), start: StartAt::Earliest };
     let group = setting(GroupConfig::default());
-    world.open(ORDERS, queue(), vec![group, other], DeadLetters::NotYet);
+    world.open(ORDERS, queue(), vec![group.clone(), other], DeadLetters::NotYet);
     world.subscribe(ALICE, 9);
     world.publish_texts(&["a"]);
     world.ack(run(0, 1, 1));
@@ -201,8 +201,8 @@ fn a_new_group_begins_where_it_is_told() {
         (StartAt::Offset(Offset(99)), vec![]),
     ] {
         let stream = TopicConfig::of_kind(TopicKind::Stream);
-        let mut world = World::with(stream, GroupConfig::default());
-        world.open(ORDERS, stream, vec![], DeadLetters::NotYet);
+        let mut world = World::with(stream.clone(), GroupConfig::default());
+        world.open(ORDERS, stream.clone(), vec![], DeadLetters::NotYet);
         world.publish_texts(&["a", "b", "c"]);
         let group = GroupSetting { start, ..setting(GroupConfig::default()) };
         world.open(ORDERS, stream, vec![group], DeadLetters::NotYet);

@@ -142,8 +142,11 @@ fn take(world: &mut World, step: Step) {
             let starts = [StartAt::Earliest, StartAt::Earliest, StartAt::Latest];
             let settings = (0..).zip(starts).filter(|(id, _)| groups & (1 << id) != 0);
             let config = GroupConfig { attempts_max: 3, ..GroupConfig::default() };
-            let settings =
-                settings.map(|(id, start)| GroupSetting { id: GroupId(id), config, start });
+            let settings = settings.map(|(id, start)| GroupSetting {
+                id: GroupId(id),
+                config: config.clone(),
+                start,
+            });
             let retention = match retention {
                 0 | 1 => Retention::UNTIL_SETTLED,
                 2 => Retention { bytes: Some(300), ..Retention::UNTIL_SETTLED },
@@ -448,7 +451,7 @@ proptest! {
             // Under a setting that is lost less may be kept, and where bytes are limited, what a
             // lost settlement had freed pushes others out.
             let opened = |(record, _): &(Record, u64)| match record {
-                Record::PartitionOpened { config, .. } => Some(*config),
+                Record::PartitionOpened { config, .. } => Some(config.clone()),
                 _ => None,
             };
             let journal = &world.journal.records;

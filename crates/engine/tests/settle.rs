@@ -37,7 +37,7 @@ fn a_second_ack_changes_nothing() {
 #[test]
 fn a_group_says_how_each_of_its_messages_is() {
     let group = GroupConfig { attempts_max: 9, ..GroupConfig::default() };
-    let mut world = World::with(queue(), group);
+    let mut world = World::with(queue(), group.clone());
     world.open(ORDERS, queue(), vec![world::setting(group)], DeadLetters::NotYet);
     world.publish_texts(&["a"; 16]);
     world.publish_texts(&["b"; 5]);
@@ -327,7 +327,7 @@ fn a_new_group_does_not_wait_for_a_consumer_to_be_through_with_what_has_expired(
     let time_to_live = Some(Duration::from_secs(5));
     let config = TopicConfig { time_to_live, ..TopicConfig::of_kind(TopicKind::Stream) };
     let mut world = World::empty();
-    world.open(ORDERS, config, vec![], DeadLetters::NotYet);
+    world.open(ORDERS, config.clone(), vec![], DeadLetters::NotYet);
     world.publish_texts(&["a"]);
     world.pass(Duration::from_secs(3));
     world.publish_texts(&["b"]);
@@ -342,7 +342,7 @@ fn a_new_group_does_not_wait_for_a_consumer_to_be_through_with_what_has_expired(
 fn a_group_counts_what_is_delayed_only_of_what_it_waits_for() {
     let config = TopicConfig::of_kind(TopicKind::Stream);
     let mut world = World::empty();
-    world.open(ORDERS, config, vec![], DeadLetters::NotYet);
+    world.open(ORDERS, config.clone(), vec![], DeadLetters::NotYet);
     let delay = Some(Duration::from_secs(3600));
     let later = || Message { delay, ..Message::new("later") };
     world.publish(&std::iter::repeat_with(later).take(100).collect::<Vec<_>>());

@@ -193,7 +193,7 @@ fn a_stream_that_keeps_the_latest_of_each_key_does_not_begin_without_one() {
     for key in ["", "k"] {
         let mut world = World::empty();
         let content = Some(batch(&[Message { key: key.into(), ..Message::new("a") }]).into());
-        let open = OpenStream { config, content, ..with(settings()) };
+        let open = OpenStream { config: config.clone(), content, ..with(settings()) };
         let answer = ask(&mut world, StreamCommand::Open(Box::new(open)));
         let is_created = matches!(answer, Some(StreamAnswer::Opened { created: true, .. }));
         assert_eq!(is_created, !key.is_empty());

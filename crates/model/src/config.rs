@@ -1,16 +1,19 @@
 //! The settings of topics and groups. They are checked when they are parsed, and trusted afterwards.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     config_error::{ConfigError, check_duration},
     durability::Durability,
+    key_rule::{KeyRule, KeyRules},
     limits::{
         ATTEMPTS_MAX_DEFAULT, LEASE_DEFAULT, LEASE_MAX, LEASE_MIN, MEMORY_TOPIC_BYTES,
         PARTITIONS_MAX, TOMBSTONE_AGE_DEFAULT, TOMBSTONE_AGE_MIN,
     },
+    message_fields::MessageFields,
     offset::Offset,
     retry_policy::{Backoff, RetryPolicy},
+    throttle_rule::ThrottleRate,
 };
 
 /// The two common settings of a topic, by name.
@@ -54,7 +57,7 @@ impl Retention {
 }
 
 /// The settings of a topic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TopicConfig {
     /// The number of partitions, 1 to [`PARTITIONS_MAX`]; fixed at creation.
     pub partitions: u32,
@@ -64,6 +67,11 @@ pub struct TopicConfig {
     pub time_to_live: Option<Duration>,
     /// The durability of messages; fixed at creation.
     pub durability: Durability,
+    /// The headers from which the broker takes a message's fair key, weight and so on; `None` where it reads no
+    /// header. A topic that has them is scheduled fairly in each of its groups.
+    pub fields: Option<Arc<MessageFields>>,
+    /// Whether no group of the topic is given messages.
+    pub is_paused: bool,
 }
 
 impl TopicConfig {
@@ -74,7 +82,14 @@ impl TopicConfig {
             TopicKind::Queue => Retention::UNTIL_SETTLED,
             TopicKind::Stream => Retention::FOREVER,
         };
-        Self { partitions: 1, retention, time_to_live: None, durability: Durability::Durable }
+        Self {
+            partitions: 1,
+            retention,
+            time_to_live: None,
+            durability: Durability::Durable,
+            fields: None,
+            is_paused: false,
+        }
     }
 
     /// The short name for these settings.
@@ -124,6 +139,16 @@ impl TopicConfig {
             let allowed = "on in topics that are durable, speculative or ephemeral".into();
             return Err(ConfigError { field, value, allowed });
         }
+        if let Some(fields) = &self.fields {
+            fields.check()?;
+            if tombstone_age.is_some() && fields.has_classes() {
+                // Compaction takes batches apart.
+                let (field, value) = ("fields", fields.to_string());
+                let allowed =
+                    "the delay alone, where the latest message of each key is kept".into();
+                return Err(ConfigError { field, value, allowed });
+            }
+        }
         check_duration("time_to_live", self.time_to_live, Duration::from_millis(1))
     }
 
@@ -136,8 +161,8 @@ impl TopicConfig {
     }
 
     /// Each field and its value as text.
-    fn fields(&self) -> [(&'static str, String); 8] {
-        let Self { partitions, retention, time_to_live, durability } = self;
+    fn fields(&self) -> [(&'static str, String); 10] {
+        let Self { partitions, retention, time_to_live, durability, fields, is_paused } = self;
         let Retention { until_settled, age, bytes, count, latest_per_key } = retention;
         let until_settled = if *until_settled { "on" } else { "off" };
         let tombstones = |age| format!("on, with tombstones for {age:?}");
@@ -150,6 +175,8 @@ impl TopicConfig {
             ("retention.latest_per_key", latest_per_key.map_or("off".into(), tombstones)),
             ("time_to_live", or_none(*time_to_live)),
             ("durability", durability.to_string()),
+            ("fields", fields.as_ref().map_or("none".into(), |fields| fields.to_string())),
+            ("paused", yes_or_no(*is_paused)),
         ]
     }
 }
@@ -167,7 +194,7 @@ pub enum StartAt {
 }
 
 /// The settings of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GroupConfig {
     /// The time for which a consumer may hold a message before it returns to the group.
     pub lease: Duration,
@@ -176,17 +203,29 @@ pub struct GroupConfig {
     pub attempts_max: u32,
     /// What becomes of a message that failed until then.
     pub retry: RetryPolicy,
+    /// Whether the group is given no messages.
+    pub is_paused: bool,
+    /// The rate at which the group is given messages, over all fair keys.
+    pub throttle: Option<ThrottleRate>,
+    /// The limits of fair keys. Of use where the topic has [`TopicConfig::fields`].
+    pub key_rules: KeyRules,
 }
 
 impl Default for GroupConfig {
     fn default() -> Self {
-        let retry = RetryPolicy::default();
-        Self { lease: LEASE_DEFAULT, attempts_max: ATTEMPTS_MAX_DEFAULT, retry }
+        Self {
+            lease: LEASE_DEFAULT,
+            attempts_max: ATTEMPTS_MAX_DEFAULT,
+            retry: RetryPolicy::default(),
+            is_paused: false,
+            throttle: None,
+            key_rules: KeyRules::default(),
+        }
     }
 }
 
 /// New values for some settings of a group; `None` keeps a setting.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupChange {
     /// For [`GroupConfig::lease`].
     pub lease: Option<Duration>,
@@ -198,12 +237,19 @@ pub struct GroupChange {
     pub jitter_percent: Option<u8>,
     /// For [`RetryPolicy::age_max`]; `Some(None)` removes it.
     pub age_max: Option<Option<Duration>>,
+    /// For [`GroupConfig::is_paused`].
+    pub is_paused: Option<bool>,
+    /// For [`GroupConfig::throttle`]; `Some(None)` removes it.
+    pub throttle: Option<Option<ThrottleRate>>,
+    /// Rules of [`GroupConfig::key_rules`] that are added, or take the place of those with the same pattern.
+    /// One that says nothing removes it.
+    pub key_rules: Vec<KeyRule>,
 }
 
 impl GroupChange {
     /// The settings `held` with the new values. They are not checked.
     #[must_use]
-    pub fn applied_to(self, held: GroupConfig) -> GroupConfig {
+    pub fn applied_to(self, held: &GroupConfig) -> GroupConfig {
         GroupConfig {
             lease: self.lease.unwrap_or(held.lease),
             attempts_max: self.attempts_max.unwrap_or(held.attempts_max),
@@ -212,6 +258,9 @@ impl GroupChange {
                 jitter_percent: self.jitter_percent.unwrap_or(held.retry.jitter_percent),
                 age_max: self.age_max.unwrap_or(held.retry.age_max),
             },
+            is_paused: self.is_paused.unwrap_or(held.is_paused),
+            throttle: self.throttle.unwrap_or(held.throttle),
+            key_rules: held.key_rules.with(&self.key_rules),
         }
     }
 }
@@ -236,7 +285,8 @@ impl GroupConfig {
                 allowed: "1 or more".into(),
             });
         }
-        self.retry.check()
+        self.retry.check()?;
+        self.key_rules.check()
     }
 
     /// The first field in which `other` differs, with both values: `(field, own, other's)`.
@@ -248,8 +298,8 @@ impl GroupConfig {
     }
 
     /// Each field and its value as text.
-    fn fields(&self) -> [(&'static str, String); 5] {
-        let Self { lease, attempts_max, retry } = self;
+    fn fields(&self) -> [(&'static str, String); 8] {
+        let Self { lease, attempts_max, retry, is_paused, throttle, key_rules } = self;
         let RetryPolicy { backoff, jitter_percent, age_max } = retry;
         [
             ("lease", format!("{lease:?}")),
@@ -257,8 +307,15 @@ impl GroupConfig {
             ("retry.backoff", backoff.to_string()),
             ("retry.jitter_percent", jitter_percent.to_string()),
             ("retry.age_max", or_none(*age_max)),
+            ("paused", yes_or_no(*is_paused)),
+            ("throttle", throttle.map_or("none".into(), |rate| rate.to_string())),
+            ("key_rules", key_rules.to_string()),
         ]
     }
+}
+
+fn yes_or_no(value: bool) -> String {
+    if value { "yes" } else { "no" }.into()
 }
 
 fn or_none(value: Option<impl std::fmt::Debug>) -> String {
@@ -272,46 +329,49 @@ mod tests {
     #[test]
     fn the_first_field_that_differs_is_named_with_both_values() {
         let queue = TopicConfig::of_kind(TopicKind::Queue);
-        let difference = |other| {
-            let (field, own, others) = queue.difference(&other)?;
+        let difference = |other: &TopicConfig| {
+            let (field, own, others) = queue.difference(other)?;
             Some(format!("{field} {own}, not {others}"))
         };
         let retention = queue.retention;
         let day = Some(Duration::from_secs(86_400));
         for (other, text) in [
-            (TopicConfig { partitions: 3, ..queue }, "partitions 1, not 3"),
+            (TopicConfig { partitions: 3, ..queue.clone() }, "partitions 1, not 3"),
             (TopicConfig::of_kind(TopicKind::Stream), "retention.until_settled on, not off"),
             (
-                TopicConfig { retention: Retention { age: day, ..retention }, ..queue },
+                TopicConfig { retention: Retention { age: day, ..retention }, ..queue.clone() },
                 "retention.age none, not 86400s",
             ),
             (
-                TopicConfig { retention: Retention { count: Some(5), ..retention }, ..queue },
+                TopicConfig {
+                    retention: Retention { count: Some(5), ..retention },
+                    ..queue.clone()
+                },
                 "retention.count none, not 5",
             ),
-            (TopicConfig { time_to_live: day, ..queue }, "time_to_live none, not 86400s"),
+            (TopicConfig { time_to_live: day, ..queue.clone() }, "time_to_live none, not 86400s"),
         ] {
-            assert_eq!(difference(other).as_deref(), Some(text));
+            assert_eq!(difference(&other).as_deref(), Some(text));
         }
-        assert_eq!(difference(queue), None);
+        assert_eq!(difference(&queue), None);
     }
 
     #[test]
     fn a_change_keeps_what_it_does_not_name_and_the_difference_names_what_it_changed() {
         let held = GroupConfig { attempts_max: 7, ..GroupConfig::default() };
-        assert_eq!(GroupChange::default().applied_to(held), held);
+        assert_eq!(GroupChange::default().applied_to(&held), held);
         let (first, max) = (Duration::from_secs(1), Duration::from_secs(60));
         let backoff = Backoff::Exponential { first, max };
         let change = GroupChange { backoff: Some(backoff), ..GroupChange::default() };
-        let changed = change.applied_to(held);
+        let changed = change.applied_to(&held);
         let difference = held.difference(&changed);
         assert_eq!(difference, Some(("retry.backoff", "none".into(), "1s..60s".into())));
         let age = Some(Some(max));
-        let aged = GroupChange { age_max: age, ..GroupChange::default() }.applied_to(changed);
+        let aged = GroupChange { age_max: age, ..GroupChange::default() }.applied_to(&changed);
         assert_eq!((aged.attempts_max, aged.retry.backoff), (7, backoff));
         let difference = changed.difference(&aged);
         assert_eq!(difference, Some(("retry.age_max", "none".into(), "60s".into())));
         let removed = GroupChange { age_max: Some(None), ..GroupChange::default() };
-        assert_eq!(removed.applied_to(aged), changed);
+        assert_eq!(removed.applied_to(&aged), changed);
     }
 }

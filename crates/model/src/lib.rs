@@ -12,8 +12,10 @@ mod durability;
 mod filter;
 mod header;
 mod id;
+mod key_rule;
 pub mod limits;
 mod message;
+mod message_fields;
 mod name;
 mod offset;
 mod pattern;
@@ -34,7 +36,9 @@ pub use id::{
     Generation, GroupId, Incarnation, PartitionId, PartitionIndex, ProducerId, ProducerStamp,
     TopicId,
 };
+pub use key_rule::{KeyRule, KeyRules};
 pub use message::{Message, MessageView};
+pub use message_fields::{Class, Cost, HeaderName, MessageFields, Priority};
 pub use name::{
     CursorName, DEAD_LETTER_SHARED_BYTES, DEAD_LETTER_SUFFIX, GroupName, NameError, TopicName,
 };
@@ -42,6 +46,8 @@ pub use offset::{Offset, OffsetRange};
 pub use pattern::{PatternError, TopicPattern};
 pub use read_from::ReadFrom;
 pub use retry_policy::{Backoff, RetryDelays, RetryPolicy};
-pub use throttle_rule::{ThrottleError, ThrottlePattern, ThrottleRule, throttle_rule_of};
+pub use throttle_rule::{
+    ThrottleError, ThrottlePattern, ThrottleRate, ThrottleRule, throttle_rule_of,
+};
 pub use time::Timestamp;
 pub use when_slow::WhenSlow;

@@ -211,6 +211,27 @@ pub const THROTTLE_PATTERN_BYTES_MAX: usize = 247;
 /// Longest time that the bucket of a throttle may take to fill. Its burst times its interval fits every field.
 pub const THROTTLE_FILL_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
+/// Longest name of a header that a topic's configuration names, in bytes.
+pub const FIELD_NAME_BYTES_MAX: usize = 64;
+
+/// Longest fair key, in bytes. A longer value is cut to it.
+pub const FAIR_KEY_BYTES_MAX: usize = 256;
+
+/// Most throttle keys of a message; the others of a header that names more are ignored.
+pub const THROTTLE_KEYS_MAX: usize = 8;
+
+/// Highest weight of a fair key. A lower share than 1 in this many is a limit, not a weight.
+pub const WEIGHT_MAX: u32 = 1_000_000;
+
+/// Most rules for keys in a group. A pattern covers any number of keys with one.
+pub const KEY_RULES_MAX: usize = 256;
+
+/// Most messages of a fair key that consumers may be allowed to hold at once.
+pub const KEY_CONCURRENCY_MAX: u32 = 1_000_000;
+
+/// Highest cost of a message, in messages of cost 1.
+pub const COST_MAX: u32 = 1_000_000;
+
 /// Most throttle rules of a broker. Each shard has all of them.
 pub const THROTTLE_RULES_MAX: usize = 10_000;
 

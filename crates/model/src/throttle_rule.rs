@@ -1,4 +1,4 @@
-//! A throttle rule: how many tokens the bucket of a throttle key gets, and how many it holds. It knows no bucket
+//! Throttle rules: how many tokens the bucket of a throttle key gets, and how many it holds. It knows no bucket
 //! and reads no clock.
 
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
@@ -151,17 +151,23 @@ impl fmt::Display for ThrottlePattern {
     }
 }
 
-/// The bucket of each throttle key that the pattern means: a new one is full. Two keys have two buckets.
-/// As text, without the pattern: `10/s burst 20`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ThrottleRule {
-    /// Which keys it is for.
-    pub pattern: ThrottlePattern,
+/// How many tokens a bucket gets, and how many it holds. As text: `10/s burst 20`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ThrottleRate {
     /// The time in which a bucket gets one token, in nanoseconds, at least 1. Times the burst it is at most
     /// [`THROTTLE_FILL_MAX`].
     pub interval_ns: u64,
     /// How many tokens a bucket holds, at least 1.
     pub burst: u32,
+}
+
+/// The rate of the bucket of each throttle key that the pattern means. Two keys have two buckets; a new one is full.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ThrottleRule {
+    /// Which keys it is for.
+    pub pattern: ThrottlePattern,
+    /// The rate of each.
+    pub rate: ThrottleRate,
 }
 
 /// The units of a rate, with their lengths in nanoseconds.
@@ -172,13 +178,13 @@ const ONE: u128 = 1_000_000_000;
 /// Most decimals of a rate.
 const DECIMALS_MAX: usize = 9;
 
-impl ThrottleRule {
+impl ThrottleRate {
     /// Reads `RATE/s`, `RATE/m` or `RATE/h`, perhaps with `burst N` behind it. The rate is a decimal number.
     /// Without a burst, a bucket holds the tokens of one second, and at least one.
     ///
     /// # Errors
     /// The text is no rule, or a number is out of bounds; the error says what would be right.
-    pub fn parse(pattern: ThrottlePattern, text: &str) -> Result<Self, ThrottleError> {
+    pub fn parse(text: &str) -> Result<Self, ThrottleError> {
         let no_rule = || ThrottleError::NoRule { text: text.into() };
         let mut words = text.split_ascii_whitespace();
         let rate = words.next().ok_or_else(no_rule)?;
@@ -207,12 +213,19 @@ impl ThrottleRule {
             return Err(ThrottleError::TooSlow { burst, fill: Duration::from_secs(secs) });
         }
         let interval_ns = u64::try_from(interval_ns).expect("366 days of nanoseconds fit");
-        Ok(Self { pattern, interval_ns, burst })
+        Ok(Self { interval_ns, burst })
     }
 
-    /// The rate as text: the shortest that is read as this interval.
+    /// Whether it is one that can be written: the bucket gets full within [`THROTTLE_FILL_MAX`].
     #[must_use]
-    pub fn rate(&self) -> String {
+    pub fn is_allowed(&self) -> bool {
+        let fill_ns = u128::from(self.interval_ns) * u128::from(self.burst);
+        self.interval_ns > 0 && self.burst > 0 && fill_ns <= THROTTLE_FILL_MAX.as_nanos()
+    }
+
+    /// The rate without the burst as text: the shortest that is read as this interval.
+    #[must_use]
+    pub fn rate_text(&self) -> String {
         let interval = u128::from(self.interval_ns.max(1));
         for decimals in 0..=DECIMALS_MAX {
             let step = 10_u128.pow((DECIMALS_MAX - decimals) as u32);
@@ -229,9 +242,19 @@ impl ThrottleRule {
     }
 }
 
-impl fmt::Display for ThrottleRule {
+impl fmt::Display for ThrottleRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} burst {}", self.rate(), self.burst)
+        write!(f, "{} burst {}", self.rate_text(), self.burst)
+    }
+}
+
+impl ThrottleRule {
+    /// A rule with the rate that `text` means.
+    ///
+    /// # Errors
+    /// As [`ThrottleRate::parse`].
+    pub fn parse(pattern: ThrottlePattern, text: &str) -> Result<Self, ThrottleError> {
+        Ok(Self { pattern, rate: ThrottleRate::parse(text)? })
     }
 }
 
@@ -279,8 +302,8 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn rule(text: &str) -> ThrottleRule {
-        ThrottleRule::parse(pattern("k"), text).unwrap()
+    fn rule(text: &str) -> ThrottleRate {
+        ThrottleRate::parse(text).unwrap()
     }
 
     #[test]
@@ -312,7 +335,7 @@ mod tests {
                     format!("0.{number:09}/{unit} burst 1"),
                     format!("{number}.0{number}/{unit} burst 1"),
                 ] {
-                    if let Ok(read) = ThrottleRule::parse(pattern("k"), &text) {
+                    if let Ok(read) = ThrottleRate::parse(&text) {
                         assert_eq!(rule(&read.to_string()), read, "{text} {read}");
                     }
                 }
@@ -364,7 +387,7 @@ mod tests {
                 "a burst of 1 takes 41666666 days to fill at this rate: at most 366 days are allowed (THROTTLE_FILL_MAX)".into(),
             ),
         ] {
-            let refused = ThrottleRule::parse(pattern("k"), text).unwrap_err();
+            let refused = ThrottleRate::parse(text).unwrap_err();
             assert_eq!(refused.to_string(), said, "{text}");
         }
     }
@@ -401,7 +424,7 @@ mod tests {
 
     #[test]
     fn an_exact_key_wins_over_a_pattern_and_a_longer_pattern_over_a_shorter_one() {
-        let of = |text: &str| ThrottleRule { pattern: pattern(text), ..rule("1/s") };
+        let of = |text: &str| ThrottleRule { pattern: pattern(text), rate: rule("1/s") };
         let rules = ["*", "tenant:*", "tenant:a*", "tenant:acme", "x"].map(of);
         for (key, expected) in [
             ("tenant:acme", "tenant:acme"),

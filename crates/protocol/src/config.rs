@@ -11,7 +11,10 @@ use sennit_model::{
     },
 };
 
-use crate::control::{self, read_from, start_at::At};
+use crate::{
+    control::{self, read_from, start_at::At},
+    scheduling_config::{key_rules, message_fields, throttle_change},
+};
 
 /// The largest frame body of a connection in bytes, for a client that asked for `wanted`: 0 asks
 /// for the maximum, and the result is at least the greeting's limit.
@@ -65,6 +68,8 @@ impl TryFrom<&control::TopicConfig> for TopicConfig {
             retention,
             time_to_live: message.time_to_live_ms.map(Duration::from_millis),
             durability: durability(message.durability)?,
+            fields: message_fields(message.fields.as_ref())?,
+            is_paused: message.paused,
         };
         config.check()?;
         Ok(config)
@@ -85,6 +90,8 @@ impl From<&TopicConfig> for control::TopicConfig {
             }),
             time_to_live_ms: config.time_to_live.map(ms),
             durability: config.durability.number().into(),
+            fields: config.fields.as_deref().map(control::MessageFields::from),
+            paused: config.is_paused,
         }
     }
 }
@@ -93,7 +100,7 @@ impl TryFrom<&control::GroupConfig> for GroupConfig {
     type Error = ConfigError;
 
     fn try_from(message: &control::GroupConfig) -> Result<Self, ConfigError> {
-        let config = GroupChange::try_from(message)?.applied_to(Self::default());
+        let config = GroupChange::try_from(message)?.applied_to(&Self::default());
         config.check()?;
         Ok(config)
     }
@@ -111,6 +118,9 @@ impl TryFrom<&control::GroupConfig> for GroupChange {
             backoff: backoff(message)?,
             jitter_percent: message.retry_jitter_percent.map(jitter),
             age_max: message.retry_age_max_ms.map(age),
+            is_paused: message.paused,
+            throttle: throttle_change(message.throttle.as_ref())?,
+            key_rules: key_rules(&message.key_rules)?,
         })
     }
 }
@@ -144,6 +154,9 @@ impl From<&GroupConfig> for control::GroupConfig {
             backoff: Some(retry.backoff).filter(|backoff| *backoff != Backoff::None),
             jitter_percent: Some(retry.jitter_percent).filter(|percent| *percent != 0),
             age_max: retry.age_max.map(Some),
+            is_paused: Some(config.is_paused).filter(|is_paused| *is_paused),
+            throttle: config.throttle.map(Some),
+            key_rules: config.key_rules.iter().cloned().collect(),
         })
     }
 }
@@ -164,6 +177,9 @@ impl From<&GroupChange> for control::GroupConfig {
             retry_delays_ms: delays,
             retry_jitter_percent: change.jitter_percent.map(u32::from),
             retry_age_max_ms: change.age_max.map(|age| age.map_or(0, ms)),
+            paused: change.is_paused,
+            throttle: change.throttle.map(control::Throttle::from),
+            key_rules: change.key_rules.iter().map(control::KeyRule::from).collect(),
         }
     }
 }
@@ -189,13 +205,18 @@ impl From<StartAt> for control::StartAt {
     }
 }
 
+/// The settings of a topic without any.
+fn queue() -> TopicConfig {
+    TopicConfig::of_kind(TopicKind::Queue)
+}
+
 impl control::CreateTopic {
     /// The checked settings; by default those of a queue.
     ///
     /// # Errors
     /// The first field that is out of bounds.
     pub fn topic_config(&self) -> Result<TopicConfig, ConfigError> {
-        TopicConfig::try_from(&self.config.unwrap_or_default())
+        self.config.as_ref().map_or(Ok(queue()), TopicConfig::try_from)
     }
 }
 
@@ -205,7 +226,7 @@ impl control::AlterTopic {
     /// # Errors
     /// The first field that is out of bounds.
     pub fn topic_config(&self) -> Result<TopicConfig, ConfigError> {
-        TopicConfig::try_from(&self.config.unwrap_or_default())
+        self.config.as_ref().map_or(Ok(queue()), TopicConfig::try_from)
     }
 }
 

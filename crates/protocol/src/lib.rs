@@ -26,6 +26,7 @@ mod publish_at;
 mod reply;
 mod request;
 mod runs;
+mod scheduling_config;
 mod set_credit;
 mod settle;
 mod settled;

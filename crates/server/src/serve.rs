@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use sennit_engine::Throttles;
 use sennit_journal::{DataDirectory, DirectorySettings, LaneConfig};
 use tokio::{
     sync::{mpsc as async_mpsc, oneshot},
@@ -229,6 +230,7 @@ fn cores(
         placement,
         session_grace: config.session_grace,
         move_permit: Arc::new(MovePermit::new(config.give_back)),
+        throttles: Arc::new(Throttles::without_rules_yet()),
         reserve,
         claims: AtomicU64::new(1),
         own_topic: OwnTopic::default(),

@@ -1,11 +1,11 @@
 //! The shard: takes commands, time, commits and reads, and returns effects, frames, fetches and released segments.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use sennit_engine::{
     Catalogue, Command, Effect, Engine, Findings, Origin, Outbox, Payloads, Place, Refusal,
-    StreamCommand,
+    StreamCommand, Throttles,
 };
 use sennit_journal::{Container, Frame, Position};
 use sennit_model::{Offset, PartitionId, Timestamp};
@@ -139,6 +139,7 @@ impl Shard {
             Command::Stream(origin, _, _) => (*origin, false),
             Command::SetCredit { .. }
             | Command::Reader { .. }
+            | Command::SetThrottles(_)
             | Command::Unsubscribe { .. }
             | Command::EndSession { .. } => {
                 return None;
@@ -445,6 +446,11 @@ impl Shard {
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// Has these throttles in place of its own: those that other shards have too.
+    pub fn share_throttles(&mut self, throttles: Arc<Throttles>) {
+        self.engine.share_throttles(throttles);
     }
 
     /// Counts of the shard's work since its start.

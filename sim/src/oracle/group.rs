@@ -158,13 +158,13 @@ impl GroupModel {
     }
 
     pub(super) fn set(&mut self, setting: GroupSetting, turn: u64) {
-        self.setting = setting;
         self.attempts_max_highest = self.attempts_max_highest.max(setting.config.attempts_max);
         // With an age, one failed attempt may be the last.
         let has_age = setting.config.retry.age_max.is_some();
         let lowest = if has_age { 1 } else { setting.config.attempts_max };
         self.attempts_max_lowest = self.attempts_max_lowest.min(lowest);
         self.policies.set(setting.config.retry, turn);
+        self.setting = setting;
     }
 
     /// Whether the group may not need a message that it did not ack as far as the oracle knows: the group began

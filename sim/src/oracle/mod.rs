@@ -256,7 +256,7 @@ impl Oracle {
             Command::AppendTogether(origin, appends) => {
                 self.expect_atomic_append(*origin, appends, now);
             }
-            Command::Catalogue(..) => {}
+            Command::Catalogue(..) | Command::SetThrottles(_) => {}
         }
         Ok(())
     }
@@ -379,12 +379,12 @@ impl Oracle {
         let turn = self.turn;
         match change {
             PartitionCommand::Open { config, groups, dead_letters } => {
-                let new = || PartitionModel::new(*config, turn);
+                let new = || PartitionModel::new(config.clone(), turn);
                 let partition = self.partitions.entry(id).or_insert_with(new);
                 if !partition.is_open() {
                     *partition = new();
                 }
-                let changes = partition.open(*config, groups, *dead_letters, turn, now);
+                let changes = partition.open(config.clone(), groups, *dead_letters, turn, now);
                 self.changes.insert(request, (id, if changes { turn } else { 0 }));
                 let kept = |held: &Subscription| {
                     held.partition != id || groups.iter().any(|group| group.id == held.group)
@@ -414,6 +414,8 @@ impl Oracle {
             }
             PartitionCommand::Name(_) => drop(self.changes.insert(request, (id, 0))),
             PartitionCommand::Describe
+            | PartitionCommand::Explain(..)
+            | PartitionCommand::ListKeys(..)
             | PartitionCommand::Locate(..)
             | PartitionCommand::ListCursors
             | PartitionCommand::Trim(_) => {}
@@ -440,6 +442,8 @@ impl Oracle {
             Effect::Described { .. }
             | Effect::Located { .. }
             | Effect::Cursors { .. }
+            | Effect::Explained { .. }
+            | Effect::Keys { .. }
             | Effect::Unparked { .. }
             | Effect::StreamEnded { .. }
             | Effect::ReaderTooSlow { .. }
@@ -545,6 +549,7 @@ fn request_of(command: &Command) -> Option<u64> {
         | Command::Stream(origin, ..) => Some(origin.request),
         Command::SetCredit { .. }
         | Command::Reader { .. }
+        | Command::SetThrottles(_)
         | Command::Unsubscribe { .. }
         | Command::EndSession { .. } => None,
     }

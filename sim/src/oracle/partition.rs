@@ -148,16 +148,16 @@ impl PartitionModel {
         turn: u64,
         now: Timestamp,
     ) -> bool {
-        let settings = self.groups.values().map(|group| group.setting);
-        let changes = self.config != config
-            || self.dead_letters != dead_letters
-            || !settings.eq(groups.iter().copied());
+        let settings = self.groups.values().map(|group| &group.setting);
+        let changes =
+            self.config != config || self.dead_letters != dead_letters || !settings.eq(groups);
+        let retention = config.retention;
         self.config = config;
         self.dead_letters = dead_letters;
-        self.least_age = [self.least_age, config.retention.age].into_iter().flatten().min();
-        self.least_bytes = [self.least_bytes, config.retention.bytes].into_iter().flatten().min();
-        self.ever_until_settled |= config.retention.until_settled;
-        let tombstone_ages = [self.least_tombstone_age, config.retention.latest_per_key];
+        self.least_age = [self.least_age, retention.age].into_iter().flatten().min();
+        self.least_bytes = [self.least_bytes, retention.bytes].into_iter().flatten().min();
+        self.ever_until_settled |= retention.until_settled;
+        let tombstone_ages = [self.least_tombstone_age, retention.latest_per_key];
         self.least_tombstone_age = tombstone_ages.into_iter().flatten().min();
         self.note_holes(now);
         let ids: Vec<GroupId> = self.groups.keys().copied().collect();
@@ -172,9 +172,9 @@ impl PartitionModel {
         for setting in groups {
             let kept = self.start..self.end();
             let holes = &self.holes;
-            let create = || GroupModel::new(*setting, kept, holes.clone(), turn);
+            let create = || GroupModel::new(setting.clone(), kept, holes.clone(), turn);
             let group = self.groups.entry(setting.id).or_insert_with(create);
-            group.set(*setting, turn);
+            group.set(setting.clone(), turn);
         }
         let keeps_unsettled = self.keeps_unsettled();
         self.groups.values_mut().for_each(|group| group.keeps_unsettled &= keeps_unsettled);

@@ -130,7 +130,7 @@ fn write_golden() {
         let client = Client::connect(&broker.listen).await.unwrap();
         let queue = TopicConfig { partitions: 4, ..TopicConfig::of_kind(TopicKind::Queue) };
         let stream = TopicConfig { partitions: 2, ..TopicConfig::of_kind(TopicKind::Stream) };
-        client.create_topic(&name("gone"), queue).await.unwrap();
+        client.create_topic(&name("gone"), queue.clone()).await.unwrap();
         client.delete_topic(&name("gone")).await.unwrap();
         client.create_topic(&name("orders"), queue).await.unwrap();
         client.create_topic(&name("events"), stream).await.unwrap();

@@ -17,6 +17,8 @@ mod crash;
 mod descriptors;
 mod durability;
 mod exec;
+mod fair;
+mod fair_settings;
 mod files;
 mod formats;
 mod full_disk;

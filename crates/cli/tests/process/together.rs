@@ -439,7 +439,7 @@ async fn all_at_once(broker: &mut Broker, seed: u64) {
     // long as a lease, a client may hold a delivery that has gone to another since.
     let group = GroupConfig { attempts_max: u32::MAX, lease: LEASE, ..GroupConfig::default() };
     for name in &world.groups {
-        admin.create_group(&world.topic, name, group, StartAt::Earliest).await.unwrap();
+        admin.create_group(&world.topic, name, group.clone(), StartAt::Earliest).await.unwrap();
     }
 
     let choices = |number: u32| Choices::new(seed ^ (u64::from(number) << 32));

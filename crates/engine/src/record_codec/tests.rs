@@ -37,6 +37,8 @@ fn examples() -> Vec<Record> {
         },
         time_to_live: Some(Duration::from_millis(1500)),
         durability: Durability::Speculative,
+        fields: None,
+        is_paused: false,
     };
     let setting = GroupSetting {
         id: GroupId(4),
@@ -57,13 +59,17 @@ fn examples() -> Vec<Record> {
             topic: TopicId(7),
             name: "orders".parse().unwrap(),
             incarnation: Incarnation(99),
-            settings: Arc::new(TopicSettings { config, is_stream: false }),
+            settings: Arc::new(TopicSettings { config: config.clone(), is_stream: false }),
             home: TopicId(7),
         }),
         Record::TopicAltered { topic: TopicId(7), config },
         Record::TopicDeleted { topic: TopicId(7) },
-        Record::GroupCreated { topic: TopicId(7), name: "billing".parse().unwrap(), setting },
-        Record::GroupAltered { topic: TopicId(7), setting },
+        Record::GroupCreated {
+            topic: TopicId(7),
+            name: "billing".parse().unwrap(),
+            setting: setting.clone(),
+        },
+        Record::GroupAltered { topic: TopicId(7), setting: setting.clone() },
         Record::GroupAltered { topic: TopicId(7), setting: with_policy },
         Record::GroupDeleted { topic: TopicId(7), group: GroupId(4) },
         Record::PartitionOpened {
@@ -168,16 +174,16 @@ fn examples_of_none() -> Vec<Record> {
     let listed = GroupSetting { config: config_with_list, ..setting(StartAt::Earliest) };
     let opened = |dead_letters| Record::PartitionOpened {
         partition,
-        config,
+        config: config.clone(),
         dead_letters,
-        groups: vec![setting(StartAt::Earliest), setting(StartAt::Latest), listed],
+        groups: vec![setting(StartAt::Earliest), setting(StartAt::Latest), listed.clone()],
     };
     vec![
         Record::TopicCreated(TopicCreated {
             topic,
             name: "doc".parse().unwrap(),
             incarnation: Incarnation(99),
-            settings: Arc::new(TopicSettings { config, is_stream: true }),
+            settings: Arc::new(TopicSettings { config: config.clone(), is_stream: true }),
             home: topic,
         }),
         opened(DeadLetters::NotYet),
@@ -231,7 +237,7 @@ fn a_topic_says_whether_it_was_made_as_a_stream_and_an_old_one_says_no() {
     let Some(Record::TopicCreated(native)) = examples().into_iter().next() else {
         panic!("the first example is a topic");
     };
-    let settings = Arc::new(TopicSettings { is_stream: true, ..*native.settings });
+    let settings = Arc::new(TopicSettings { is_stream: true, ..(*native.settings).clone() });
     let stream = Record::TopicCreated(TopicCreated { settings, ..native.clone() });
     let (bytes, head) = body(&stream);
     assert_eq!(Record::decode(stream.kind(), bytes.clone()), Ok((stream.clone(), head)));
@@ -252,7 +258,7 @@ fn a_group_without_a_retry_policy_has_the_bytes_of_old_and_one_with_a_policy_add
     old.extend([0x30, 0x75, 0, 0, 0, 0, 0, 0]); // lease_ms
     old.extend([20, 0, 0, 0]); // attempts_max
     old.extend([3, 9, 0, 0, 0, 0, 0, 0, 0]); // start: at offset 9
-    assert_eq!(body(&altered(setting)).0, old);
+    assert_eq!(body(&altered(setting.clone())).0, old);
     let (first, max) = (Duration::from_secs(1), Duration::from_secs(300));
     let backoff = Backoff::Exponential { first, max };
     setting.config.retry = RetryPolicy { backoff, jitter_percent: 20, age_max: None };
@@ -261,7 +267,7 @@ fn a_group_without_a_retry_policy_has_the_bytes_of_old_and_one_with_a_policy_add
     new.extend([20, 0, 0, 0, 0, 0, 0, 0, 0]); // jitter_percent, age_max_ms
     new.extend([1, 0xe8, 3, 0, 0, 0, 0, 0, 0]); // exponential: first_ms
     new.extend([0xe0, 0x93, 4, 0, 0, 0, 0, 0]); // max_ms
-    assert_eq!(body(&altered(setting)).0, new);
+    assert_eq!(body(&altered(setting.clone())).0, new);
     let record = altered(setting);
     assert_eq!(Record::decode(record.kind(), new.into()).unwrap().0, record);
 }

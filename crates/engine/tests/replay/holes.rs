@@ -79,7 +79,7 @@ fn offsets_that_a_hole_may_have_reserved_are_given_to_nobody() {
 fn what_lies_behind_a_hole_that_took_the_opening_stays_whatever_the_durability_turns_out_to_be() {
     for durability in [Durability::Durable, Durability::Speculative, Durability::Ephemeral] {
         let config = TopicConfig { durability, ..queue() };
-        let mut world = World::with(config, GroupConfig::default());
+        let mut world = World::with(config.clone(), GroupConfig::default());
         world.publish_texts(&["a"]);
         world.publish_texts(&["b"]);
         let of_b = |(record, _): &(Record, u64)| {

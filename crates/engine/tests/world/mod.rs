@@ -9,9 +9,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use sennit_engine::{
-    Command, Credit, DeadLetters, Delivery, DeliveryRun, Effect, Engine, GroupDescription,
-    GroupSetting, Journal, Origin, Outbox, PartitionCommand, Payloads, Place, Publish, Record,
-    Refusal, Replay, SessionId, Settle, Settled, SourceNames, Subscribe, Verdict,
+    Command, Credit, DeadLetters, Delivery, DeliveryRun, Effect, Engine, ExplainSubject,
+    Explanation, GroupDescription, GroupSetting, Journal, KeyDescription, Origin, Outbox,
+    PartitionCommand, Payloads, Place, Publish, Record, Refusal, Replay, SessionId, Settle,
+    Settled, SourceNames, Subscribe, Verdict,
 };
 use sennit_model::{
     Batch, BatchBuilder, Generation, GroupConfig, GroupId, GroupName, Message, Messages, Offset,
@@ -301,6 +302,26 @@ impl World {
         self.do_now(Command::Partition(origin, partition, PartitionCommand::Describe));
         match self.effects.pop() {
             Some(Effect::Described { description, .. }) => description,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn explain(&mut self, subject: ExplainSubject) -> Explanation {
+        let origin = self.origin(ALICE);
+        let command = PartitionCommand::Explain(GROUP, subject);
+        self.do_now(Command::Partition(origin, ORDERS, command));
+        match self.effects.pop() {
+            Some(Effect::Explained { explanation, .. }) => explanation,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn keys(&mut self, most: usize) -> Vec<KeyDescription> {
+        let origin = self.origin(ALICE);
+        let command = PartitionCommand::ListKeys(GROUP, most);
+        self.do_now(Command::Partition(origin, ORDERS, command));
+        match self.effects.pop() {
+            Some(Effect::Keys { keys, .. }) => keys,
             other => panic!("{other:?}"),
         }
     }

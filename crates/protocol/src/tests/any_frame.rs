@@ -9,14 +9,15 @@ use sennit_model::{
     ProducerStamp, Timestamp, TopicId, limits::DURATION_MAX,
 };
 
+use super::any_settings::{group_config, start, topic_config};
 use crate::{
     Confirm, ConfirmHead, ConfirmRun, Deliver, DeliverHead, Durability, Gap, GapReason, Publish,
     PublishAt, PublishHead, PublishedAt, Reply, Request, SetCredit, Settle, SettleHead, SettleRun,
     Settled, Taken, Verdict,
-    control::{read_from, start_at::At, *},
+    control::{read_from, *},
 };
 
-fn text() -> impl Strategy<Value = String> {
+pub(super) fn text() -> impl Strategy<Value = String> {
     ".{0,12}"
 }
 
@@ -221,53 +222,6 @@ fn gap() -> impl Strategy<Value = Gap> {
             reason: GapReason::of_number(reason).unwrap(),
         },
     )
-}
-
-fn topic_config() -> impl Strategy<Value = TopicConfig> {
-    type Fields = (bool, Option<u64>, Option<u64>, Option<u64>, bool, Option<u64>);
-    let retention = any::<Fields>().prop_map(
-        |(until_settled, age_ms, bytes, count, latest_per_key, tombstone_age_ms)| Retention {
-            until_settled,
-            age_ms,
-            bytes,
-            count,
-            latest_per_key,
-            tombstone_age_ms,
-        },
-    );
-    (any::<Option<u32>>(), option::of(retention), any::<Option<u64>>(), any::<i32>()).prop_map(
-        |(partitions, retention, time_to_live_ms, durability)| TopicConfig {
-            partitions,
-            retention,
-            time_to_live_ms,
-            durability,
-        },
-    )
-}
-
-fn group_config() -> impl Strategy<Value = GroupConfig> {
-    let retry =
-        (any::<(Option<u64>, Option<u64>, Option<u32>, Option<u64>)>(), vec(any::<u64>(), 0..4));
-    (any::<(Option<u64>, Option<u32>)>(), retry).prop_map(
-        |((lease_ms, attempts_max), ((first, max, jitter, age), delays))| GroupConfig {
-            lease_ms,
-            attempts_max,
-            retry_first_ms: first,
-            retry_max_ms: max,
-            retry_delays_ms: delays,
-            retry_jitter_percent: jitter,
-            retry_age_max_ms: age,
-        },
-    )
-}
-
-fn start() -> impl Strategy<Value = StartAt> {
-    let at = prop_oneof![
-        any::<bool>().prop_map(At::Earliest),
-        any::<bool>().prop_map(At::Latest),
-        any::<u64>().prop_map(At::Offset),
-    ];
-    option::of(at).prop_map(|at| StartAt { at })
 }
 
 fn limits() -> impl Strategy<Value = Limits> {

@@ -2,6 +2,7 @@
 
 mod any_bytes;
 mod any_frame;
+mod any_settings;
 pub mod base64_text;
 mod page;
 mod round_trip;

@@ -6,12 +6,12 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use proptest::{collection::vec, option, prelude::*};
 use sennit_model::{
-    Backoff, BatchBuilder, GroupChange, GroupConfig, Header, HeaderKind, Message, Offset,
-    PartitionId, ProducerStamp, Retention, RetryDelays, RetryPolicy, StartAt, TopicConfig,
-    TopicKind,
+    Backoff, BatchBuilder, Cost, GroupChange, GroupConfig, Header, HeaderKind, KeyRule, KeyRules,
+    Message, MessageFields, Offset, PartitionId, ProducerStamp, Retention, RetryDelays,
+    RetryPolicy, StartAt, ThrottleRate, TopicConfig, TopicKind,
     limits::{
         FRAME_BYTES_MAX, GREETING_BYTES_MAX, LEASE_MAX, PARTITIONS_MAX, REASON_BYTES_MAX,
-        RETRY_DELAYS_MAX,
+        RETRY_DELAYS_MAX, WEIGHT_MAX,
     },
 };
 
@@ -43,6 +43,39 @@ fn retry_policy() -> impl Strategy<Value = RetryPolicy> {
     ];
     (backoff, 0..=100_u8, option::of(delay())).prop_map(|(backoff, jitter_percent, age_max)| {
         RetryPolicy { backoff, jitter_percent, age_max }
+    })
+}
+
+fn message_fields() -> impl Strategy<Value = MessageFields> {
+    let name = || "[a-z -]{1,64}".prop_map(|name: String| name.parse().unwrap());
+    let names = vec(option::of(name()), 5);
+    let cost = prop_oneof![Just(Cost::Message), Just(Cost::Bytes), name().prop_map(Cost::Header)];
+    (names, cost).prop_map(|(mut names, cost)| MessageFields {
+        fair_key: names.pop().flatten(),
+        weight: names.pop().flatten(),
+        priority: names.pop().flatten(),
+        throttle_keys: names.pop().flatten(),
+        delay: names.pop().flatten(),
+        cost,
+    })
+}
+
+fn rate() -> impl Strategy<Value = ThrottleRate> {
+    (1..1_u64 << 22, 1..=u32::MAX)
+        .prop_map(|(interval_ns, burst)| ThrottleRate { interval_ns, burst })
+}
+
+fn key_rules() -> impl Strategy<Value = KeyRules> {
+    let rule =
+        ("[!-)+-~]{1,247}", option::of(1..=WEIGHT_MAX), option::of(1..99_u32), option::of(rate()));
+    let rules = vec((rule, any::<bool>()), 0..4);
+    rules.prop_map(|rules| {
+        let rules =
+            rules.into_iter().map(|((pattern, weight, concurrency, throttle), is_paused)| {
+                let pattern = pattern.parse().unwrap();
+                KeyRule { pattern, weight, concurrency, throttle, is_paused }
+            });
+        KeyRules::default().with(&rules.collect::<Vec<_>>())
     })
 }
 
@@ -91,6 +124,8 @@ proptest! {
         tombstone_age in option::of(1000..1u64 << 40),
         time_to_live in option::of(1..1u64 << 40),
         durability in proptest::sample::select(&Durability::ALL[..]),
+        fields in message_fields(),
+        is_paused: bool,
     ) {
         let config = TopicConfig {
             partitions,
@@ -105,6 +140,8 @@ proptest! {
             },
             time_to_live: time_to_live.map(Duration::from_millis),
             durability,
+            fields: fields.if_any(),
+            is_paused,
         };
         let wire = control::TopicConfig::from(&config);
         prop_assert_eq!(TopicConfig::try_from(&wire), Ok(config));
@@ -115,20 +152,28 @@ proptest! {
         lease_ms in 100..=u64::try_from(LEASE_MAX.as_millis()).unwrap(),
         attempts_max in 1..u32::MAX,
         retry in retry_policy(),
+        scheduling in (any::<bool>(), option::of(rate()), key_rules()),
         offset: u64,
     ) {
         let config = GroupConfig {
             lease: Duration::from_millis(lease_ms),
             attempts_max,
             retry,
+            is_paused: scheduling.0,
+            throttle: scheduling.1,
+            key_rules: scheduling.2,
         };
         let wire = control::GroupConfig::from(&config);
-        prop_assert_eq!(GroupConfig::try_from(&wire), Ok(config));
+        prop_assert_eq!(GroupConfig::try_from(&wire), Ok(config.clone()));
+        let removal = KeyRule::new("tenant-*".parse().unwrap());
         let RetryPolicy { backoff, jitter_percent, age_max } = retry;
         let change = GroupChange {
             backoff: Some(backoff),
             jitter_percent: Some(jitter_percent),
             age_max: Some(age_max),
+            is_paused: Some(config.is_paused),
+            throttle: Some(config.throttle),
+            key_rules: config.key_rules.iter().cloned().chain([removal]).collect(),
             ..GroupChange::default()
         };
         prop_assert_eq!(GroupChange::try_from(&control::GroupConfig::from(&change)), Ok(change));

@@ -149,6 +149,14 @@ fn control_body<T: serde::Serialize + serde::de::DeserializeOwned>(fields: &Valu
             *place = serde_json::json!({ "at": place.take() });
         }
     }
+    if let Some(message_fields) = fields.pointer_mut("/config/fields") {
+        for name in ["cost_in_bytes", "cost_header"] {
+            let value = message_fields.as_object_mut().and_then(|fields| fields.remove(name));
+            if let Some(value) = value {
+                message_fields["cost"] = serde_json::json!({ name: value });
+            }
+        }
+    }
     let body = serde_json::from_value(fields.clone()).unwrap();
     assert_within(&fields, &serde_json::to_value(&body).unwrap());
     body

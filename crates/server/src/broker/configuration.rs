@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 
-use sennit_engine::Refusal;
+use sennit_engine::{Command, Refusal};
 use sennit_model::{Offset, TopicId, TopicName, limits::CONFIGURATION_WAITING_BYTES_MAX};
 use tokio::{
     sync::{Notify, oneshot},
@@ -320,6 +320,14 @@ impl Configuration {
         let rules = throttle_rules(&self.snapshot.borrow());
         let metrics = &self.core.cores.metrics[self.core.index];
         metrics.throttle_rules.set(rules.len() as u64);
+        // Before the others are told: what they ask from now on is answered by these.
+        self.core.cores.throttles.set_rules(&rules);
+        self.core.with(|core| {
+            for shard in self.core.cores.placement.all_shards() {
+                core.command(shard, Command::SetThrottles(rules.clone()));
+            }
+            core.handle();
+        });
     }
 }
 

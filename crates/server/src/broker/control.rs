@@ -179,7 +179,7 @@ impl Control {
     fn ask_to_open(&self, topic: TopicId) -> Option<PendingAnswers> {
         let topic = self.core.look(|core| core.catalogue().topic(topic).cloned())?;
         let open = PartitionCommand::Open {
-            config: *topic.config(),
+            config: topic.config().clone(),
             groups: topic.group_settings(),
             dead_letters: topic.dead_letters(),
         };

@@ -112,6 +112,8 @@ mod tests {
         retention: Retention::FOREVER,
         time_to_live: None,
         durability: sennit_model::Durability::Durable,
+        fields: None,
+        is_paused: false,
     };
 
     fn tell(engine: &mut Engine, command: Command) {
@@ -142,7 +144,7 @@ mod tests {
         for topic in catalogue.topics() {
             for index in (0..topic.config().partitions).map(PartitionIndex) {
                 let id = PartitionId { topic: topic.id(), index };
-                let config = *topic.config();
+                let config = topic.config().clone();
                 let (groups, dead_letters) = (topic.group_settings(), topic.dead_letters());
                 let open = PartitionCommand::Open { config, groups, dead_letters };
                 let shard = placement().shard_of(topic.created.home, index);

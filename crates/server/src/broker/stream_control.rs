@@ -105,7 +105,7 @@ impl Control {
         }
         let source = settings.fork.as_ref().filter(|_| is_new).map(|of| (of.source, of.home));
         let config = match self.topic(located.topic) {
-            Some(topic) => *topic.config(),
+            Some(topic) => topic.config().clone(),
             None => config(durability),
         };
         let open = StreamCommand::Open(Box::new(OpenStream { config, settings, content, closes }));
@@ -132,7 +132,7 @@ impl Control {
         let is_stream = true;
         let command = CatalogueCommand::CreateTopic {
             name: name.clone(),
-            config,
+            config: config.clone(),
             incarnation,
             placed,
             is_stream,

@@ -89,7 +89,8 @@ impl RecoveredShard {
         shard_files: &ShardFiles,
     ) -> Result<(LocalShard, [JoinHandle<()>; 5]), ServeError> {
         let Self { index, parts, has_no_room } = self;
-        let Recovered { shard, lane, reader, slots, mover, .. } = parts;
+        let Recovered { mut shard, lane, reader, slots, mover, .. } = parts;
+        shard.share_throttles(cores.throttles.clone());
         let core = cores.inboxes[cores.placement.core_of(index)].clone();
         let inbox = ShardSender { shard: index, core };
         let lane_channel = mpsc::channel();

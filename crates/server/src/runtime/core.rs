@@ -21,6 +21,7 @@ use std::{
 
 use sennit_engine::{
     Catalogue, Command, Content, Effect, HoldingGroup, SessionId, StreamAppend, StreamCommand,
+    Throttles,
 };
 use sennit_journal::Fault;
 use sennit_model::Timestamp;
@@ -58,6 +59,8 @@ pub(crate) struct Cores {
     pub(crate) shard_metrics: IndexVec<ShardIndex, Arc<ShardMetrics>>,
     pub(crate) session_grace: Duration,
     pub(crate) move_permit: Arc<MovePermit>,
+    /// The throttles that all shards share.
+    pub(crate) throttles: Arc<Throttles>,
     pub(crate) reserve: Arc<DiskReserve>,
     /// Claims to named cursors so far.
     pub(crate) claims: AtomicU64,

@@ -42,6 +42,12 @@ impl Placement {
     }
 
     /// How many cores there are.
+    /// All shards.
+    pub(crate) fn all_shards(&self) -> impl Iterator<Item = ShardIndex> + use<> {
+        (0..self.shards() as u32).map(ShardIndex)
+    }
+
+    /// How many cores there are.
     pub(crate) fn cores(&self) -> usize {
         self.cores
     }

@@ -3,7 +3,10 @@
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use foldhash::fast::FixedState;
-use sennit_engine::{Effect, Origin, PartitionDescription, Refusal, SessionId, StreamAnswer};
+use sennit_engine::{
+    Effect, Explanation, KeyDescription, Origin, PartitionDescription, Refusal, SessionId,
+    StreamAnswer,
+};
 use sennit_model::{CursorName, GroupId, Offset, TopicId};
 use tokio::sync::{Notify, oneshot};
 
@@ -56,6 +59,10 @@ pub(crate) enum Answer {
     Located { first: Offset, end: Offset },
     /// So many parked messages are ready again.
     Unparked(u64),
+    /// Why a message or a fair key waits.
+    Explained(Explanation),
+    /// The fair keys of a partition's group with the most ready messages.
+    Keys(Vec<KeyDescription>),
     /// The cursors of a partition.
     Cursors(Vec<(CursorName, Offset)>),
     /// What a stream says.
@@ -123,6 +130,10 @@ impl Answers {
                 (origin.request, Ok(Answer::Located { first, end }))
             }
             Effect::Unparked { origin, count } => (origin.request, Ok(Answer::Unparked(count))),
+            Effect::Explained { origin, explanation } => {
+                (origin.request, Ok(Answer::Explained(explanation)))
+            }
+            Effect::Keys { origin, keys } => (origin.request, Ok(Answer::Keys(keys))),
             Effect::Cursors { origin, cursors } => (origin.request, Ok(Answer::Cursors(cursors))),
             Effect::Stream(origin, answer) => (origin.request, Ok(Answer::Stream(*answer))),
             Effect::Refused { origin, refusal } => (origin.request, Err(refusal)),

@@ -323,7 +323,7 @@ fn a_tombstone_goes_its_age_after_what_it_ended() {
 fn groups_are_through_with_what_is_compacted_away_and_get_the_rest() {
     let setting =
         GroupSetting { id: GROUP, config: GroupConfig::default(), start: StartAt::Earliest };
-    let mut keys = Keys::new(64 << 10, latest(Retention::FOREVER), vec![setting]);
+    let mut keys = Keys::new(64 << 10, latest(Retention::FOREVER), vec![setting.clone()]);
     keys.say("a=1 b=1 a=2 c=1 a=3");
     keys.broker.subscribe();
     assert_eq!(keys.broker.delivered.len(), 5);
@@ -339,14 +339,14 @@ fn groups_are_through_with_what_is_compacted_away_and_get_the_rest() {
     keys.say("b=2 a=4");
     let offsets: Vec<_> = keys.broker.delivered.iter().map(|(offset, _)| *offset).collect();
     assert_eq!(offsets, [5, 6]);
-    let new = GroupSetting { id: sennit_model::GroupId(9), ..setting };
+    let new = GroupSetting { id: sennit_model::GroupId(9), ..setting.clone() };
     keys.open(latest(Retention::FOREVER), vec![setting, new]);
 }
 
 #[test]
 fn a_message_without_a_key_is_refused_and_those_that_were_there_before_stay() {
     let config = TopicConfig::of_kind(TopicKind::Stream);
-    let mut keys = Keys::new(64 << 10, config, Vec::new());
+    let mut keys = Keys::new(64 << 10, config.clone(), Vec::new());
     keys.say("a=1 =none a=2 =none");
     keys.open(latest(Retention::FOREVER), Vec::new());
     keys.pass_time(Duration::from_secs(10));
@@ -455,7 +455,7 @@ fn a_pass_is_over_once_all_is_kept_again_even_if_that_is_switched_back() {
                 keys.step(&step);
                 step = keys.broker.parts.shard.next_compaction(keys.now).expect("it goes on");
             }
-            keys.open(all, Vec::new());
+            keys.open(all.clone(), Vec::new());
             if is_back {
                 keys.open(latest(Retention::FOREVER), Vec::new());
             }

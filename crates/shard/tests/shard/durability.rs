@@ -143,7 +143,7 @@ impl<D: Disk> Life<D> {
         for durability in Durability::ALL {
             let open = PartitionCommand::Open {
                 config: TopicConfig { durability, ..TopicConfig::of_kind(TopicKind::Stream) },
-                groups: vec![setting],
+                groups: vec![setting.clone()],
                 dead_letters: DeadLetters::NotYet,
             };
             self.tell(Command::Partition(ORIGIN, partition_of(durability), open));

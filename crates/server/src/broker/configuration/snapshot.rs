@@ -237,7 +237,8 @@ mod tests {
             change("throttles", 4, Some("1/s")),
         ]);
         let rules = throttle_rules(&snapshot);
-        let shown: Vec<_> = rules.iter().map(|rule| format!("{} {rule}", rule.pattern)).collect();
+        let shown: Vec<_> =
+            rules.iter().map(|rule| format!("{} {}", rule.pattern, rule.rate)).collect();
         assert_eq!(shown, ["a 1/m burst 1", "b:* 10/s burst 20"]);
     }
 

@@ -17,7 +17,7 @@ pub(super) fn topic_description(
         name: topic.created.name.clone(),
         id: topic.id(),
         incarnation: topic.created.incarnation,
-        config: *topic.config(),
+        config: topic.config().clone(),
         groups: groups.collect(),
         partitions,
     }
@@ -33,7 +33,7 @@ pub(super) fn group_description(
         name: group.name().clone(),
         id: group.id,
         topic: topic.created.name.clone(),
-        config: *group.config(),
+        config: group.config().clone(),
         ready: 0,
         leased: 0,
         delayed: 0,

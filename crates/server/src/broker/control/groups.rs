@@ -68,7 +68,7 @@ impl Control {
         let _changes = self.changes.of(alter.topic.as_str()).await;
         let topic = self.topic_named(&alter.topic)?;
         let group = group_named(&topic, &alter.group)?;
-        let config = alter.change.applied_to(*group.config());
+        let config = alter.change.applied_to(group.config());
         config.check().map_err(Refusal::Config)?;
         let (topic, group) = (topic.id(), group.id);
         self.change_catalogue(CatalogueCommand::AlterGroup { topic, group, config }).await?;
@@ -109,7 +109,7 @@ impl Control {
         let groups = groups.into_iter().map(|group| ListedGroup {
             name: group.name().clone(),
             id: group.id,
-            config: *group.config(),
+            config: group.config().clone(),
         });
         Ok(ControlAnswer::Groups(groups.collect()))
     }

@@ -145,7 +145,7 @@ impl Control {
             let topics = named.by_ref().take(count).map(|topic| ListedTopic {
                 name: topic.created.name.clone(),
                 id: topic.id(),
-                config: *topic.config(),
+                config: topic.config().clone(),
             });
             let topics: Vec<_> = topics.collect();
             let last = topics.last().map(|topic| topic.name.clone());

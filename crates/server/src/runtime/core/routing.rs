@@ -32,6 +32,8 @@ impl Core {
             | Effect::Described { origin, .. }
             | Effect::Located { origin, .. }
             | Effect::Cursors { origin, .. }
+            | Effect::Explained { origin, .. }
+            | Effect::Keys { origin, .. }
             | Effect::Unparked { origin, .. }
             | Effect::Refused { origin, .. }
             | Effect::Stream(origin, _) => origin.session,

@@ -71,7 +71,7 @@ fn topic_description(topic: &TopicDescription) -> control::TopicDescription {
         kind: topic_kind(&topic.config).into(),
         created_ms: None,
         partitions: partitions.collect(),
-        groups: topic.groups.iter().map(group_description).collect(),
+        groups: topic.groups.iter().map(group_in_topic).collect(),
     }
 }
 
@@ -95,8 +95,19 @@ fn group_entry(group: &ListedGroup) -> control::GroupEntry {
     control::GroupEntry {
         name: group.name.to_string(),
         id: group.id.0,
-        config: Some((&group.config).into()),
+        config: Some(without_key_rules((&group.config).into())),
     }
+}
+
+/// A listing of 256 groups, each with as many rules, would not fit a frame.
+fn without_key_rules(config: control::GroupConfig) -> control::GroupConfig {
+    control::GroupConfig { key_rules: Vec::new(), ..config }
+}
+
+fn group_in_topic(group: &GroupDescription) -> control::GroupDescription {
+    let description = group_description(group);
+    let config = description.config.map(without_key_rules);
+    control::GroupDescription { config, ..description }
 }
 
 fn group_description(group: &GroupDescription) -> control::GroupDescription {

@@ -54,6 +54,8 @@ impl EffectSink for Outbox {
             | Effect::Described { .. }
             | Effect::Located { .. }
             | Effect::Cursors { .. }
+            | Effect::Explained { .. }
+            | Effect::Keys { .. }
             | Effect::Unparked { .. }
             | Effect::Stream(..)
             | Effect::StreamEnded { .. }

@@ -75,6 +75,7 @@ fn core(folder: &std::path::Path) -> CoreHandle {
         shard_metrics: IndexVec::of(1, |_| Arc::default()),
         session_grace: Duration::ZERO,
         move_permit,
+        throttles: Arc::default(),
         reserve,
         claims: 1.into(),
         own_topic: <_>::default(),

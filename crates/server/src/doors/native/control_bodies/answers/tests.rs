@@ -1,8 +1,8 @@
 //! Each answer and the reply that clients have always received for it.
 
 use sennit_model::{
-    Durability, GroupConfig, GroupName, Incarnation, Offset, OffsetRange, PartitionIndex,
-    Retention, Timestamp, TopicConfig, TopicId, TopicName,
+    Durability, GroupConfig, GroupName, Incarnation, KeyRule, KeyRules, Offset, OffsetRange,
+    PartitionIndex, Retention, Timestamp, TopicConfig, TopicId, TopicName,
 };
 
 use super::*;
@@ -14,6 +14,8 @@ const CONFIG: TopicConfig = TopicConfig {
     retention: Retention::FOREVER,
     time_to_live: None,
     durability: Durability::Durable,
+    fields: None,
+    is_paused: false,
 };
 
 fn orders() -> TopicName {
@@ -153,6 +155,39 @@ fn a_group_is_described_with_its_parked_messages() {
     };
     let said = control::GroupDescription { parked_runs: vec![run], ..group_reply() };
     assert_eq!(reply(&answer, 0), Reply::GroupDescription(said));
+}
+
+#[test]
+fn a_group_has_its_rules_for_keys_where_it_is_described_alone() {
+    let rule = KeyRule { weight: Some(3), ..KeyRule::new("tenant-*".parse().expect("a pattern")) };
+    let rules = KeyRules::default().with(&[rule]);
+    let config = GroupConfig { is_paused: true, key_rules: rules, ..GroupConfig::default() };
+    let said = control::GroupConfig::from(&config);
+    let listed = control::GroupConfig { key_rules: Vec::new(), ..said.clone() };
+    assert_ne!(said, listed);
+
+    let group = GroupDescription { config: config.clone(), ..group() };
+    let Reply::GroupDescription(alone) = reply(&ControlAnswer::Group(group.clone()), 0) else {
+        panic!("it is a group");
+    };
+    assert_eq!(alone.config, Some(said));
+    let topic = TopicDescription {
+        name: orders(),
+        id: TopicId(7),
+        incarnation: Incarnation(11),
+        config: CONFIG,
+        partitions: Vec::new(),
+        groups: vec![group],
+    };
+    let Reply::TopicDescription(topic) = reply(&ControlAnswer::Topic(topic), 0) else {
+        panic!("it is a topic");
+    };
+    assert_eq!(topic.groups[0].config, Some(listed.clone()));
+    let entry = ListedGroup { name: mail(), id: GroupId(3), config };
+    let Reply::GroupList(list) = reply(&ControlAnswer::Groups(vec![entry]), 0) else {
+        panic!("they are groups");
+    };
+    assert_eq!(list.groups[0].config, Some(listed));
 }
 
 #[test]

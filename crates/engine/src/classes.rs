@@ -1,0 +1,334 @@
+//! The classes of the messages that a partition keeps: what a scheduler has to know of each, without reading it. A
+//! class is kept once, however many messages have it. It knows no group.
+
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use sennit_model::{Batch, Class, MessageFields};
+
+/// The number of a class in a partition, while messages have it.
+pub(crate) type ClassNumber = u32;
+
+/// The class of messages of which nothing is known: it is there always.
+pub(crate) const NO_CLASS: ClassNumber = 0;
+
+/// The classes of a partition; most have none.
+#[derive(Debug, Default)]
+pub(crate) struct Classes(Option<Box<Table>>);
+
+/// What is known of a class, and whether a number was given again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClassView<'a> {
+    pub(crate) class: &'a Class,
+    /// How often the number was given to a class.
+    pub(crate) age: u32,
+    /// The number of its fair key.
+    pub(crate) key: u32,
+    /// How often the number of the key was given.
+    pub(crate) key_age: u32,
+}
+
+#[derive(Debug)]
+struct Table {
+    classes: Vec<Slot<Class>>,
+    free_classes: Vec<u32>,
+    numbers: HashMap<Arc<Class>, u32, FixedState>,
+    keys: Vec<Slot<str>>,
+    free_keys: Vec<u32>,
+    key_numbers: HashMap<Arc<str>, u32, FixedState>,
+    /// By the first offset of the batch. A batch without classes is not in here.
+    batches: BTreeMap<u64, OfBatch>,
+}
+
+/// A number, and what it means now.
+#[derive(Debug)]
+struct Slot<T: ?Sized> {
+    value: Option<Arc<T>>,
+    /// Of a class the number of messages that have it, of a key that of its classes.
+    uses: u64,
+    age: u32,
+    /// Of a class, its key.
+    key: u32,
+}
+
+/// The classes of a batch's messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OfBatch {
+    /// All of so many messages have the same.
+    One(ClassNumber, u32),
+    /// Each has its own.
+    Each(Box<[ClassNumber]>),
+}
+
+impl OfBatch {
+    fn count(&self) -> u64 {
+        match self {
+            Self::One(_, count) => u64::from(*count),
+            Self::Each(classes) => classes.len() as u64,
+        }
+    }
+
+    /// The runs of equal classes within `part`, as positions in the batch.
+    fn runs(&self, part: Range<u64>, mut each: impl FnMut(Range<u64>, ClassNumber)) {
+        match self {
+            Self::One(class, _) => each(part, *class),
+            Self::Each(classes) => {
+                let (mut at, end) = (part.start as usize, part.end as usize);
+                while at < end {
+                    let class = classes[at];
+                    let run = classes[at..end].iter().take_while(|&&other| other == class).count();
+                    each(at as u64..(at + run) as u64, class);
+                    at += run;
+                }
+            }
+        }
+    }
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        let class = Arc::new(Class::default());
+        let key: Arc<str> = (&*class.fair_key).into();
+        Self {
+            classes: vec![Slot { value: Some(class.clone()), uses: 1, age: 0, key: 0 }],
+            free_classes: Vec::new(),
+            numbers: [(class, NO_CLASS)].into_iter().collect(),
+            keys: vec![Slot { value: Some(key.clone()), uses: 1, age: 0, key: 0 }],
+            free_keys: Vec::new(),
+            key_numbers: [(key, 0)].into_iter().collect(),
+            batches: BTreeMap::new(),
+        }
+    }
+}
+
+impl Table {
+    /// The number of a class, which `messages` more messages have.
+    fn number(&mut self, class: Class, messages: u64) -> ClassNumber {
+        if let Some(&number) = self.numbers.get(&class) {
+            self.classes[number as usize].uses += messages;
+            return number;
+        }
+        let key = self.key_number(&class.fair_key);
+        let class = Arc::new(class);
+        let number = take_slot(&mut self.classes, &mut self.free_classes, class.clone());
+        let slot = &mut self.classes[number as usize];
+        (slot.uses, slot.key) = (messages, key);
+        self.numbers.insert(class, number);
+        number
+    }
+
+    fn key_number(&mut self, key: &str) -> u32 {
+        if let Some(&number) = self.key_numbers.get(key) {
+            self.keys[number as usize].uses += 1;
+            return number;
+        }
+        let key: Arc<str> = key.into();
+        let number = take_slot(&mut self.keys, &mut self.free_keys, key.clone());
+        self.keys[number as usize].uses = 1;
+        self.key_numbers.insert(key, number);
+        number
+    }
+
+    /// So many messages fewer have a class.
+    fn release(&mut self, number: ClassNumber, messages: u64) {
+        let slot = &mut self.classes[number as usize];
+        slot.uses -= messages;
+        if slot.uses > 0 {
+            return;
+        }
+        let key = slot.key;
+        let class = slot.value.take().expect("a class that messages have is there");
+        self.numbers.remove(&class);
+        self.free_classes.push(number);
+        let slot = &mut self.keys[key as usize];
+        slot.uses -= 1;
+        if slot.uses == 0 {
+            let name = slot.value.take().expect("a key that classes have is there");
+            self.key_numbers.remove(&name);
+            self.free_keys.push(key);
+        }
+    }
+}
+
+fn take_slot<T: ?Sized>(slots: &mut Vec<Slot<T>>, free: &mut Vec<u32>, value: Arc<T>) -> u32 {
+    if let Some(number) = free.pop() {
+        let slot = &mut slots[number as usize];
+        slot.age = slot.age.wrapping_add(1);
+        slot.value = Some(value);
+        return number;
+    }
+    let number = u32::try_from(slots.len()).expect("fewer than 2^32 messages are kept");
+    slots.push(Slot { value: Some(value), uses: 0, age: 0, key: 0 });
+    number
+}
+
+impl Classes {
+    /// Whether no message has a class.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.as_ref().is_none_or(|table| table.batches.is_empty())
+    }
+
+    /// Notes the classes of a batch whose first message is at `first`. Costs a step for each header.
+    pub(crate) fn append(&mut self, first: u64, batch: &Batch, fields: &MessageFields) {
+        let mut runs: Vec<(u32, Class)> = Vec::new();
+        for message in batch.messages() {
+            let class = fields.class(&message);
+            match runs.last_mut() {
+                Some((count, last)) if *last == class => *count += 1,
+                _ => runs.push((1, class)),
+            }
+        }
+        self.put(first, runs);
+    }
+
+    /// The messages from `first` on have these classes, each so many.
+    pub(crate) fn put(&mut self, first: u64, runs: Vec<(u32, Class)>) {
+        if runs.iter().all(|(_, class)| *class == Class::default()) {
+            return;
+        }
+        let table = self.0.get_or_insert_default();
+        let is_one = runs.len() == 1;
+        let mut each = Vec::new();
+        let mut last = (NO_CLASS, 0);
+        for (count, class) in runs {
+            last = (table.number(class, count.into()), count);
+            if !is_one {
+                each.extend(std::iter::repeat_n(last.0, count as usize));
+            }
+        }
+        let of_batch =
+            if is_one { OfBatch::One(last.0, last.1) } else { OfBatch::Each(each.into()) };
+        let before = table.batches.insert(first, of_batch);
+        assert!(before.is_none(), "the classes of a batch are noted once");
+    }
+
+    /// The batch that begins at `first` is not kept any more.
+    pub(crate) fn free(&mut self, first: u64) {
+        let Some(table) = &mut self.0 else { return };
+        let Some(of_batch) = table.batches.remove(&first) else { return };
+        of_batch.runs(0..of_batch.count(), |run, class| table.release(class, run.end - run.start));
+    }
+
+    /// The runs of equal classes within `range`, in order. Costs a step for each message of a batch with several.
+    pub(crate) fn runs(&self, range: Range<u64>, mut each: impl FnMut(Range<u64>, ClassNumber)) {
+        let Range { start, end } = range;
+        let mut at = start;
+        let Some(table) = &self.0 else {
+            return if at < end {
+                each(at..end, NO_CLASS)
+            };
+        };
+        let before = table.batches.range(..start).next_back();
+        for (&first, of_batch) in before.into_iter().chain(table.batches.range(start..end)) {
+            let batch_end = first + of_batch.count();
+            if batch_end <= at {
+                continue;
+            }
+            if at < first {
+                each(at..first, NO_CLASS);
+                at = first;
+            }
+            let part = at - first..batch_end.min(end) - first;
+            of_batch.runs(part, |run, class| each(first + run.start..first + run.end, class));
+            at = batch_end.min(end);
+        }
+        if at < end {
+            each(at..end, NO_CLASS);
+        }
+    }
+
+    /// What is known of a class that some message has.
+    pub(crate) fn get(&self, number: ClassNumber) -> Option<ClassView<'_>> {
+        let table = self.0.as_ref()?;
+        let slot = table.classes.get(number as usize)?;
+        let (age, key, key_age) = (slot.age, slot.key, table.keys[slot.key as usize].age);
+        Some(ClassView { class: slot.value.as_deref()?, age, key, key_age })
+    }
+
+    /// The number of messages in the batch that begins at `first`, if they have classes.
+    pub(crate) fn of_batch(&self, first: u64) -> Option<u64> {
+        self.0.as_ref()?.batches.get(&first).map(OfBatch::count)
+    }
+
+    /// The name of a key that classes have.
+    pub(crate) fn key_name(&self, key: u32) -> Option<&str> {
+        match &self.0 {
+            Some(table) => table.keys.get(key as usize)?.value.as_deref(),
+            None => (key == 0).then_some(""),
+        }
+    }
+
+    /// The classes of the batches that begin within `range`, as `put` takes them.
+    pub(crate) fn within(&self, range: Range<u64>) -> Vec<(u64, Vec<(u32, &Class)>)> {
+        let Some(table) = &self.0 else { return Vec::new() };
+        let of_batch = |(&first, of_batch): (&u64, &OfBatch)| {
+            let mut runs = Vec::new();
+            of_batch.runs(0..of_batch.count(), |run, class| {
+                let class = table.classes[class as usize].value.as_deref();
+                let count = u32::try_from(run.end - run.start).expect("a batch holds fewer");
+                runs.push((count, class.expect("a class that messages have is there")));
+            });
+            (first, runs)
+        };
+        table.batches.range(range).map(of_batch).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(key: &str) -> Class {
+        Class { fair_key: key.into(), ..Class::default() }
+    }
+
+    fn listed(classes: &Classes, range: Range<u64>) -> Vec<(Range<u64>, String)> {
+        let mut listed = Vec::new();
+        classes.runs(range, |run, number| {
+            let key = classes
+                .get(number)
+                .map_or_else(String::new, |view| view.class.fair_key.to_string());
+            listed.push((run, key));
+        });
+        listed
+    }
+
+    #[test]
+    fn each_message_has_the_class_of_its_headers_and_others_have_none() {
+        let mut classes = Classes::default();
+        assert_eq!(listed(&classes, 3..9), [(3..9, String::new())]);
+        classes.put(10, vec![(2, class("a")), (3, class("b")), (1, class("a"))]);
+        classes.put(20, vec![(5, class("b"))]);
+        let text = |key: &str| key.to_owned();
+        let all = [
+            (8..10, text("")),
+            (10..12, text("a")),
+            (12..15, text("b")),
+            (15..16, text("a")),
+            (16..20, text("")),
+            (20..24, text("b")),
+        ];
+        assert_eq!(listed(&classes, 8..24), all);
+        assert_eq!(listed(&classes, 13..16), [(13..15, text("b")), (15..16, text("a"))]);
+        assert_eq!(listed(&classes, 24..26), [(24..25, text("b")), (25..26, text(""))]);
+    }
+
+    #[test]
+    fn the_number_of_a_class_that_no_message_has_is_given_again_with_another_age() {
+        let mut classes = Classes::default();
+        classes.put(0, vec![(1, class("a"))]);
+        let number = 1;
+        let before = classes.get(number).map(|view| (view.age, view.key_age));
+        classes.put(1, vec![(1, class("b"))]);
+        classes.free(0);
+        assert!(classes.get(number).is_none());
+        classes.put(2, vec![(1, class("c"))]);
+        let view = classes.get(number).unwrap();
+        assert_eq!(&*view.class.fair_key, "c");
+        assert_ne!(Some((view.age, view.key_age)), before);
+        classes.free(1);
+        classes.free(2);
+        assert!(classes.is_empty());
+    }
+}

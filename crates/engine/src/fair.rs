@@ -1,0 +1,719 @@
+//! The ready messages of a group by fair key, and whose turn it is: deficit round robin over the keys of each
+//! priority. A key that cannot be served leaves the ring and costs nothing until it can. What is ready says
+//! `Group::ready`; this is an index of it, which may name messages that are not ready any more.
+//!
+//! Source: Shreedhar & Varghese, "Efficient Fair Queuing using Deficit Round Robin", SIGCOMM 1995.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
+    ops::Range,
+    sync::Arc,
+    time::Duration,
+};
+
+use sennit_model::{Class, PartitionId, Priority, Timestamp};
+
+use crate::{
+    classes::{ClassNumber, Classes, NO_CLASS},
+    explain::WaitReason,
+    fair_delivery::MessagePlaces,
+    group::Terms,
+    lane::Lane,
+    partition::NEVER,
+    runs::Runs,
+    throttles::{Bucket, Throttles, take_of_all},
+    tries::Tries,
+};
+
+/// Most messages that are taken into the index in one pass: the others follow in the next.
+const INDEXED_PER_PASS: u64 = 65_536;
+/// Runs of offsets in an index beyond which a key that has [`LANE_RUNS_MIN`] already is indexed no further: 32 MiB. The
+/// rest of its messages are found by their classes when these are through.
+const INDEX_RUNS_MAX: usize = 2 << 20;
+/// So many runs each key may have whatever the others have.
+const LANE_RUNS_MIN: usize = 64;
+/// Of so many messages one is of the lowest priority that there is, so that it is served at all.
+const LOWEST_SHARE: u64 = 16;
+
+/// After this time it is looked again whether the rules of throttles are known.
+const RULES_DELAY: Duration = Duration::from_millis(20);
+
+const NONE: u32 = u32::MAX;
+
+/// A group and its settings, as an index must know them.
+pub(crate) struct Setting<'a> {
+    pub(crate) partition: PartitionId,
+    pub(crate) group: sennit_model::GroupId,
+    pub(crate) terms: &'a Arc<Terms>,
+    pub(crate) classes: &'a Classes,
+    pub(crate) throttles: &'a Throttles,
+    pub(crate) now: Timestamp,
+}
+
+/// A fair key.
+#[derive(Debug)]
+struct Key {
+    age: u32,
+    first_flow: u32,
+    in_flight: u64,
+    concurrency: u64,
+    /// 0 where each message says it.
+    weight: u32,
+    is_paused: bool,
+    bucket: Option<Arc<Bucket>>,
+}
+
+/// Where a flow is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FlowState {
+    /// It has no message.
+    Empty,
+    /// In the ring of its priority.
+    InRing,
+    /// It waits for a throttle.
+    Throttled,
+    /// Its key is paused or has as many messages under way as it may: it waits for a message that is settled.
+    Held,
+}
+
+/// The messages of a key with one priority. They have a lane for each class.
+#[derive(Debug)]
+struct Flow {
+    /// Rises when the place is given to another.
+    age: u32,
+    key: u32,
+    next_of_key: u32,
+    first_lane: u32,
+    band: u8,
+    state: FlowState,
+    /// Whether it has received its share of this round.
+    in_visit: bool,
+    /// What is left of its share; below 0 if its last message was dearer than that.
+    deficit: i64,
+}
+
+impl Flow {
+    fn is(&self, age: u32, state: FlowState) -> bool {
+        self.age == age && self.state == state
+    }
+}
+
+/// The message whose turn it is. Its tokens are taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) offset: u64,
+    pub(crate) tries: Tries,
+    flow: u32,
+    lane: ClassNumber,
+}
+
+/// The index of a group.
+#[derive(Debug)]
+pub(crate) struct Fair {
+    /// By the number of their class.
+    lanes: Vec<Lane>,
+    /// By their number among the partition's classes.
+    keys: Vec<Key>,
+    flows: Vec<Flow>,
+    free_flows: Vec<u32>,
+    /// By priority.
+    rings: [Ring; Priority::COUNT],
+    throttled: BinaryHeap<Reverse<(Timestamp, u32, u32)>>,
+    /// Messages that became ready and are not in the index yet.
+    arrived: VecDeque<Range<u64>>,
+    /// Messages whose leases ended, and which still count for their keys.
+    released: Vec<Range<u64>>,
+    /// Everything below this was in the index.
+    indexed_to: u64,
+    runs: usize,
+    /// How many messages were given.
+    served: u64,
+    /// The settings that keys have theirs from.
+    terms: Option<Arc<Terms>>,
+    throttle_changes: u64,
+    group_bucket: Option<Arc<Bucket>>,
+    /// When the group's throttle lets the next message pass.
+    group_free_at: Timestamp,
+    /// When the timer is due that wakes it.
+    pub(crate) wakes_at: Timestamp,
+    pub(crate) places: MessagePlaces,
+    /// Rises with each round and change of priority: messages of one number may be given in the order of their
+    /// offsets.
+    pub(crate) round: u64,
+    band: usize,
+}
+
+/// A flow and its age.
+type FlowName = (u32, u32);
+
+/// The flows of a priority that may be served.
+#[derive(Debug)]
+struct Ring {
+    /// In turn; a flow that has left may still be named.
+    flows: VecDeque<FlowName>,
+    /// The flow with which the round began.
+    leader: Option<FlowName>,
+    /// The share of weight 1 in this round: 1, and more while nothing is served because all owe more than that.
+    share: u32,
+    has_served: bool,
+}
+
+impl Default for Ring {
+    fn default() -> Self {
+        Self { flows: VecDeque::new(), leader: None, share: 1, has_served: true }
+    }
+}
+
+impl Ring {
+    fn begin_round(&mut self, leader: FlowName) {
+        self.leader = Some(leader);
+        self.share = if self.has_served { 1 } else { self.share.saturating_mul(2) };
+        self.has_served = false;
+    }
+}
+
+impl Fair {
+    /// An index of what is ready, with what is leased under way.
+    pub(crate) fn new(
+        ready: impl Iterator<Item = Range<u64>>,
+        leased: impl Iterator<Item = Range<u64>>,
+        setting: &Setting<'_>,
+    ) -> Self {
+        let mut fair = Self {
+            lanes: Vec::new(),
+            keys: Vec::new(),
+            flows: Vec::new(),
+            free_flows: Vec::new(),
+            rings: Default::default(),
+            throttled: BinaryHeap::new(),
+            arrived: ready.collect(),
+            released: Vec::new(),
+            indexed_to: 0,
+            runs: 0,
+            served: 0,
+            terms: None,
+            throttle_changes: 0,
+            group_bucket: None,
+            group_free_at: Timestamp(0),
+            wakes_at: NEVER,
+            places: MessagePlaces::default(),
+            round: 0,
+            band: 0,
+        };
+        fair.follow(setting);
+        for run in leased {
+            setting.classes.runs(run, |part, class| {
+                let key = fair.key_of(class, setting);
+                fair.keys[key as usize].in_flight += part.end - part.start;
+            });
+        }
+        fair
+    }
+
+    /// These messages are ready.
+    pub(crate) fn arrive(&mut self, start: u64, end: u64) {
+        match self.arrived.back_mut() {
+            Some(last) if last.end == start => last.end = end,
+            _ => self.arrived.push_back(start..end),
+        }
+    }
+
+    /// The leases of these messages are over.
+    pub(crate) fn release(&mut self, start: u64, end: u64) {
+        match self.released.last_mut() {
+            Some(last) if last.end == start => last.end = end,
+            _ => self.released.push(start..end),
+        }
+    }
+
+    /// Frees the keys of the messages whose leases are over. To be called before their classes are forgotten.
+    pub(crate) fn account(&mut self, classes: &Classes) {
+        for range in std::mem::take(&mut self.released) {
+            classes.runs(range, |part, class| {
+                let key = classes.get(class).map_or(0, |view| view.key);
+                // A message that was leased has been counted under this key, which has had it since.
+                let held = &mut self.keys[key as usize];
+                held.in_flight -= part.end - part.start;
+                if held.in_flight < held.concurrency {
+                    self.relink_key(key, |state| state == FlowState::Held);
+                }
+            });
+        }
+    }
+
+    /// Follows settings that have changed.
+    pub(crate) fn follow(&mut self, setting: &Setting<'_>) {
+        let Setting { terms, throttles, now, .. } = setting;
+        let changes = throttles.changes();
+        let has_changed = !self.terms.as_ref().is_some_and(|held| Arc::ptr_eq(held, terms));
+        if has_changed {
+            self.terms = Some((*terms).clone());
+            let name = format!("\0{}/{}", setting.partition.topic.0, setting.group.0);
+            self.group_bucket = terms.config.throttle.map(|rate| throttles.own(&name, rate, *now));
+            for number in 0..self.keys.len() {
+                self.resolve(number as u32, setting);
+            }
+        }
+        if has_changed || changes != self.throttle_changes {
+            self.throttle_changes = changes;
+            self.group_free_at = Timestamp(0);
+            for lane in &mut self.lanes {
+                lane.free_at = Timestamp(0);
+            }
+            for key in 0..self.keys.len() as u32 {
+                self.relink_key(key, |state| state != FlowState::Empty);
+            }
+        }
+    }
+
+    /// Takes the settings of a key from the group's rules.
+    fn resolve(&mut self, number: u32, setting: &Setting<'_>) {
+        let Some(name) = setting.classes.key_name(number) else { return };
+        let rule = setting.terms.config.key_rules.of(name);
+        let key = &mut self.keys[number as usize];
+        key.concurrency = rule.and_then(|rule| rule.concurrency).map_or(u64::MAX, u64::from);
+        key.weight = rule.and_then(|rule| rule.weight).unwrap_or(0);
+        key.is_paused = rule.is_some_and(|rule| rule.is_paused);
+        key.bucket = rule.and_then(|rule| rule.throttle).map(|rate| {
+            let (topic, group) = (setting.partition.topic.0, setting.group.0);
+            setting.throttles.own(&format!("\0{topic}/{group}/{name}"), rate, setting.now)
+        });
+    }
+
+    /// Takes what has arrived into the index; false if there is more than a pass takes.
+    pub(crate) fn absorb(&mut self, setting: &Setting<'_>) -> bool {
+        let mut left = INDEXED_PER_PASS;
+        while let Some(range) = self.arrived.pop_front() {
+            let end = range.end.min(range.start.saturating_add(left));
+            left -= end - range.start;
+            setting.classes.runs(range.start..end, |part, class| {
+                self.add(part.start, part.end, class, setting);
+            });
+            self.indexed_to = self.indexed_to.max(end);
+            if end < range.end {
+                self.arrived.push_front(end..range.end);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn add(&mut self, start: u64, end: u64, class: ClassNumber, setting: &Setting<'_>) {
+        self.key_of(class, setting);
+        let is_full = self.runs >= INDEX_RUNS_MAX;
+        let lane = &mut self.lanes[class as usize];
+        self.runs += lane.add(start..end, is_full.then_some(LANE_RUNS_MIN));
+        let flow = lane.flow;
+        if self.flows[flow as usize].state == FlowState::Empty {
+            self.link(flow);
+        }
+    }
+
+    /// The number of a class's key, with its lane, flow and key made if there are none.
+    fn key_of(&mut self, class: ClassNumber, setting: &Setting<'_>) -> u32 {
+        let none = Class::default();
+        let view = setting.classes.get(class);
+        let (age, key, key_age) = view.map_or((0, 0, 0), |view| (view.age, view.key, view.key_age));
+        let number = class as usize;
+        if self.lanes.get(number).is_some_and(|lane| lane.age == age && lane.flow != NONE) {
+            return key;
+        }
+        let class = view.map_or(&none, |view| view.class);
+        self.make_key(key, key_age, setting);
+        let flow = self.flow_of(key, class.priority);
+        if self.lanes.len() <= number {
+            self.lanes.resize_with(number + 1, Lane::default);
+        }
+        if self.lanes[number].flow != NONE {
+            self.drop_lane(number as u32);
+        }
+        let buckets =
+            class.throttle_keys.iter().map(|key| setting.throttles.of_key(key, setting.now));
+        let next = std::mem::replace(&mut self.flows[flow as usize].first_lane, number as u32);
+        self.lanes[number] = Lane::new(age, flow, next, class.weight, buckets.collect());
+        key
+    }
+
+    fn make_key(&mut self, number: u32, age: u32, setting: &Setting<'_>) {
+        let index = number as usize;
+        let new = |age| Key {
+            age,
+            first_flow: NONE,
+            in_flight: 0,
+            concurrency: u64::MAX,
+            weight: 0,
+            is_paused: false,
+            bucket: None,
+        };
+        if let Some(key) = self.keys.get(index)
+            && key.age == age
+        {
+            return;
+        }
+        let is_new = self.keys.len() <= index;
+        while self.keys.len() <= index {
+            // Whoever comes first in between takes its settings then.
+            self.keys.push(new(u32::MAX));
+        }
+        if !is_new {
+            // The key of this number is gone, and so are its messages.
+            let mut flow = self.keys[index].first_flow;
+            while flow != NONE {
+                let next = self.flows[flow as usize].next_of_key;
+                self.drop_flow(flow);
+                flow = next;
+            }
+        }
+        self.keys[index] = new(age);
+        self.resolve(number, setting);
+    }
+
+    fn flow_of(&mut self, key: u32, priority: Priority) -> u32 {
+        let band = priority.number();
+        let mut flow = self.keys[key as usize].first_flow;
+        while flow != NONE {
+            let held = &self.flows[flow as usize];
+            if held.band == band {
+                return flow;
+            }
+            flow = held.next_of_key;
+        }
+        let next_of_key = self.keys[key as usize].first_flow;
+        let new = |age| Flow {
+            age,
+            key,
+            next_of_key,
+            first_lane: NONE,
+            band,
+            state: FlowState::Empty,
+            in_visit: false,
+            deficit: 0,
+        };
+        let flow = match self.free_flows.pop() {
+            Some(flow) => {
+                let age = self.flows[flow as usize].age;
+                self.flows[flow as usize] = new(age);
+                flow
+            }
+            None => {
+                self.flows.push(new(0));
+                u32::try_from(self.flows.len() - 1).expect("there are fewer than messages")
+            }
+        };
+        self.keys[key as usize].first_flow = flow;
+        flow
+    }
+
+    /// Takes a lane whose class is gone out of its flow.
+    fn drop_lane(&mut self, number: u32) {
+        let (flow, next) = (self.lanes[number as usize].flow, self.lanes[number as usize].next);
+        let mut at = self.flows[flow as usize].first_lane;
+        if at == number {
+            self.flows[flow as usize].first_lane = next;
+        } else {
+            while at != NONE && self.lanes[at as usize].next != number {
+                at = self.lanes[at as usize].next;
+            }
+            assert!(at != NONE, "a lane is one of its flow's");
+            self.lanes[at as usize].next = next;
+        }
+        self.runs -= self.lanes[number as usize].len();
+        self.lanes[number as usize] = Lane::default();
+    }
+
+    fn drop_flow(&mut self, flow: u32) {
+        while self.flows[flow as usize].first_lane != NONE {
+            self.drop_lane(self.flows[flow as usize].first_lane);
+        }
+        let held = &mut self.flows[flow as usize];
+        let ring = &mut self.rings[usize::from(held.band)];
+        ring.leader = ring.leader.filter(|leader| *leader != (flow, held.age));
+        held.age = held.age.wrapping_add(1);
+        self.free_flows.push(flow);
+    }
+
+    /// Puts a flow at the end of the ring, where it joins the round that is under way.
+    fn link(&mut self, number: u32) {
+        let flow = &mut self.flows[number as usize];
+        flow.state = FlowState::InRing;
+        flow.in_visit = false;
+        self.rings[usize::from(flow.band)].flows.push_back((number, flow.age));
+    }
+
+    fn relink_key(&mut self, key: u32, which: impl Fn(FlowState) -> bool) {
+        let mut number = self.keys[key as usize].first_flow;
+        while number != NONE {
+            let Flow { state, next_of_key, .. } = self.flows[number as usize];
+            if state != FlowState::InRing && which(state) {
+                self.link(number);
+            }
+            number = next_of_key;
+        }
+    }
+
+    /// The flow at the head of the ring leaves it.
+    fn leave_ring(&mut self, band: usize, state: FlowState) {
+        let ring = &mut self.rings[band];
+        let head = ring.flows.pop_front().expect("there is a head");
+        ring.leader = ring.leader.filter(|leader| *leader != head);
+        let flow = &mut self.flows[head.0 as usize];
+        flow.state = state;
+        // What it was given and has not used is not kept; what it owes is.
+        flow.deficit = flow.deficit.min(0);
+    }
+
+    /// The ring to serve: the one of the highest priority, or at times the lowest.
+    fn choose_band(&mut self) -> Option<usize> {
+        for (band, ring) in self.rings.iter_mut().enumerate() {
+            while let Some(&(flow, age)) = ring.flows.front() {
+                let held = &self.flows[flow as usize];
+                if held.is(age, FlowState::InRing) && usize::from(held.band) == band {
+                    break;
+                }
+                ring.flows.pop_front();
+            }
+        }
+        let mut bands = (0..Priority::COUNT).filter(|&band| !self.rings[band].flows.is_empty());
+        if self.served % LOWEST_SHARE == LOWEST_SHARE - 1 {
+            bands.next()
+        } else {
+            bands.next_back()
+        }
+    }
+
+    /// The message whose turn it is, unless there is none or none may go; then the time may come that
+    /// [`Self::wake`] says.
+    pub(crate) fn next(&mut self, ready: &Runs<Tries>, setting: &Setting<'_>) -> Option<Candidate> {
+        let now = setting.now;
+        while let Some(&Reverse((due, flow, age))) = self.throttled.peek()
+            && due <= now
+        {
+            self.throttled.pop();
+            let held = &self.flows[flow as usize];
+            if held.is(age, FlowState::Throttled) {
+                self.link(flow);
+            }
+        }
+        if self.group_free_at > now {
+            return None;
+        }
+        loop {
+            let band = self.choose_band()?;
+            if band != self.band {
+                (self.band, self.round) = (band, self.round + 1);
+            }
+            let head = *self.rings[band].flows.front().expect("it was chosen because it has one");
+            let flow = head.0;
+            let key = &self.keys[self.flows[flow as usize].key as usize];
+            if key.is_paused || key.in_flight >= key.concurrency {
+                self.leave_ring(band, FlowState::Held);
+                continue;
+            }
+            let (lane, offset, tries) = match self.head(flow, ready, setting) {
+                Head::Message(lane, offset, tries) => (lane, offset, tries),
+                Head::Empty => {
+                    self.leave_ring(band, FlowState::Empty);
+                    continue;
+                }
+                Head::Throttled(free_at) => {
+                    self.leave_ring(band, FlowState::Throttled);
+                    self.throttled.push(Reverse((free_at, flow, head.1)));
+                    continue;
+                }
+            };
+            if !self.flows[flow as usize].in_visit {
+                self.begin_visit(head, lane);
+            }
+            if self.flows[flow as usize].deficit <= 0 {
+                self.pass_turn(band);
+                continue;
+            }
+            let key = &self.keys[self.flows[flow as usize].key as usize];
+            let of_lane = &self.lanes[lane as usize].buckets;
+            if !of_lane.is_empty() && setting.throttles.awaits_rules() {
+                self.lanes[lane as usize].free_at = now.plus(RULES_DELAY);
+                continue;
+            }
+            if let Err(free_at) = take_of_all(of_lane.iter().chain(&key.bucket), now) {
+                self.lanes[lane as usize].free_at = free_at;
+                continue;
+            }
+            if let Some(bucket) = &self.group_bucket
+                && let Err(free_at) = bucket.take(now)
+            {
+                self.group_free_at = free_at;
+                of_lane.iter().chain(&key.bucket).for_each(|bucket| bucket.give_back());
+                return None;
+            }
+            return Some(Candidate { offset, tries, flow, lane });
+        }
+    }
+
+    fn begin_visit(&mut self, head: (u32, u32), lane: ClassNumber) {
+        let flow = &mut self.flows[head.0 as usize];
+        let by_rule = self.keys[flow.key as usize].weight;
+        let weight = if by_rule > 0 { by_rule } else { self.lanes[lane as usize].weight };
+        let ring = &mut self.rings[usize::from(flow.band)];
+        if ring.leader.is_none_or(|leader| leader == head) {
+            ring.begin_round(head);
+            self.round += 1;
+        }
+        flow.in_visit = true;
+        flow.deficit += i64::from(weight) * i64::from(ring.share);
+    }
+
+    /// The flow at the head goes to the end.
+    fn pass_turn(&mut self, band: usize) {
+        let ring = &mut self.rings[band];
+        let head = ring.flows.pop_front().expect("there is a head");
+        self.flows[head.0 as usize].in_visit = false;
+        ring.flows.push_back(head);
+    }
+
+    /// The oldest message of a flow that no throttle holds back.
+    fn head(&mut self, flow: u32, ready: &Runs<Tries>, setting: &Setting<'_>) -> Head {
+        let (mut oldest, mut free_at) = (None::<(ClassNumber, u64, Tries)>, NEVER);
+        let mut number = self.flows[flow as usize].first_lane;
+        while number != NONE {
+            let lane = &mut self.lanes[number as usize];
+            let before = lane.len();
+            let message = lane.first(number, ready, setting.classes, self.indexed_to);
+            self.runs = self.runs + lane.len() - before;
+            if let Some((offset, tries)) = message {
+                if lane.free_at > setting.now {
+                    free_at = free_at.min(lane.free_at);
+                } else if oldest.is_none_or(|(_, other, _)| offset < other) {
+                    oldest = Some((number, offset, tries));
+                }
+            }
+            number = lane.next;
+        }
+        match oldest {
+            Some((lane, offset, tries)) => Head::Message(lane, offset, tries),
+            None if free_at < NEVER => Head::Throttled(free_at),
+            None => Head::Empty,
+        }
+    }
+
+    /// The candidate is given, and costs so much.
+    pub(crate) fn take(&mut self, candidate: Candidate, cost: u32) {
+        let Candidate { offset, flow, lane, .. } = candidate;
+        self.runs -= self.lanes[lane as usize].take(offset);
+        self.served += 1;
+        let flow = &mut self.flows[flow as usize];
+        self.keys[flow.key as usize].in_flight += 1;
+        flow.deficit -= i64::from(cost);
+        let (band, is_over) = (usize::from(flow.band), flow.deficit <= 0);
+        self.rings[band].has_served = true;
+        if is_over {
+            self.pass_turn(band);
+        }
+    }
+
+    /// The candidate is not given: its message is not ready any more.
+    pub(crate) fn skip(&mut self, candidate: Candidate) {
+        self.give_back(candidate);
+        self.runs -= self.lanes[candidate.lane as usize].take(candidate.offset);
+    }
+
+    /// The candidate is not given now; it is the first of its flow once that has its turn again.
+    pub(crate) fn put_off(&mut self, candidate: Candidate) {
+        self.give_back(candidate);
+        let band = usize::from(self.flows[candidate.flow as usize].band);
+        let ring = &mut self.rings[band].flows;
+        let head = ring.pop_front().expect("the candidate's flow is the head");
+        ring.push_back(head);
+    }
+
+    fn give_back(&self, candidate: Candidate) {
+        let key = &self.keys[self.flows[candidate.flow as usize].key as usize];
+        let buckets = self.lanes[candidate.lane as usize].buckets.iter().chain(&key.bucket);
+        buckets.chain(&self.group_bucket).for_each(|bucket| bucket.give_back());
+    }
+
+    /// When a throttle lets something pass next; [`NEVER`] if none holds anything back.
+    pub(crate) fn wake(&self, now: Timestamp) -> Timestamp {
+        let throttled = self.throttled.peek().map_or(NEVER, |Reverse((due, ..))| *due);
+        if self.group_free_at > now { throttled.min(self.group_free_at) } else { throttled }
+    }
+
+    /// Why a class is held back, if it is.
+    pub(crate) fn hold(&self, class: ClassNumber, now: Timestamp) -> Option<WaitReason> {
+        let lane = self.lanes.get(class as usize).filter(|lane| lane.flow != NONE)?;
+        let key = &self.keys[self.flows[lane.flow as usize].key as usize];
+        if key.is_paused {
+            return Some(WaitReason::KeyPaused);
+        }
+        if key.in_flight >= key.concurrency {
+            let (in_flight, limit) = (key.in_flight, key.concurrency);
+            return Some(WaitReason::Concurrency { in_flight, limit });
+        }
+        if self.group_free_at > now {
+            return Some(WaitReason::GroupThrottled { until: self.group_free_at });
+        }
+        (lane.free_at > now).then_some(WaitReason::Throttled { until: lane.free_at })
+    }
+
+    /// How many keys take turns, each for every priority that it has.
+    pub(crate) fn keys_in_turn(&self) -> u64 {
+        let in_ring = |flow: &&Flow| flow.state == FlowState::InRing;
+        self.flows.iter().filter(in_ring).count() as u64
+    }
+
+    /// Asserts that each ready message is in the index, and that nothing can be given: for use after a pass that
+    /// found nobody's room full.
+    #[cfg(any(test, debug_assertions))]
+    pub(crate) fn check(
+        &self,
+        ready: &Runs<Tries>,
+        classes: &Classes,
+        leased: impl Iterator<Item = Range<u64>>,
+    ) {
+        let mut indexed = Runs::default();
+        for range in &self.arrived {
+            indexed.insert(range.start, range.end, ());
+        }
+        for lane in &self.lanes {
+            lane.ranges().for_each(|range| indexed.insert(range.start, range.end, ()));
+        }
+        let runs: usize = self.lanes.iter().map(Lane::len).sum();
+        assert_eq!(runs, self.runs, "runs are counted");
+        for (start, end, _) in ready.iter() {
+            for gap in indexed.gaps(start, end) {
+                classes.runs(gap, |part, class| {
+                    let rest = self.lanes.get(class as usize).map_or(u64::MAX, Lane::rest);
+                    assert!(rest <= part.start, "{part:?} is ready and not in the index");
+                });
+            }
+        }
+        let mut in_flight = vec![0; self.keys.len()];
+        let counted = leased.chain(self.released.iter().cloned());
+        for run in counted {
+            classes.runs(run, |part, class| {
+                let key = classes.get(class).map_or(NO_CLASS, |view| view.key);
+                in_flight[key as usize] += part.end - part.start;
+            });
+        }
+        for (number, (key, counted)) in self.keys.iter().zip(in_flight).enumerate() {
+            assert_eq!(key.in_flight, counted, "of key {number} so many are under way");
+        }
+    }
+
+    /// Whether something could be given if somebody had room.
+    #[cfg(any(test, debug_assertions))]
+    pub(crate) fn has_turn(&self) -> bool {
+        let waits_for_group = self.wakes_at < NEVER && self.wakes_at <= self.group_free_at;
+        let mut flows = self.rings.iter().flat_map(|ring| &ring.flows);
+        !self.arrived.is_empty()
+            || !waits_for_group
+                && flows.any(|&(flow, age)| self.flows[flow as usize].is(age, FlowState::InRing))
+    }
+}
+
+/// What a flow has to give.
+enum Head {
+    Message(ClassNumber, u64, Tries),
+    Throttled(Timestamp),
+    Empty,
+}

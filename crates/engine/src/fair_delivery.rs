@@ -1,0 +1,237 @@
+//! Delivery where messages have fair keys: the index says whose turn it is, and neighbours of one round are delivered
+//! together.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use sennit_model::{MessageFields, MessageView, Messages, Offset};
+
+use crate::{
+    classes::Classes,
+    deliver::{TURN_MESSAGES, Turn},
+    effect::{Delivery, Effect},
+    engine::{Outbox, Payloads},
+    fair::{Fair, Setting},
+    group::{Group, range},
+    log::{Entry, Place},
+    partition::NEVER,
+    throttles::Throttles,
+    timer::Timer,
+    tries::Tries,
+};
+
+/// After so many batches that have to be fetched first, a pass ends.
+const MISSES_MAX: usize = 8;
+/// Batches of which the places of all messages are remembered.
+const PLACES_MAX: usize = 16;
+
+/// What fair delivery has to know of a partition and its broker.
+pub(crate) struct Scheduling<'a> {
+    pub(crate) classes: &'a Classes,
+    pub(crate) fields: Option<&'a MessageFields>,
+    pub(crate) throttles: &'a Throttles,
+}
+
+/// A pass over a group.
+struct Pass<'a> {
+    fair: Box<Fair>,
+    setting: Setting<'a>,
+    fields: Option<&'a MessageFields>,
+    /// Batches that have to be fetched first.
+    misses: usize,
+}
+
+/// How a pass over a group ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passed {
+    /// All was delivered that may be.
+    Whole,
+    /// A batch has to be fetched first.
+    AwaitsBatch,
+    /// There is more to do at once.
+    Unfinished,
+}
+
+/// A message that is about to be delivered.
+struct Pick {
+    round: u64,
+    offset: u64,
+    tries: Tries,
+    entry: Entry,
+    batch: Bytes,
+    bytes: Range<usize>,
+}
+
+/// Where the messages of some batches begin.
+#[derive(Debug, Default)]
+pub(crate) struct MessagePlaces(Vec<(Place, Box<[u32]>)>);
+
+impl MessagePlaces {
+    /// The bytes of the message at `index` of a batch. O(1) as a rule.
+    fn of(&mut self, (entry, batch): (&Entry, &Bytes), index: usize) -> Range<usize> {
+        if entry.count == 1 {
+            return 0..batch.len();
+        }
+        let known = self.0.iter().position(|(place, _)| *place == entry.place);
+        let at = known.unwrap_or_else(|| {
+            let mut messages = Messages::of_checked(batch);
+            let mut begin = 0;
+            let begins = (0..entry.count).map(|_| {
+                let begins = begin;
+                begin += messages.skip_bytes(1);
+                u32::try_from(begins).expect("a batch is limited far below 4 GiB")
+            });
+            let begins = begins.collect();
+            if self.0.len() == PLACES_MAX {
+                self.0.remove(0);
+            }
+            self.0.push((entry.place, begins));
+            self.0.len() - 1
+        });
+        let begins = &self.0[at].1;
+        let end = begins.get(index + 1).map_or(batch.len(), |end| *end as usize);
+        begins[index] as usize..end
+    }
+}
+
+impl Turn<'_> {
+    /// Leases to the members of `group` what they have room for, by fair key.
+    pub(crate) fn deliver_fairly(
+        &mut self,
+        group: &mut Group,
+        scheduling: &Scheduling<'_>,
+        payloads: &mut impl Payloads,
+        out: &mut Outbox,
+    ) -> Passed {
+        if group.activity().members.is_empty() {
+            return Passed::Whole;
+        }
+        let terms = group.terms().clone();
+        let setting = Setting {
+            partition: self.id,
+            group: group.id(),
+            terms: &terms,
+            classes: scheduling.classes,
+            throttles: scheduling.throttles,
+            now: self.now,
+        };
+        let mut fair = group.take_fair(&setting);
+        fair.account(scheduling.classes);
+        fair.follow(&setting);
+        let is_indexed = fair.absorb(&setting);
+        let mut pass = Pass { fair, setting, fields: scheduling.fields, misses: 0 };
+        while let Some(index) = group.next_member() {
+            let picks = self.pick(group, index, &mut pass, payloads);
+            if picks.is_empty() {
+                break;
+            }
+            self.give(group, index, picks, out);
+        }
+        let Pass { mut fair, misses, .. } = pass;
+        if fair.wakes_at <= self.now {
+            fair.wakes_at = NEVER;
+        }
+        let wake = fair.wake(self.now);
+        if wake < fair.wakes_at {
+            fair.wakes_at = wake;
+            self.wheel.set(wake, Timer::Throttled { partition: self.id, group: group.id() });
+        }
+        group.put_fair(fair);
+        match (is_indexed, misses) {
+            (false, _) => Passed::Unfinished,
+            (true, 0) => Passed::Whole,
+            (true, _) => Passed::AwaitsBatch,
+        }
+    }
+
+    /// The next messages for the member at `index`, which may be ready no more.
+    fn pick(
+        &mut self,
+        group: &mut Group,
+        index: usize,
+        pass: &mut Pass<'_>,
+        payloads: &mut impl Payloads,
+    ) -> Vec<Pick> {
+        let Pass { fair, setting, fields, misses } = pass;
+        let member = &group.activity().members[index];
+        let room = member.room_messages().min(TURN_MESSAGES);
+        let room_bytes = member.credit.bytes.saturating_sub(member.held_bytes);
+        let (mut picks, mut bytes) = (Vec::new(), 0);
+        let mut last: Option<(Entry, Bytes)> = None;
+        while (picks.len() as u64) < room && (picks.is_empty() || bytes < room_bytes) {
+            if *misses >= MISSES_MAX {
+                break;
+            }
+            let Some(candidate) = fair.next(&group.ready, setting) else { break };
+            let offset = candidate.offset;
+            if let Err(expired_end) = self.alive(offset, offset + 1) {
+                group.ready.remove(offset, expired_end);
+                self.expired.push(range(offset, expired_end));
+                fair.skip(candidate);
+                continue;
+            }
+            let at_hand =
+                last.as_ref().filter(|(entry, _)| (entry.first..entry.end()).contains(&offset));
+            let (entry, batch) = match at_hand {
+                Some(held) => held.clone(),
+                None => {
+                    let entry = *self.log.find(offset).expect("ready messages are kept");
+                    let Some(batch) = payloads.batch(self.id, entry.place) else {
+                        *misses += 1;
+                        fair.put_off(candidate);
+                        continue;
+                    };
+                    last.insert((entry, batch)).clone()
+                }
+            };
+            let place = usize::try_from(offset - entry.first).expect("within the batch");
+            let part = fair.places.of((&entry, &batch), place);
+            let cost = fields.map_or(1, |fields| {
+                let message = Messages::of_checked(&batch[part.clone()]).next();
+                message.map_or(1, |message: MessageView<'_>| fields.cost(&message))
+            });
+            fair.take(candidate, cost);
+            // It is nobody's until it is leased, below.
+            group.ready.remove(offset, offset + 1);
+            bytes += part.len() as u64;
+            let (round, tries) = (fair.round, candidate.tries);
+            picks.push(Pick { round, offset, tries, entry, batch, bytes: part });
+        }
+        picks
+    }
+
+    /// Leases the picked messages to the member at `index`. Within a round the order of the offsets is as good as
+    /// any other, and neighbours share a lease and a frame.
+    fn give(&mut self, group: &mut Group, index: usize, mut picks: Vec<Pick>, out: &mut Outbox) {
+        picks.sort_unstable_by_key(|pick| (pick.round, pick.offset));
+        let mut picks = picks.into_iter().peekable();
+        while let Some(first) = picks.next() {
+            let Pick { offset, tries, entry, batch, mut bytes, .. } = first;
+            let mut end = offset + 1;
+            while let Some(next) = picks.peek()
+                && next.offset == end
+                && next.tries == tries
+                && next.entry.first == entry.first
+            {
+                (end, bytes.end) = (end + 1, next.bytes.end);
+                picks.next();
+            }
+            let messages = batch.slice(bytes);
+            let holder = group.activity().members[index].holder;
+            let leased = (tries, messages.len() as u64);
+            group.lease(index, offset..end, leased, self.now, self.wheel);
+            out.now.push(Effect::Deliver(Delivery {
+                session: holder.session,
+                subscription: holder.subscription,
+                partition: self.id,
+                first: Offset(offset),
+                count: u32::try_from(end - offset).expect("not more than the batch holds"),
+                attempt: tries.next_attempt(),
+                generation: self.generation,
+                appended_at: entry.appended_at,
+                durability: self.reach.of(entry.end()),
+                messages,
+            }));
+        }
+    }
+}
