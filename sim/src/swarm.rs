@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use sennit_journal::disk::FaultPlan;
 use sennit_model::{
-    Backoff, GroupConfig, Retention, RetryDelays, RetryPolicy, TopicConfig, TopicKind,
+    Backoff, GroupConfig, Retention, RetryDelays, RetryPolicy, TopicConfig, TopicKind, TopicLimit,
+    WhenFull,
 };
 
 use sennit_shard::PackLengths;
@@ -111,6 +112,8 @@ pub struct Swarm {
     pub several_batches: u32,
     /// How many groups of a thousand have a retry policy.
     pub retry_policies: u32,
+    /// How many queues of a thousand have a limit.
+    pub limits: u32,
     /// Most starts of the shard.
     pub generations_max: u32,
     /// How many durable bits flip at the end, one after the other.
@@ -130,6 +133,9 @@ const FULL_DISK_PART: u64 = 8;
 /// The last digits of seeds whose groups may have retry policies. Planted bugs name seeds with other ones.
 const RETRY_SEEDS: [u64; 2] = [3, 5];
 
+/// The last digit but one of seeds whose topics may have limits.
+const LIMIT_SEEDS: u64 = 5;
+
 impl Swarm {
     /// The mix of a seed, and the random source of the rest of its run.
     #[must_use]
@@ -144,6 +150,9 @@ impl Swarm {
         }
         if RETRY_SEEDS.contains(&(seed % 10)) {
             swarm.retry_policies = [300, 1000][random.below(2) as usize];
+        }
+        if seed % 100 / 10 == LIMIT_SEEDS {
+            swarm.limits = [500, 1000][random.below(2) as usize];
         }
         (swarm, random)
     }
@@ -196,6 +205,7 @@ impl Swarm {
             latest_per_key: some(&mut random.clone(), 350, [200, 600, 1000]),
             several_batches: some(&mut Random::new(random.clone().number()), 300, [50, 200, 500]),
             retry_policies: 0,
+            limits: 0,
             generations_max: random.between(1, 5) as u32,
             rots: if random.chance(250) { random.between(1, 3) } else { 0 },
         }
@@ -219,6 +229,13 @@ impl Swarm {
                 bytes: random.chance(300).then(|| random.between(1, 2 * self.segment_bytes)),
                 count: None,
                 latest_per_key: None,
+            };
+        }
+        if config.retention == Retention::UNTIL_SETTLED && random.chance(self.limits) {
+            config.limit = TopicLimit {
+                messages: Some(random.between(1, 30)),
+                bytes: None,
+                when_full: [WhenFull::Refuse, WhenFull::DropOldest][random.below(2) as usize],
             };
         }
         if random.chance(self.timed.1) {

@@ -14,6 +14,7 @@ mod group;
 mod http;
 mod interrupt;
 mod json_line;
+mod limit_options;
 mod line_reader;
 mod message_format;
 mod output;

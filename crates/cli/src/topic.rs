@@ -2,9 +2,11 @@
 
 use std::{str::FromStr, time::Duration};
 
-use sennit_client::{Client, GroupDescription, PartitionDescription, TopicDescription};
+use sennit_client::{
+    Client, GroupChange, GroupDescription, PartitionDescription, TopicDescription,
+};
 use sennit_model::{
-    Durability, Offset, PartitionIndex, Retention, TopicConfig, TopicKind, TopicName,
+    Durability, GroupName, Offset, PartitionIndex, Retention, TopicConfig, TopicKind, TopicName,
     limits::TOMBSTONE_AGE_DEFAULT,
 };
 use serde_json::{Value, json};
@@ -13,14 +15,18 @@ use crate::{
     connect_options::{ConnectOptions, block_on},
     exit::{Exit, Failure},
     group,
+    limit_options::{LimitOptions, limit_json, show_limit},
     output::{print_json, print_table, print_to_stderr},
     quantity::{duration, names_a_size, names_a_time, show_duration, show_size, size},
+    retry_options::RetryOptions,
 };
 
 const EXAMPLES: &str = "\
 Examples:
   sennit topic create orders
   sennit topic create events --kind stream --partitions 4 --retain 7d --retain 10GiB
+  sennit topic create jobs --limit-messages 100000 --when-full drop-oldest
+  sennit topic create mail --attempts 5 --retry-backoff 1s..5m
   sennit topic create prices --kind stream --durability ephemeral
   sennit topic list --json
   sennit topic create rates --retain latest-per-key --tombstone-age 1h
@@ -56,6 +62,8 @@ enum Verb {
         /// changed
         #[arg(long, value_name = "TIER", default_value_t)]
         durability: Durability,
+        #[command(flatten)]
+        group: GroupOptions,
     },
     /// Print all topics by name
     List,
@@ -109,6 +117,22 @@ struct Settings {
     /// no such age
     #[arg(long, value_name = "AGE", value_parser = age_or_none)]
     ttl: Option<Age>,
+    #[command(flatten)]
+    limit: LimitOptions,
+}
+
+/// Settings of the default group of a queue.
+#[derive(Clone, Copy, Debug, clap::Args)]
+struct GroupOptions {
+    /// For the group of a queue: the time for which a consumer may hold a message [default: 30s]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    lease: Option<Duration>,
+    /// For the group of a queue: after this many failed attempts a message goes to the dead-letter
+    /// topic [default: 20]
+    #[arg(long, value_name = "N")]
+    attempts: Option<u32>,
+    #[command(flatten)]
+    retry: RetryOptions,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
@@ -227,6 +251,7 @@ impl Settings {
         Ok(TopicConfig {
             retention: self.retention()?.unwrap_or(config.retention),
             time_to_live: self.ttl.map_or(config.time_to_live, |age| age.0),
+            limit: self.limit.apply_to(config.limit),
             ..config
         })
     }
@@ -247,11 +272,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
             _ => args.connect.client().await?,
         };
         match args.verb {
-            Verb::Create { name, settings, partitions, durability } => {
+            Verb::Create { name, settings, partitions, durability, group } => {
                 let queue = TopicConfig::of_kind(TopicKind::Queue);
                 let queue = TopicConfig { partitions, durability, ..queue };
-                let created = client.create_topic(&name, settings.apply_to(queue)?).await;
+                let config = settings.apply_to(queue)?;
+                if group.is_given() && config.kind() != TopicKind::Queue {
+                    let text = "--lease, --attempts and --retry-... are for the group of a queue";
+                    return Err(Failure::new(Exit::Usage, text));
+                }
+                let created = client.create_topic(&name, config).await;
                 let created = created.map_err(|error| Failure::from(error).about(&name))?;
+                group.set(&client, &name, created).await.map_err(|error| error.about(&name))?;
                 say_done(args.json, &name, if created { "created" } else { "exists" })
             }
             Verb::List => list(&client, args.json).await,
@@ -282,6 +313,38 @@ pub fn run(args: Args) -> Result<(), Failure> {
             }
         }
     })
+}
+
+impl GroupOptions {
+    fn change(self) -> GroupChange {
+        let Self { lease, attempts, retry } = self;
+        GroupChange { lease, attempts_max: attempts, ..retry.change() }
+    }
+
+    fn is_given(self) -> bool {
+        self.change() != GroupChange::default()
+    }
+
+    /// Gives these settings to the default group of a new topic. That of a topic that was there before must
+    /// have them.
+    async fn set(self, client: &Client, topic: &TopicName, is_new: bool) -> Result<(), Failure> {
+        if !self.is_given() {
+            return Ok(());
+        }
+        let group = GroupName::default_group();
+        if is_new {
+            client.alter_group(topic, &group, self.change()).await?;
+            return Ok(());
+        }
+        let held = client.describe_group(topic, &group).await?.config;
+        match held.difference(&self.change().applied_to(held)) {
+            None => Ok(()),
+            Some((field, held, wanted)) => Err(Failure::new(
+                Exit::Conflict,
+                format!("the group default exists with {field} {held}, not {wanted}"),
+            )),
+        }
+    }
 }
 
 async fn alter(client: &Client, name: &TopicName, settings: &Settings) -> Result<(), Failure> {
@@ -352,6 +415,9 @@ fn describe(topic: &TopicDescription, as_json: bool) -> Result<(), Failure> {
     ];
     if let Some(age) = topic.config.time_to_live {
         rows.push(vec!["ttl".into(), show_duration(age)]);
+    }
+    if topic.config.limit.is_set() {
+        rows.push(vec!["limit".into(), show_limit(&topic.config.limit)]);
     }
     if let Some(age) = topic.config.retention.latest_per_key {
         rows.push(vec!["tombstone age".into(), show_duration(age)]);
@@ -444,16 +510,20 @@ fn topic_json(name: &str, id: u32, config: &TopicConfig) -> Value {
         },
         "time_to_live_ms": config.time_to_live.map(ms),
         "durability": config.durability.name(),
+        "limit": limit_json(&config.limit),
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use sennit_model::TopicLimit;
+
     use super::*;
 
     fn retention(kind: Option<Kind>, rules: &[&str]) -> Result<Option<Retention>, Failure> {
         let retain = rules.iter().map(|rule| rule.parse().unwrap()).collect();
-        Settings { kind, retain, tombstone_age: None, ttl: None }.retention()
+        let limit = LimitOptions::default();
+        Settings { kind, retain, tombstone_age: None, ttl: None, limit }.retention()
     }
 
     #[test]
@@ -517,8 +587,11 @@ mod tests {
             retention: Retention::UNTIL_SETTLED,
             time_to_live: Some(Duration::from_secs(9)),
             durability: Durability::Ephemeral,
+            limit: TopicLimit { messages: Some(9), ..TopicLimit::default() },
         };
-        let settings = |ttl| Settings { kind: None, retain: Vec::new(), tombstone_age: None, ttl };
+        let limit = LimitOptions::default();
+        let settings =
+            |ttl| Settings { kind: None, retain: Vec::new(), tombstone_age: None, ttl, limit };
         assert_eq!(settings(None).apply_to(before).unwrap(), before);
         let none = settings(Some(Age(None))).apply_to(before).unwrap();
         assert_eq!(none, TopicConfig { time_to_live: None, ..before });

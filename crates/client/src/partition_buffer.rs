@@ -12,7 +12,7 @@ use sennit_model::{
     Batch, BatchBuilder, BatchError, Message, PartitionIndex,
     limits::{BATCH_MESSAGES_MAX, PRODUCER_BATCHES_REMEMBERED},
 };
-use sennit_protocol::{Confirm as ConfirmFrame, ConfirmRun, ErrorCode};
+use sennit_protocol::{Confirm as ConfirmFrame, ConfirmRun, ErrorCode, PublishNote};
 use tokio::time::Instant;
 
 use crate::{
@@ -89,6 +89,8 @@ struct Unconfirmed {
     /// The time at which its first message was published.
     published_at: Instant,
     stage: Stage,
+    /// The number of older messages that the broker dropped for it.
+    dropped: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,7 +242,8 @@ impl PartitionBuffer {
 
     fn enqueue(&mut self, batch: Batch, outcome: Arc<BatchOutcome>, published_at: Instant) {
         let (position, stage) = (outcome.first_sequence, Stage::Waiting);
-        self.unconfirmed.push_back(Unconfirmed { position, batch, outcome, published_at, stage });
+        let batch = Unconfirmed { position, batch, outcome, published_at, stage, dropped: 0 };
+        self.unconfirmed.push_back(batch);
     }
 
     /// The next batch to send, under this request number; `None` if there is none, or none may be
@@ -302,6 +305,7 @@ impl PartitionBuffer {
                             .map(|offset| offset.plus(first - run.first_sequence)),
                         duplicate: run.duplicate,
                         durability: frame.head.durability,
+                        dropped: batch.dropped,
                     })
                 }
                 // The frame that confirmed it was lost with an earlier connection.
@@ -310,6 +314,7 @@ impl PartitionBuffer {
                     offset: None,
                     duplicate: true,
                     durability: frame.head.durability,
+                    dropped: 0,
                 }),
             };
             match confirm {
@@ -331,6 +336,17 @@ impl PartitionBuffer {
             self.backoff.reset();
         }
         self.end_round_if_answered(now, out);
+    }
+
+    /// Handles what a batch has done to older messages.
+    pub(crate) fn noted(&mut self, note: &PublishNote) {
+        let at = self.unconfirmed.iter().take(self.sent).position(|batch| {
+            matches!(batch.stage, Stage::Sent(_))
+                && self.sequence_of(batch.position) == note.first_sequence
+        });
+        if let Some(batch) = at.and_then(|at| self.unconfirmed.get_mut(at)) {
+            batch.dropped = note.dropped;
+        }
     }
 
     /// Handles a refusal. Returns `false` if it is not for a batch that is on the wire here.

@@ -26,6 +26,10 @@ pub struct Confirm {
     pub duplicate: bool,
     /// The durability that the confirm promises.
     pub durability: Durability,
+    /// How many of the partition's oldest messages were dropped for the batch that this message was
+    /// in, because the topic was full; 0 for all but the batch's first message, so that sums are
+    /// right.
+    pub dropped: u64,
 }
 
 /// Messages that were confirmed together: adjacent in the publisher's order and in the partition.
@@ -42,6 +46,8 @@ pub struct ConfirmedRun {
     pub first_offset: Option<Offset>,
     /// As in [`Confirm::duplicate`].
     pub duplicate: bool,
+    /// As in [`Confirm::dropped`].
+    pub dropped: u64,
 }
 
 /// The outcome of a batch, once it is known.
@@ -75,6 +81,7 @@ impl BatchOutcome {
         let answer = self.answer.get()?.clone();
         Some(answer.map(|first| Confirm {
             offset: first.offset.map(|offset| offset.plus(u64::from(index))),
+            dropped: if index == 0 { first.dropped } else { 0 },
             ..first
         }))
     }

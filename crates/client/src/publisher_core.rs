@@ -8,7 +8,9 @@ use sennit_model::{
     Batch, BatchError, Incarnation, Message, PartitionId, PartitionIndex, ProducerId,
     ProducerStamp, TopicId, TopicName, limits::PARTITIONS_MAX,
 };
-use sennit_protocol::{Confirm as ConfirmFrame, ErrorCode, PublishAt, PublishHead, control};
+use sennit_protocol::{
+    Confirm as ConfirmFrame, ErrorCode, PublishAt, PublishHead, PublishNote, control,
+};
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
@@ -309,6 +311,14 @@ impl PublisherCore {
         listed
     }
 
+    /// Handles what a batch has done to older messages; its confirm follows.
+    pub(crate) fn noted(&self, note: &PublishNote) {
+        let mut state = self.state();
+        if let Some(buffer) = state.partitions.get_mut(note.partition.index.0 as usize) {
+            buffer.noted(note);
+        }
+    }
+
     /// Handles a refusal. Returns `None` if it is not for a batch of this publisher, otherwise
     /// whether batches have to be sent again.
     pub(crate) fn refused(&self, refusal: &BatchRefusal, now: Instant) -> Option<bool> {
@@ -399,6 +409,7 @@ impl PublisherCore {
                     count,
                     first_offset: confirm.offset,
                     duplicate: confirm.duplicate,
+                    dropped: confirm.dropped,
                 });
             }
             outcome.resolve(answer);

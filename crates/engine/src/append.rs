@@ -6,12 +6,13 @@ use sennit_model::{Durability, Offset, PartitionId, ProducerStamp, Timestamp};
 use crate::{
     command::Publish,
     content::Content,
-    effect::{Confirmed, Effect},
+    effect::{Confirmed, Effect, PublishNote},
     engine::{Engine, Journal, Outbox},
     producer::Admission,
     record::Record,
     refusal::Refusal,
     stream::StreamNote,
+    topic_limit::make_room,
 };
 
 /// Something to be appended to a partition at once.
@@ -23,12 +24,14 @@ pub(crate) struct Append {
     pub(crate) producer: ProducerStamp,
     /// It goes with the last batch.
     pub(crate) note: Option<Box<StreamNote>>,
+    /// What makes room for the messages; in one frame with them, and before them.
+    pub(crate) before: Vec<Record>,
 }
 
 impl Append {
     /// The records of an append whose first message gets the offset `first`.
     pub(crate) fn records(self, first: Offset, now: Timestamp) -> impl Iterator<Item = Record> {
-        let Self { partition, content, producer, mut note } = self;
+        let Self { partition, content, producer, mut note, before } = self;
         let noted = content.is_none().then(|| {
             let note = note.take().unwrap_or_default();
             Record::StreamNoted { partition, noted_at: now, note }
@@ -42,7 +45,7 @@ impl Append {
             let note = if batches.peek().is_none() { note.take() } else { None };
             Some(Record::Appended { partition, first, appended_at: now, producer, batch, note })
         });
-        noted.into_iter().chain(appended)
+        before.into_iter().chain(noted).chain(appended)
     }
 }
 
@@ -56,34 +59,50 @@ impl Engine {
         out: &mut Outbox,
     ) {
         self.end_if_over(publish.partition, now, journal);
-        let admission = match self.admit_publish(&publish, expected, now) {
+        let (admission, has_limit) = match self.admit_publish(&publish, expected, now) {
             Ok(admission) => admission,
             Err(refused) => return refused.tell(publish.origin, out),
         };
         let Publish { origin, partition, producer, batch } = publish;
         let count = batch.count();
+        let mut dropped = 0;
         let (first_offset, has_reserved) = match admission {
             Admission::Duplicate(first) => (first, false),
             Admission::New => {
+                let mut before = Vec::new();
+                if has_limit && let Some(held) = self.partitions.get(&partition) {
+                    match make_room(held, &batch) {
+                        Ok(made) => (before, dropped) = (made.records, made.dropped),
+                        Err(refusal) => return out.refuse(origin, refusal),
+                    }
+                }
                 let content = Some(Content::from(batch));
-                let append = Append { partition, content, producer, note: None };
+                let append = Append { partition, content, producer, note: None, before };
                 match self.append(append, now, journal) {
                     Ok((first, has_reserved)) => (Some(first), has_reserved),
                     Err(refusal) => return out.refuse(origin, refusal),
                 }
             }
         };
+        let first_sequence = producer.first_sequence;
+        let producer = producer.id;
+        let note = PublishNote { origin, partition, producer, first_sequence, dropped };
+        let note = (dropped > 0).then_some(Effect::PublishNoted(note));
         if let Some(expected) = expected {
+            out.after_commit.extend(note);
             // One that was there before is answered as it was then.
             let first = first_offset.unwrap_or(expected);
             return out.tell(Effect::PublishedAt { origin, first, count }, false);
         }
         let (is_early, durability) = self.confirms_now(partition, has_reserved, journal);
+        if let Some(note) = note {
+            out.tell(note, is_early);
+        }
         let confirmed = Confirmed {
             origin,
             partition,
-            producer: producer.id,
-            first_sequence: producer.first_sequence,
+            producer,
+            first_sequence,
             count,
             first_offset,
             duplicate: admission != Admission::New,

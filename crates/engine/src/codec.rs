@@ -7,7 +7,7 @@ use bytes::{Buf, BufMut, Bytes};
 use sennit_model::{
     Backoff, Batch, CursorName, Durability, GroupConfig, GroupId, GroupName, Offset, OffsetRange,
     PartitionId, PartitionIndex, ProducerId, ProducerStamp, Retention, RetryDelays, RetryPolicy,
-    StartAt, Timestamp, TopicConfig, TopicId, TopicName,
+    StartAt, Timestamp, TopicConfig, TopicId, TopicLimit, TopicName, WhenFull,
 };
 
 use crate::{
@@ -27,6 +27,9 @@ const DURABILITY_SHIFT: u32 = 1;
 const COUNT: u8 = 1 << 3;
 /// Set where the latest message of each key is kept; how long tombstones are follows.
 const LATEST_PER_KEY: u8 = 1 << 4;
+
+/// Set where a limit follows: messages, bytes, and what becomes of a publish beyond them.
+const LIMIT: u8 = 1 << 6;
 
 /// Set in the byte that says where a group starts, if its retry policy follows. Without one a group reads as it
 /// did before there were any.
@@ -105,15 +108,28 @@ impl Writer<'_> {
         flags |= (config.durability.number() - 1) << DURABILITY_SHIFT;
         flags |= if count.is_some() { COUNT } else { 0 };
         flags |= if latest_per_key.is_some() { LATEST_PER_KEY } else { 0 };
+        flags |= if config.limit.is_set() { LIMIT } else { 0 };
         self.u32(config.partitions).u8(flags).optional_duration(age);
         self.u64(bytes.unwrap_or(0)).optional_duration(config.time_to_live);
         if let Some(count) = count {
             self.u64(count);
         }
-        match latest_per_key {
-            Some(tombstone_age) => self.duration(tombstone_age),
-            None => self,
+        if let Some(tombstone_age) = latest_per_key {
+            self.duration(tombstone_age);
         }
+        if config.limit.is_set() {
+            self.topic_limit(&config.limit);
+        }
+        self
+    }
+
+    /// 0 stands for no limit, which none is.
+    fn topic_limit(&mut self, limit: &TopicLimit) -> &mut Self {
+        let TopicLimit { messages, bytes, when_full } = limit;
+        self.u64(messages.unwrap_or(0)).u64(bytes.unwrap_or(0)).u8(match when_full {
+            WhenFull::Refuse => 1,
+            WhenFull::DropOldest => 2,
+        })
     }
 
     /// Two zeros stand for none: no tombstone is below the first offset.
@@ -298,7 +314,8 @@ impl Reader {
         let partitions = self.u32()?;
         let flags = self.u8()?;
         let until_settled = flags & UNTIL_SETTLED != 0;
-        let durability = (flags & !(UNTIL_SETTLED | COUNT | LATEST_PER_KEY)) >> DURABILITY_SHIFT;
+        let durability =
+            (flags & !(UNTIL_SETTLED | COUNT | LATEST_PER_KEY | LIMIT)) >> DURABILITY_SHIFT;
         let durability = Durability::of_number(durability + 1)
             .ok_or_else(|| self.field("flags of a topic", flags))?;
         let age = self.optional_duration()?;
@@ -308,9 +325,24 @@ impl Reader {
         let is_latest = flags & LATEST_PER_KEY != 0;
         let latest_per_key = if is_latest { Some(self.duration()?) } else { None };
         let retention = Retention { until_settled, age, bytes, count, latest_per_key };
-        let config = TopicConfig { partitions, retention, time_to_live, durability };
+        let limit = if flags & LIMIT != 0 { self.topic_limit()? } else { TopicLimit::default() };
+        let config = TopicConfig { partitions, retention, time_to_live, durability, limit };
         config.check().map_err(|error| RecordError::Config { kind: self.kind, error })?;
         Ok(config)
+    }
+
+    fn topic_limit(&mut self) -> Result<TopicLimit, RecordError> {
+        let [messages, bytes] = [self.u64()?, self.u64()?].map(|n| Some(n).filter(|&n| n != 0));
+        let when_full = match self.u8()? {
+            1 => WhenFull::Refuse,
+            2 => WhenFull::DropOldest,
+            tag => return Err(self.field("rule of a full topic", tag)),
+        };
+        let limit = TopicLimit { messages, bytes, when_full };
+        if !limit.is_set() {
+            return Err(self.field("limit of none", 0_u8));
+        }
+        Ok(limit)
     }
 
     pub(crate) fn tombstones(&mut self) -> Result<Option<Tombstones>, RecordError> {

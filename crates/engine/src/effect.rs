@@ -21,6 +21,8 @@ use crate::{
 pub enum Effect {
     /// Tell a publisher that a batch is committed.
     Confirmed(Confirmed),
+    /// Tell a publisher what a batch has done to older messages, before its confirm.
+    PublishNoted(PublishNote),
     /// Tell a consumer that its settlement is committed, or that parts of it were stale.
     Settled(Settled),
     /// Tell a consumer that its subscription has begun.
@@ -202,6 +204,21 @@ pub struct Confirmed {
     pub duplicate: bool,
     /// The durability that it has reached.
     pub durability: Durability,
+}
+
+/// What a batch has done to older messages of its partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublishNote {
+    /// The producer.
+    pub origin: Origin,
+    /// The partition.
+    pub partition: PartitionId,
+    /// Under which producer id.
+    pub producer: ProducerId,
+    /// The sequence of the batch's first message.
+    pub first_sequence: u64,
+    /// How many of the oldest messages were dropped, because the partition was full.
+    pub dropped: u64,
 }
 
 /// A settlement is committed.

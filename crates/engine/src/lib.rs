@@ -71,6 +71,7 @@ mod survey;
 mod tiers;
 mod timer;
 mod timers;
+mod topic_limit;
 mod tries;
 mod wakeups;
 mod wheel;
@@ -91,7 +92,7 @@ pub use dead_letter::{
 };
 pub use effect::{
     Confirmed, Delivery, Effect, GapReason, GroupDescription, Holding, ParkedRun,
-    PartitionDescription, Settled,
+    PartitionDescription, PublishNote, Settled,
 };
 pub use engine::{Engine, Journal, Outbox, Payloads};
 pub use latest::Tombstones;

@@ -355,4 +355,6 @@ pub enum Outcome {
     Acked,
     /// Its time to live is over.
     Expired,
+    /// The partition was full, and a later message came.
+    Dropped,
 }

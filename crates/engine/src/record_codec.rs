@@ -132,6 +132,7 @@ impl Record {
                 w.partition(*partition).u32(group.0).u8(match outcome {
                     Outcome::Acked => 1,
                     Outcome::Expired => 2,
+                    Outcome::Dropped => 3,
                 });
                 w.list(ranges, |w, range| w.range(*range))
             }
@@ -280,6 +281,7 @@ impl Record {
                 outcome: match r.u8()? {
                     1 => Outcome::Acked,
                     2 => Outcome::Expired,
+                    3 => Outcome::Dropped,
                     value => return Err(r.field("outcome", value)),
                 },
                 ranges: r.list(Reader::range)?,

@@ -79,6 +79,16 @@ pub enum Refusal {
     /// The topic keeps the latest message of each key, and a message has none.
     #[error("the topic keeps the latest message of each key: every message needs one")]
     KeyMissing,
+    /// The partition holds as much as its topic's limit allows.
+    #[error("the topic is full: {limit} is {value}, and the partition holds {held}")]
+    TopicFull {
+        /// The setting that is reached.
+        limit: &'static str,
+        /// Its value.
+        value: u64,
+        /// What the partition holds: messages or bytes.
+        held: u64,
+    },
     /// A number has reached its limit.
     #[error("limit reached: {limit} is {value}")]
     Limit {

@@ -11,6 +11,7 @@ use crate::{
     },
     offset::Offset,
     retry_policy::{Backoff, RetryPolicy},
+    topic_limit::TopicLimit,
 };
 
 /// The two common settings of a topic, by name.
@@ -64,6 +65,8 @@ pub struct TopicConfig {
     pub time_to_live: Option<Duration>,
     /// The durability of messages; fixed at creation.
     pub durability: Durability,
+    /// How much each partition may hold.
+    pub limit: TopicLimit,
 }
 
 impl TopicConfig {
@@ -74,7 +77,13 @@ impl TopicConfig {
             TopicKind::Queue => Retention::UNTIL_SETTLED,
             TopicKind::Stream => Retention::FOREVER,
         };
-        Self { partitions: 1, retention, time_to_live: None, durability: Durability::Durable }
+        Self {
+            partitions: 1,
+            retention,
+            time_to_live: None,
+            durability: Durability::Durable,
+            limit: TopicLimit::default(),
+        }
     }
 
     /// The short name for these settings.
@@ -124,7 +133,13 @@ impl TopicConfig {
             let allowed = "on in topics that are durable, speculative or ephemeral".into();
             return Err(ConfigError { field, value, allowed });
         }
-        check_duration("time_to_live", self.time_to_live, Duration::from_millis(1))
+        check_duration("time_to_live", self.time_to_live, Duration::from_millis(1))?;
+        if tombstone_age.is_some() && self.limit.is_set() {
+            let (field, value) = ("limit", "set, with retention.latest_per_key".into());
+            let allowed = "one of the two".into();
+            return Err(ConfigError { field, value, allowed });
+        }
+        self.limit.check()
     }
 
     /// The first field in which `other` differs, with both values: `(field, own, other's)`.
@@ -136,8 +151,8 @@ impl TopicConfig {
     }
 
     /// Each field and its value as text.
-    fn fields(&self) -> [(&'static str, String); 8] {
-        let Self { partitions, retention, time_to_live, durability } = self;
+    fn fields(&self) -> [(&'static str, String); 11] {
+        let Self { partitions, retention, time_to_live, durability, limit } = self;
         let Retention { until_settled, age, bytes, count, latest_per_key } = retention;
         let until_settled = if *until_settled { "on" } else { "off" };
         let tombstones = |age| format!("on, with tombstones for {age:?}");
@@ -150,6 +165,9 @@ impl TopicConfig {
             ("retention.latest_per_key", latest_per_key.map_or("off".into(), tombstones)),
             ("time_to_live", or_none(*time_to_live)),
             ("durability", durability.to_string()),
+            ("limit.messages", or_none(limit.messages)),
+            ("limit.bytes", or_none(limit.bytes)),
+            ("limit.when_full", limit.when_full.to_string()),
         ]
     }
 }
@@ -290,6 +308,10 @@ mod tests {
                 "retention.count none, not 5",
             ),
             (TopicConfig { time_to_live: day, ..queue }, "time_to_live none, not 86400s"),
+            (
+                TopicConfig { limit: TopicLimit { messages: Some(5), ..queue.limit }, ..queue },
+                "limit.messages none, not 5",
+            ),
         ] {
             assert_eq!(difference(other).as_deref(), Some(text));
         }

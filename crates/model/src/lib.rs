@@ -19,6 +19,7 @@ mod pattern;
 mod read_from;
 mod retry_policy;
 mod time;
+mod topic_limit;
 mod when_slow;
 
 pub use batch::{Batch, BatchBuilder, BatchError, Messages};
@@ -40,4 +41,5 @@ pub use pattern::{PatternError, TopicPattern};
 pub use read_from::ReadFrom;
 pub use retry_policy::{Backoff, RetryDelays, RetryPolicy};
 pub use time::Timestamp;
+pub use topic_limit::{TopicLimit, WhenFull};
 pub use when_slow::WhenSlow;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sennit_model::{
     Backoff, ConfigError, Durability, GroupChange, GroupConfig, Offset, ReadFrom, Retention,
-    RetryDelays, StartAt, Timestamp, TopicConfig, TopicKind, WhenSlow,
+    RetryDelays, StartAt, Timestamp, TopicConfig, TopicKind, TopicLimit, WhenFull, WhenSlow,
     limits::{
         BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, GREETING_BYTES_MAX,
         MESSAGE_BYTES_MAX, TOMBSTONE_AGE_DEFAULT,
@@ -65,6 +65,7 @@ impl TryFrom<&control::TopicConfig> for TopicConfig {
             retention,
             time_to_live: message.time_to_live_ms.map(Duration::from_millis),
             durability: durability(message.durability)?,
+            limit: message.limit.as_ref().map_or(Ok(TopicLimit::default()), topic_limit)?,
         };
         config.check()?;
         Ok(config)
@@ -85,7 +86,32 @@ impl From<&TopicConfig> for control::TopicConfig {
             }),
             time_to_live_ms: config.time_to_live.map(ms),
             durability: config.durability.number().into(),
+            limit: config.limit.is_set().then(|| limit_message(&config.limit)),
         }
+    }
+}
+
+fn topic_limit(message: &control::TopicLimit) -> Result<TopicLimit, ConfigError> {
+    let when_full = match message.when_full {
+        0 | 1 => WhenFull::Refuse,
+        2 => WhenFull::DropOldest,
+        other => {
+            let (value, allowed) = (other.to_string(), "refuse or drop-oldest".to_owned());
+            return Err(ConfigError { field: "limit.when_full", value, allowed });
+        }
+    };
+    Ok(TopicLimit { messages: message.messages, bytes: message.bytes, when_full })
+}
+
+fn limit_message(limit: &TopicLimit) -> control::TopicLimit {
+    let when_full = match limit.when_full {
+        WhenFull::Refuse => control::WhenFull::Refuse,
+        WhenFull::DropOldest => control::WhenFull::DropOldest,
+    };
+    control::TopicLimit {
+        messages: limit.messages,
+        bytes: limit.bytes,
+        when_full: when_full.into(),
     }
 }
 

@@ -184,6 +184,9 @@ error_codes! {
     SlowConsumer = 46, "slow-consumer", retry, stay,
         "The reader has fallen behind, and would not wait",
         "read faster, or again from where it was, or with when_slow wait or skip";
+    TopicFull = 60, "topic-full", retry, stay,
+        "The partition holds as much as its topic's limit allows; nothing of the batch was appended",
+        "consume, raise the limit, or have the topic drop the oldest messages";
 }
 
 impl ErrorCode {

@@ -147,6 +147,8 @@ kinds! {
     PublishAt = 72, true, false;
     /// The conditional batch is committed.
     PublishedAt = 73, false, true;
+    /// What a batch has done to older messages.
+    PublishNote = 110, false, true;
 }
 
 impl fmt::Display for Kind {

@@ -4,7 +4,8 @@ use bytes::{BufMut, Bytes};
 
 use crate::{
     confirm::Confirm, control, decode_error::DecodeError, deliver::Deliver,
-    frame_header::FrameHeader, gap::Gap, kind::Kind, publish_at::PublishedAt, settled::Settled,
+    frame_header::FrameHeader, gap::Gap, kind::Kind, publish_at::PublishedAt,
+    publish_note::PublishNote, settled::Settled,
 };
 
 /// A frame that a server sends.
@@ -33,6 +34,8 @@ pub enum Reply {
     Settled(Settled),
     Gap(Gap),
     PublishedAt(PublishedAt),
+    /// What a batch has done to older messages.
+    PublishNote(PublishNote),
 }
 
 impl Reply {
@@ -62,6 +65,7 @@ impl Reply {
             Self::Settled(_) => Kind::Settled,
             Self::Gap(_) => Kind::Gap,
             Self::PublishedAt(_) => Kind::PublishedAt,
+            Self::PublishNote(_) => Kind::PublishNote,
         }
     }
 
@@ -91,6 +95,7 @@ impl Reply {
             Self::Settled(body) => body.encode(request, out),
             Self::Gap(body) => body.encode(request, out),
             Self::PublishedAt(body) => body.encode(request, out),
+            Self::PublishNote(body) => body.encode(request, out),
         }
     }
 
@@ -124,6 +129,7 @@ impl Reply {
             Kind::Settled => Self::Settled(Settled::decode(body)?),
             Kind::Gap => Self::Gap(Gap::decode(body)?),
             Kind::PublishedAt => Self::PublishedAt(PublishedAt::decode(body)?),
+            Kind::PublishNote => Self::PublishNote(PublishNote::decode(body)?),
             Kind::Hello
             | Kind::Goodbye
             | Kind::CreateTopic

@@ -183,7 +183,8 @@ impl Request {
             | Kind::Deliver
             | Kind::Settled
             | Kind::Gap
-            | Kind::PublishedAt => return Err(DecodeError::Direction { kind }),
+            | Kind::PublishedAt
+            | Kind::PublishNote => return Err(DecodeError::Direction { kind }),
         })
     }
 }

@@ -12,6 +12,8 @@ pub struct Counters {
     pub confirmed_early_messages: u64,
     /// Batches that had been appended before.
     pub duplicate_batches: u64,
+    /// Messages dropped because their partition was full and later ones came.
+    pub dropped_messages: u64,
     /// Messages handed to consumers.
     pub delivered_messages: u64,
     /// Their bytes.
@@ -35,6 +37,7 @@ impl Counters {
             Effect::Deliver(delivery) => self.count_delivery(delivery),
             Effect::Refused { .. } => self.refusals += 1,
             Effect::Confirmed(confirmed) => self.count_confirm(confirmed),
+            Effect::PublishNoted(note) => self.dropped_messages += note.dropped,
             Effect::PublishedAt { count, .. } => self.confirmed_messages += u64::from(*count),
             _ => {}
         }

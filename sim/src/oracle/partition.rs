@@ -9,6 +9,7 @@ use std::{
 use sennit_engine::{DeadLetters, GroupSetting, Refusal};
 use sennit_model::{
     Batch, GroupId, Offset, PartitionId, ProducerId, ProducerStamp, Timestamp, TopicConfig,
+    WhenFull,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -56,11 +57,15 @@ pub(super) struct PartitionModel {
     pub(super) least_age: Option<Duration>,
     pub(super) least_bytes: Option<u64>,
     pub(super) ever_until_settled: bool,
+    /// Whether its limit ever dropped the oldest messages.
+    pub(super) ever_drops: bool,
     /// The shortest time that its retention ever kept tombstones, if it ever kept the latest message of each key.
     pub(super) least_tombstone_age: Option<Duration>,
     pub(super) entries: Vec<Entry>,
     /// The oldest offset kept, as the shard last reported it.
     pub(super) start: u64,
+    /// Messages before this one may have been dropped because the topic was full.
+    pub(super) dropped_before: u64,
     pub(super) groups: BTreeMap<GroupId, GroupModel>,
     /// Offsets that at some time no group needed any more: they may be freed, so later groups may not receive them.
     pub(super) holes: BTreeSet<u64>,
@@ -115,9 +120,11 @@ impl PartitionModel {
             least_age: None,
             least_bytes: None,
             ever_until_settled: false,
+            ever_drops: false,
             least_tombstone_age: None,
             entries: Vec::new(),
             start: 0,
+            dropped_before: 0,
             groups: BTreeMap::new(),
             holes: BTreeSet::new(),
             gaps: BTreeSet::new(),
@@ -136,7 +143,7 @@ impl PartitionModel {
     /// Whether messages are kept until they are settled or expire.
     pub(super) fn keeps_unsettled(&self) -> bool {
         let least = (self.least_age, self.least_bytes, self.least_tombstone_age);
-        matches!(least, (None, None, None))
+        matches!(least, (None, None, None)) && !self.ever_drops
     }
 
     /// Applies settings and groups in `turn`. Returns whether anything changes.
@@ -157,6 +164,7 @@ impl PartitionModel {
         self.least_age = [self.least_age, config.retention.age].into_iter().flatten().min();
         self.least_bytes = [self.least_bytes, config.retention.bytes].into_iter().flatten().min();
         self.ever_until_settled |= config.retention.until_settled;
+        self.ever_drops |= config.limit.when_full == WhenFull::DropOldest;
         let tombstone_ages = [self.least_tombstone_age, config.retention.latest_per_key];
         self.least_tombstone_age = tombstone_ages.into_iter().flatten().min();
         self.note_holes(now);
@@ -323,8 +331,9 @@ impl PartitionModel {
             return true;
         }
         let expired = entry.expiry.is_some_and(|expiry| expiry <= now);
+        let dropped = offset < self.dropped_before;
         self.ever_until_settled
-            && self.groups.values().all(|group| expired || group.may_be_settled(offset))
+            && self.groups.values().all(|group| expired || dropped || group.may_be_settled(offset))
     }
 }
 

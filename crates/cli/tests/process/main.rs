@@ -28,6 +28,7 @@ mod groups;
 mod http_streams;
 mod interrupts;
 mod ledger;
+mod limits;
 mod lost_brokers;
 mod memory;
 mod patterns;

@@ -6,7 +6,7 @@ use crate::command::{DeadLetters, GroupSetting};
 use proptest::prelude::*;
 use sennit_model::{
     Backoff, BatchBuilder, Durability, GroupConfig, Message, OffsetRange, PartitionId, ProducerId,
-    ProducerStamp, Retention, RetryDelays, RetryPolicy, StartAt, TopicConfig,
+    ProducerStamp, Retention, RetryDelays, RetryPolicy, StartAt, TopicConfig, TopicLimit, WhenFull,
 };
 
 use super::*;
@@ -37,7 +37,9 @@ fn examples() -> Vec<Record> {
         },
         time_to_live: Some(Duration::from_millis(1500)),
         durability: Durability::Speculative,
+        limit: TopicLimit::default(),
     };
+    let limit = TopicLimit { messages: Some(9), bytes: None, when_full: WhenFull::DropOldest };
     let setting = GroupSetting {
         id: GroupId(4),
         config: GroupConfig::default(),
@@ -61,6 +63,7 @@ fn examples() -> Vec<Record> {
             home: TopicId(7),
         }),
         Record::TopicAltered { topic: TopicId(7), config },
+        Record::TopicAltered { topic: TopicId(7), config: TopicConfig { limit, ..config } },
         Record::TopicDeleted { topic: TopicId(7) },
         Record::GroupCreated { topic: TopicId(7), name: "billing".parse().unwrap(), setting },
         Record::GroupAltered { topic: TopicId(7), setting },

@@ -11,8 +11,8 @@ use sennit_model::{
 
 use crate::{
     Confirm, ConfirmHead, ConfirmRun, Deliver, DeliverHead, Durability, Gap, GapReason, Publish,
-    PublishAt, PublishHead, PublishedAt, Reply, Request, SetCredit, Settle, SettleHead, SettleRun,
-    Settled, Taken, Verdict,
+    PublishAt, PublishHead, PublishNote, PublishedAt, Reply, Request, SetCredit, Settle,
+    SettleHead, SettleRun, Settled, Taken, Verdict,
     control::{read_from, start_at::At, *},
 };
 
@@ -212,6 +212,18 @@ fn read() -> impl Strategy<Value = Read> {
     )
 }
 
+fn publish_note() -> impl Strategy<Value = PublishNote> {
+    any::<(u32, u32, u64, u64, u64, u64)>().prop_map(
+        |(topic, index, producer, first_sequence, dropped, replaced)| PublishNote {
+            partition: PartitionId { topic: TopicId(topic), index: PartitionIndex(index) },
+            producer: ProducerId(producer),
+            first_sequence,
+            dropped,
+            replaced,
+        },
+    )
+}
+
 fn gap() -> impl Strategy<Value = Gap> {
     (any::<(u32, u32)>(), first(), 1..=u64::from(u32::MAX), 1..=u8::MAX).prop_map(
         |((subscription, partition), first, count, reason)| Gap {
@@ -235,8 +247,13 @@ fn topic_config() -> impl Strategy<Value = TopicConfig> {
             tombstone_age_ms,
         },
     );
-    (any::<Option<u32>>(), option::of(retention), any::<Option<u64>>(), any::<i32>()).prop_map(
-        |(partitions, retention, time_to_live_ms, durability)| TopicConfig {
+    let limit = any::<(Option<u64>, Option<u64>, i32)>();
+    let limit =
+        limit.prop_map(|(messages, bytes, when_full)| TopicLimit { messages, bytes, when_full });
+    let fields = any::<(Option<u32>, Option<u64>, i32)>();
+    (fields, option::of(retention), option::of(limit)).prop_map(
+        |((partitions, time_to_live_ms, durability), retention, limit)| TopicConfig {
+            limit,
             partitions,
             retention,
             time_to_live_ms,
@@ -520,6 +537,7 @@ pub fn reply() -> impl Strategy<Value = Reply> {
         deliver().prop_map(Reply::Deliver),
         settled().prop_map(Reply::Settled),
         gap().prop_map(Reply::Gap),
+        publish_note().prop_map(Reply::PublishNote),
         (first(), any::<u32>()).prop_map(|(first, count)| {
             Reply::PublishedAt(PublishedAt { first: Offset(first), count })
         }),

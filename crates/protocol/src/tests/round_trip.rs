@@ -8,7 +8,7 @@ use proptest::{collection::vec, option, prelude::*};
 use sennit_model::{
     Backoff, BatchBuilder, GroupChange, GroupConfig, Header, HeaderKind, Message, Offset,
     PartitionId, ProducerStamp, Retention, RetryDelays, RetryPolicy, StartAt, TopicConfig,
-    TopicKind,
+    TopicKind, TopicLimit, WhenFull,
     limits::{
         FRAME_BYTES_MAX, GREETING_BYTES_MAX, LEASE_MAX, PARTITIONS_MAX, REASON_BYTES_MAX,
         RETRY_DELAYS_MAX,
@@ -44,6 +44,17 @@ fn retry_policy() -> impl Strategy<Value = RetryPolicy> {
     (backoff, 0..=100_u8, option::of(delay())).prop_map(|(backoff, jitter_percent, age_max)| {
         RetryPolicy { backoff, jitter_percent, age_max }
     })
+}
+
+/// A limit, where one may be.
+fn limit(may_be: bool, messages: Option<u64>) -> TopicLimit {
+    match messages.filter(|_| may_be) {
+        None => TopicLimit::default(),
+        Some(messages) if messages % 2 == 0 => {
+            TopicLimit { messages: Some(messages), bytes: None, when_full: WhenFull::DropOldest }
+        }
+        bytes => TopicLimit { messages: None, bytes, when_full: WhenFull::Refuse },
+    }
 }
 
 proptest! {
@@ -105,6 +116,7 @@ proptest! {
             },
             time_to_live: time_to_live.map(Duration::from_millis),
             durability,
+            limit: limit(tombstone_age.is_none(), count),
         };
         let wire = control::TopicConfig::from(&config);
         prop_assert_eq!(TopicConfig::try_from(&wire), Ok(config));

@@ -110,6 +110,7 @@ impl Frame {
             Kind::Gap => Self::Reply(Reply::Gap(gap(fields))),
             Kind::PublishAt => Self::Request(Request::PublishAt(publish_at(fields))),
             Kind::PublishedAt => Self::Reply(Reply::PublishedAt(published_at(fields))),
+            Kind::PublishNote => Self::Reply(Reply::PublishNote(publish_note(fields))),
         };
         vec![frame]
     }
@@ -215,6 +216,16 @@ fn publish_at(fields: &Value) -> PublishAt {
 
 fn published_at(fields: &Value) -> PublishedAt {
     PublishedAt { first: Offset(long(fields, "first_offset")), count: short(fields, "count") }
+}
+
+fn publish_note(fields: &Value) -> PublishNote {
+    PublishNote {
+        partition: partition_of(fields),
+        producer: ProducerId(long(fields, "producer_id")),
+        first_sequence: long(fields, "first_sequence"),
+        dropped: long(fields, "dropped"),
+        replaced: long(fields, "replaced"),
+    }
 }
 
 fn confirm(fields: &Value) -> Confirm {

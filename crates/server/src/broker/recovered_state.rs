@@ -112,6 +112,11 @@ mod tests {
         retention: Retention::FOREVER,
         time_to_live: None,
         durability: sennit_model::Durability::Durable,
+        limit: sennit_model::TopicLimit {
+            messages: None,
+            bytes: None,
+            when_full: sennit_model::WhenFull::Refuse,
+        },
     };
 
     fn tell(engine: &mut Engine, command: Command) {

@@ -16,8 +16,8 @@ use sennit_model::{
     limits::{DELIVERIES_WAITING_BYTES_MAX, READER_BEHIND_BYTES_MAX, REPLIES_WAITING_BYTES_MAX},
 };
 use sennit_protocol::{
-    ConfirmHead, ConfirmRun, Durability, ErrorCode, Features, Gap, Reply, Run, SettleRun, Settled,
-    control,
+    ConfirmHead, ConfirmRun, Durability, ErrorCode, Features, Gap, PublishNote, Reply, Run,
+    SettleRun, Settled, control,
 };
 use tokio::sync::Notify;
 
@@ -68,6 +68,8 @@ impl Confirms {
 
 #[derive(Debug, Default)]
 struct Waiting {
+    /// They go before the confirms, with the numbers of their requests.
+    notes: Vec<(u64, PublishNote)>,
     confirms: Vec<Confirms>,
     queue: SendQueue,
     /// Of replies and confirms.
@@ -347,6 +349,21 @@ impl Outbox {
         self.filled.notify_one();
     }
 
+    /// A publish has done something to older messages; said before its confirm.
+    pub(crate) fn publish_note(&self, note: &sennit_engine::PublishNote) {
+        if !self.features.get().publish_notes {
+            return;
+        }
+        let sennit_engine::PublishNote { origin, partition, producer, first_sequence, dropped } =
+            *note;
+        let note = PublishNote { partition, producer, first_sequence, dropped, replaced: 0 };
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.notes.push((origin.request, note));
+        waiting.reply_bytes += PublishNote::BYTES;
+        self.weigh(&waiting);
+        self.filled.notify_one();
+    }
+
     pub(crate) fn deliver(&self, delivery: Delivery) {
         let may_wait = self.is_pausing.get() && is_for_reader(&delivery);
         let mut waiting = self.waiting.borrow_mut();
@@ -457,7 +474,11 @@ impl Outbox {
         let runs_max =
             (frame_bytes_max.saturating_sub(ConfirmHead::BYTES) / ConfirmRun::BYTES).max(1);
         let reply_bytes_before = waiting.reply_bytes;
-        let Waiting { confirms, reply_bytes, .. } = &mut *waiting;
+        let Waiting { confirms, notes, reply_bytes, .. } = &mut *waiting;
+        for (request, note) in notes.drain(..) {
+            *reply_bytes -= PublishNote::BYTES;
+            note.encode(request, out.own());
+        }
         for Confirms { partition, producer, durability, runs } in confirms.drain(..) {
             *reply_bytes -= runs.len() * ConfirmRun::BYTES;
             for runs in runs.chunks(runs_max) {

@@ -14,6 +14,11 @@ const CONFIG: TopicConfig = TopicConfig {
     retention: Retention::FOREVER,
     time_to_live: None,
     durability: Durability::Durable,
+    limit: sennit_model::TopicLimit {
+        messages: None,
+        bytes: None,
+        when_full: sennit_model::WhenFull::Refuse,
+    },
 };
 
 fn orders() -> TopicName {
