@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use sennit_journal::disk::FaultPlan;
 use sennit_model::{
-    Backoff, GroupConfig, Retention, RetryDelays, RetryPolicy, TopicConfig, TopicKind, TopicLimit,
-    WhenFull,
+    Backoff, Dedup, DedupMode, GroupConfig, Retention, RetryDelays, RetryPolicy, TopicConfig,
+    TopicKind, TopicLimit, WhenFull,
 };
 
 use sennit_shard::PackLengths;
 
-use crate::random::Random;
+use crate::{numbered_messages, random::Random};
 
 /// An operation of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +112,8 @@ pub struct Swarm {
     pub several_batches: u32,
     /// How many groups of a thousand have a retry policy.
     pub retry_policies: u32,
+    /// How many messages of a thousand have a deduplication value, and how many queues replace by it.
+    pub dedup_values: u32,
     /// How many queues of a thousand have a limit.
     pub limits: u32,
     /// Most starts of the shard.
@@ -133,6 +135,9 @@ const FULL_DISK_PART: u64 = 8;
 /// The last digits of seeds whose groups may have retry policies. Planted bugs name seeds with other ones.
 const RETRY_SEEDS: [u64; 2] = [3, 5];
 
+/// The last digit but one of seeds whose topics may look for duplicates.
+const DEDUP_SEEDS: u64 = 3;
+
 /// The last digit but one of seeds whose topics may have limits.
 const LIMIT_SEEDS: u64 = 5;
 
@@ -153,6 +158,9 @@ impl Swarm {
         }
         if seed % 100 / 10 == LIMIT_SEEDS {
             swarm.limits = [500, 1000][random.below(2) as usize];
+        }
+        if seed % 100 / 10 == DEDUP_SEEDS {
+            swarm.dedup_values = [300, 800][random.below(2) as usize];
         }
         (swarm, random)
     }
@@ -206,6 +214,7 @@ impl Swarm {
             several_batches: some(&mut Random::new(random.clone().number()), 300, [50, 200, 500]),
             retry_policies: 0,
             limits: 0,
+            dedup_values: 0,
             generations_max: random.between(1, 5) as u32,
             rots: if random.chance(250) { random.between(1, 3) } else { 0 },
         }
@@ -237,6 +246,13 @@ impl Swarm {
                 bytes: None,
                 when_full: [WhenFull::Refuse, WhenFull::DropOldest][random.below(2) as usize],
             };
+        }
+        if config.retention == Retention::UNTIL_SETTLED && random.chance(self.dedup_values) {
+            config.dedup = numbered_messages::DEDUP_HEADER.parse().ok().map(|header| Dedup {
+                header,
+                window: Duration::from_millis(random.between(1, 600_000)),
+                mode: DedupMode::Replace,
+            });
         }
         if random.chance(self.timed.1) {
             config.time_to_live = Some(Duration::from_millis(random.between(1, 7_200_000)));

@@ -1,9 +1,14 @@
-//! The options of a topic's limit: how they are read, and how a limit is shown.
+//! The options of a topic's limit and its deduplication: how they are read, and how they are shown.
 
-use sennit_model::{TopicLimit, WhenFull};
+use std::time::Duration;
+
+use sennit_model::{Dedup, DedupHeader, DedupMode, TopicLimit, WhenFull};
 use serde_json::{Value, json};
 
-use crate::quantity::{show_size, size};
+use crate::{
+    exit::{Exit, Failure},
+    quantity::{duration, show_duration, show_size, size},
+};
 
 /// Options of the limit; one that is not named keeps its setting.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
@@ -68,6 +73,80 @@ pub fn limit_json(limit: &TopicLimit) -> Value {
         "messages": limit.messages,
         "bytes": limit.bytes,
         "when_full": limit.when_full.name(),
+    })
+}
+
+/// The time for which a value is remembered, unless the command line says another.
+const WINDOW: Duration = Duration::from_secs(300);
+
+/// Options of the deduplication; one that is not named keeps its setting.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct DedupOptions {
+    /// The header whose value says that a message was published before, in each partition; none for
+    /// no such header
+    #[arg(long, value_name = "HEADER", value_parser = header)]
+    dedup_header: Option<HeaderOption>,
+    /// With such a header: how long a value is remembered, up to 7d [default: 5min]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    dedup_window: Option<Duration>,
+    /// With such a header: what becomes of a message that was published before: refuse (it is not
+    /// appended, and the confirm names the first one), replace (it is appended, and the earlier one
+    /// is settled if no consumer holds it) [default: refuse]
+    #[arg(long, value_name = "MODE")]
+    dedup_mode: Option<DedupMode>,
+}
+
+/// The header as an option: a name, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeaderOption(Option<DedupHeader>);
+
+fn header(text: &str) -> Result<HeaderOption, String> {
+    match text {
+        "none" => Ok(HeaderOption(None)),
+        _ => text
+            .parse()
+            .map(|name| HeaderOption(Some(name)))
+            .map_err(|error: sennit_model::ConfigError| error.to_string()),
+    }
+}
+
+impl DedupOptions {
+    /// `dedup` with these options.
+    ///
+    /// # Errors
+    /// There is no header to which a window or a mode belongs.
+    pub fn apply_to(self, dedup: Option<Dedup>) -> Result<Option<Dedup>, Failure> {
+        let header = match self.dedup_header {
+            Some(option) => option.0,
+            None => dedup.map(|dedup| dedup.header),
+        };
+        let Some(header) = header else {
+            if self.dedup_window.is_some() || self.dedup_mode.is_some() {
+                let text = "--dedup-window and --dedup-mode go with --dedup-header";
+                return Err(Failure::new(Exit::Usage, text));
+            }
+            return Ok(None);
+        };
+        let window = self.dedup_window.or(dedup.map(|dedup| dedup.window)).unwrap_or(WINDOW);
+        let mode = self.dedup_mode.or(dedup.map(|dedup| dedup.mode)).unwrap_or_default();
+        Ok(Some(Dedup { header, window, mode }))
+    }
+}
+
+/// The deduplication in one line: `order-id, 5min, refuse`.
+pub fn show_dedup(dedup: &Dedup) -> String {
+    format!("{}, {}, {}", dedup.header.as_str(), show_duration(dedup.window), dedup.mode)
+}
+
+/// The deduplication as JSON; null for none.
+pub fn dedup_json(dedup: Option<&Dedup>) -> Value {
+    let window = |dedup: &Dedup| u64::try_from(dedup.window.as_millis()).unwrap_or(u64::MAX);
+    dedup.map_or(Value::Null, |dedup| {
+        json!({
+            "header": dedup.header.as_str(),
+            "window_ms": window(dedup),
+            "mode": dedup.mode.name(),
+        })
     })
 }
 

@@ -11,6 +11,7 @@ mod delimiter;
 mod exit;
 mod format;
 mod group;
+mod group_options;
 mod http;
 mod interrupt;
 mod json_line;

@@ -2,11 +2,9 @@
 
 use std::{str::FromStr, time::Duration};
 
-use sennit_client::{
-    Client, GroupChange, GroupDescription, PartitionDescription, TopicDescription,
-};
+use sennit_client::{Client, GroupDescription, PartitionDescription, TopicDescription};
 use sennit_model::{
-    Durability, GroupName, Offset, PartitionIndex, Retention, TopicConfig, TopicKind, TopicName,
+    Durability, Offset, PartitionIndex, Retention, TopicConfig, TopicKind, TopicName,
     limits::TOMBSTONE_AGE_DEFAULT,
 };
 use serde_json::{Value, json};
@@ -15,10 +13,10 @@ use crate::{
     connect_options::{ConnectOptions, block_on},
     exit::{Exit, Failure},
     group,
-    limit_options::{LimitOptions, limit_json, show_limit},
+    group_options::GroupOptions,
+    limit_options::{DedupOptions, LimitOptions, dedup_json, limit_json, show_dedup, show_limit},
     output::{print_json, print_table, print_to_stderr},
     quantity::{duration, names_a_size, names_a_time, show_duration, show_size, size},
-    retry_options::RetryOptions,
 };
 
 const EXAMPLES: &str = "\
@@ -26,6 +24,7 @@ Examples:
   sennit topic create orders
   sennit topic create events --kind stream --partitions 4 --retain 7d --retain 10GiB
   sennit topic create jobs --limit-messages 100000 --when-full drop-oldest
+  sennit topic create payments --dedup-header order-id --dedup-window 1h
   sennit topic create mail --attempts 5 --retry-backoff 1s..5m
   sennit topic create prices --kind stream --durability ephemeral
   sennit topic list --json
@@ -119,20 +118,8 @@ struct Settings {
     ttl: Option<Age>,
     #[command(flatten)]
     limit: LimitOptions,
-}
-
-/// Settings of the default group of a queue.
-#[derive(Clone, Copy, Debug, clap::Args)]
-struct GroupOptions {
-    /// For the group of a queue: the time for which a consumer may hold a message [default: 30s]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    lease: Option<Duration>,
-    /// For the group of a queue: after this many failed attempts a message goes to the dead-letter
-    /// topic [default: 20]
-    #[arg(long, value_name = "N")]
-    attempts: Option<u32>,
     #[command(flatten)]
-    retry: RetryOptions,
+    dedup: DedupOptions,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
@@ -252,6 +239,7 @@ impl Settings {
             retention: self.retention()?.unwrap_or(config.retention),
             time_to_live: self.ttl.map_or(config.time_to_live, |age| age.0),
             limit: self.limit.apply_to(config.limit),
+            dedup: self.dedup.apply_to(config.dedup)?,
             ..config
         })
     }
@@ -313,38 +301,6 @@ pub fn run(args: Args) -> Result<(), Failure> {
             }
         }
     })
-}
-
-impl GroupOptions {
-    fn change(self) -> GroupChange {
-        let Self { lease, attempts, retry } = self;
-        GroupChange { lease, attempts_max: attempts, ..retry.change() }
-    }
-
-    fn is_given(self) -> bool {
-        self.change() != GroupChange::default()
-    }
-
-    /// Gives these settings to the default group of a new topic. That of a topic that was there before must
-    /// have them.
-    async fn set(self, client: &Client, topic: &TopicName, is_new: bool) -> Result<(), Failure> {
-        if !self.is_given() {
-            return Ok(());
-        }
-        let group = GroupName::default_group();
-        if is_new {
-            client.alter_group(topic, &group, self.change()).await?;
-            return Ok(());
-        }
-        let held = client.describe_group(topic, &group).await?.config;
-        match held.difference(&self.change().applied_to(held)) {
-            None => Ok(()),
-            Some((field, held, wanted)) => Err(Failure::new(
-                Exit::Conflict,
-                format!("the group default exists with {field} {held}, not {wanted}"),
-            )),
-        }
-    }
 }
 
 async fn alter(client: &Client, name: &TopicName, settings: &Settings) -> Result<(), Failure> {
@@ -418,6 +374,9 @@ fn describe(topic: &TopicDescription, as_json: bool) -> Result<(), Failure> {
     }
     if topic.config.limit.is_set() {
         rows.push(vec!["limit".into(), show_limit(&topic.config.limit)]);
+    }
+    if let Some(dedup) = &topic.config.dedup {
+        rows.push(vec!["dedup".into(), show_dedup(dedup)]);
     }
     if let Some(age) = topic.config.retention.latest_per_key {
         rows.push(vec!["tombstone age".into(), show_duration(age)]);
@@ -511,6 +470,7 @@ fn topic_json(name: &str, id: u32, config: &TopicConfig) -> Value {
         "time_to_live_ms": config.time_to_live.map(ms),
         "durability": config.durability.name(),
         "limit": limit_json(&config.limit),
+        "dedup": dedup_json(config.dedup.as_ref()),
     })
 }
 
@@ -523,7 +483,8 @@ mod tests {
     fn retention(kind: Option<Kind>, rules: &[&str]) -> Result<Option<Retention>, Failure> {
         let retain = rules.iter().map(|rule| rule.parse().unwrap()).collect();
         let limit = LimitOptions::default();
-        Settings { kind, retain, tombstone_age: None, ttl: None, limit }.retention()
+        Settings { kind, retain, tombstone_age: None, ttl: None, limit, dedup: <_>::default() }
+            .retention()
     }
 
     #[test]
@@ -588,10 +549,17 @@ mod tests {
             time_to_live: Some(Duration::from_secs(9)),
             durability: Durability::Ephemeral,
             limit: TopicLimit { messages: Some(9), ..TopicLimit::default() },
+            dedup: None,
         };
         let limit = LimitOptions::default();
-        let settings =
-            |ttl| Settings { kind: None, retain: Vec::new(), tombstone_age: None, ttl, limit };
+        let settings = |ttl| Settings {
+            kind: None,
+            retain: Vec::new(),
+            tombstone_age: None,
+            ttl,
+            limit,
+            dedup: <_>::default(),
+        };
         assert_eq!(settings(None).apply_to(before).unwrap(), before);
         let none = settings(Some(Age(None))).apply_to(before).unwrap();
         assert_eq!(none, TopicConfig { time_to_live: None, ..before });

@@ -45,6 +45,8 @@ pub(crate) struct Numbering {
 pub(crate) struct Resolution {
     pub(crate) outcome: Arc<BatchOutcome>,
     pub(crate) answer: Result<Confirm, Error>,
+    /// As in [`BatchOutcome::set_later`].
+    pub(crate) later: Vec<(u32, Confirm)>,
     pub(crate) count: u32,
     pub(crate) bytes: usize,
 }
@@ -52,7 +54,8 @@ pub(crate) struct Resolution {
 impl Resolution {
     fn new(batch: Unconfirmed, answer: Result<Confirm, Error>) -> Self {
         let (count, bytes) = (batch.batch.count(), batch.batch.bytes().len());
-        Self { outcome: batch.outcome, answer, count, bytes }
+        let later = batch.parts.into_iter().map(|part| (part.from, part.first)).skip(1).collect();
+        Self { outcome: batch.outcome, answer, later, count, bytes }
     }
 }
 
@@ -91,6 +94,28 @@ struct Unconfirmed {
     stage: Stage,
     /// The number of older messages that the broker dropped for it.
     dropped: u64,
+    /// The parts that were confirmed, where the broker has left out duplicates between them.
+    parts: Vec<ConfirmedPart>,
+}
+
+/// A part of a batch that was confirmed, from a message of this number on.
+struct ConfirmedPart {
+    from: u32,
+    count: u32,
+    first: Confirm,
+}
+
+impl Unconfirmed {
+    /// Adds a part. Returns the confirm of the first message once all parts are there.
+    fn add_part(&mut self, part: ConfirmedPart) -> Option<Confirm> {
+        if self.parts.iter().all(|held| held.from != part.from) {
+            self.parts.push(part);
+            self.parts.sort_by_key(|held| held.from);
+        }
+        let count: u32 = self.parts.iter().map(|part| part.count).sum();
+        let first = self.parts.first().map(|part| part.first);
+        first.filter(|_| count >= self.batch.count())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,7 +267,15 @@ impl PartitionBuffer {
 
     fn enqueue(&mut self, batch: Batch, outcome: Arc<BatchOutcome>, published_at: Instant) {
         let (position, stage) = (outcome.first_sequence, Stage::Waiting);
-        let batch = Unconfirmed { position, batch, outcome, published_at, stage, dropped: 0 };
+        let batch = Unconfirmed {
+            position,
+            batch,
+            outcome,
+            published_at,
+            stage,
+            dropped: 0,
+            parts: vec![],
+        };
         self.unconfirmed.push_back(batch);
     }
 
@@ -258,6 +291,7 @@ impl PartitionBuffer {
         let first_sequence = self.sequence_of(self.unconfirmed.get(self.sent)?.position);
         let next = self.unconfirmed.get_mut(self.sent)?;
         next.stage = Stage::Sent(request);
+        next.parts.clear();
         self.sent += 1;
         Some(OutgoingBatch { epoch: self.epoch, first_sequence, batch: next.batch.clone() })
     }
@@ -298,15 +332,27 @@ impl PartitionBuffer {
             let confirm = match run {
                 Some(run) => {
                     let run_end = run.first_sequence + u64::from(run.count);
-                    (run.first_sequence <= first && end <= run_end).then(|| Confirm {
+                    let (from, to) = (first.max(run.first_sequence), end.min(run_end));
+                    let offset = |from: u64| {
+                        run.first_offset.map(|offset| offset.plus(from - run.first_sequence))
+                    };
+                    let confirm = |from| Confirm {
                         partition: self.index,
-                        offset: run
-                            .first_offset
-                            .map(|offset| offset.plus(first - run.first_sequence)),
+                        offset: offset(from),
                         duplicate: run.duplicate,
                         durability: frame.head.durability,
-                        dropped: batch.dropped,
-                    })
+                        dropped: if from == first { batch.dropped } else { 0 },
+                    };
+                    if (from, to) == (first, end) {
+                        Some(confirm(first))
+                    } else if from < to && matches!(batch.stage, Stage::Sent(_)) {
+                        let (first_of_part, count) = (confirm(from), (to - from) as u32);
+                        let from = (from - first) as u32;
+                        let part = ConfirmedPart { from, count, first: first_of_part };
+                        self.unconfirmed[at].add_part(part)
+                    } else {
+                        None
+                    }
                 }
                 // The frame that confirmed it was lost with an earlier connection.
                 None => (end <= frame.head.up_to_sequence).then_some(Confirm {
@@ -318,7 +364,7 @@ impl PartitionBuffer {
                 }),
             };
             match confirm {
-                Some(confirm) if matches!(batch.stage, Stage::Sent(_)) => {
+                Some(confirm) if matches!(self.unconfirmed[at].stage, Stage::Sent(_)) => {
                     self.remove(at, Ok(confirm), out);
                 }
                 // Those behind a run that ends here are not in it, unless sequences begin again.

@@ -98,7 +98,8 @@ impl Engine {
         self.streams.get(id).is_some_and(|stream| stream.is_closed)
     }
 
-    /// Whether a batch may be published, and whether it was published before; and whether the topic has a limit.
+    /// Whether a batch may be published, and whether it was published before; and whether the topic has a limit or looks for
+    /// duplicates.
     pub(crate) fn admit_publish(
         &self,
         publish: &Publish,
@@ -130,7 +131,8 @@ impl Engine {
             return Err(Refusal::OffsetMismatch { expected, next }.into());
         }
         check_keys(&partition.config, batch.is_keyed())?;
-        Ok((admission, partition.config.limit.is_set()))
+        let has_rules = partition.config.limit.is_set() || partition.config.dedup.is_some();
+        Ok((admission, has_rules))
     }
 
     /// Whether an append to a stream may be done. Returns an answer if there is nothing to do: it was done

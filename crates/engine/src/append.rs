@@ -6,13 +6,12 @@ use sennit_model::{Durability, Offset, PartitionId, ProducerStamp, Timestamp};
 use crate::{
     command::Publish,
     content::Content,
-    effect::{Confirmed, Effect, PublishNote},
+    effect::{Confirmed, Effect},
     engine::{Engine, Journal, Outbox},
     producer::Admission,
     record::Record,
     refusal::Refusal,
     stream::StreamNote,
-    topic_limit::make_room,
 };
 
 /// Something to be appended to a partition at once.
@@ -24,14 +23,12 @@ pub(crate) struct Append {
     pub(crate) producer: ProducerStamp,
     /// It goes with the last batch.
     pub(crate) note: Option<Box<StreamNote>>,
-    /// What makes room for the messages; in one frame with them, and before them.
-    pub(crate) before: Vec<Record>,
 }
 
 impl Append {
     /// The records of an append whose first message gets the offset `first`.
     pub(crate) fn records(self, first: Offset, now: Timestamp) -> impl Iterator<Item = Record> {
-        let Self { partition, content, producer, mut note, before } = self;
+        let Self { partition, content, producer, mut note } = self;
         let noted = content.is_none().then(|| {
             let note = note.take().unwrap_or_default();
             Record::StreamNoted { partition, noted_at: now, note }
@@ -45,7 +42,7 @@ impl Append {
             let note = if batches.peek().is_none() { note.take() } else { None };
             Some(Record::Appended { partition, first, appended_at: now, producer, batch, note })
         });
-        before.into_iter().chain(noted).chain(appended)
+        noted.into_iter().chain(appended)
     }
 }
 
@@ -59,54 +56,42 @@ impl Engine {
         out: &mut Outbox,
     ) {
         self.end_if_over(publish.partition, now, journal);
-        let (admission, has_limit) = match self.admit_publish(&publish, expected, now) {
-            Ok(admission) => admission,
+        let (admission, has_rules) = match self.admit_publish(&publish, expected, now) {
+            Ok(admitted) => admitted,
             Err(refused) => return refused.tell(publish.origin, out),
         };
+        if has_rules {
+            return self.publish_by_rules(publish, expected, now, journal, out);
+        }
         let Publish { origin, partition, producer, batch } = publish;
         let count = batch.count();
-        let mut dropped = 0;
         let (first_offset, has_reserved) = match admission {
             Admission::Duplicate(first) => (first, false),
             Admission::New => {
-                let mut before = Vec::new();
-                if has_limit && let Some(held) = self.partitions.get(&partition) {
-                    match make_room(held, &batch) {
-                        Ok(made) => (before, dropped) = (made.records, made.dropped),
-                        Err(refusal) => return out.refuse(origin, refusal),
-                    }
-                }
                 let content = Some(Content::from(batch));
-                let append = Append { partition, content, producer, note: None, before };
+                let append = Append { partition, content, producer, note: None };
                 match self.append(append, now, journal) {
                     Ok((first, has_reserved)) => (Some(first), has_reserved),
                     Err(refusal) => return out.refuse(origin, refusal),
                 }
             }
         };
-        let first_sequence = producer.first_sequence;
-        let producer = producer.id;
-        let note = PublishNote { origin, partition, producer, first_sequence, dropped };
-        let note = (dropped > 0).then_some(Effect::PublishNoted(note));
         if let Some(expected) = expected {
-            out.after_commit.extend(note);
             // One that was there before is answered as it was then.
             let first = first_offset.unwrap_or(expected);
             return out.tell(Effect::PublishedAt { origin, first, count }, false);
         }
         let (is_early, durability) = self.confirms_now(partition, has_reserved, journal);
-        if let Some(note) = note {
-            out.tell(note, is_early);
-        }
         let confirmed = Confirmed {
             origin,
             partition,
-            producer,
-            first_sequence,
+            producer: producer.id,
+            first_sequence: producer.first_sequence,
             count,
             first_offset,
             duplicate: admission != Admission::New,
             durability,
+            parts: Box::default(),
         };
         out.tell(Effect::Confirmed(confirmed), is_early);
     }
@@ -122,17 +107,29 @@ impl Engine {
         let id = append.partition;
         let partition = self.partitions.get(&id).ok_or(Refusal::UnknownTopic)?;
         let (first, durability) = (Offset(partition.log.end()), partition.config.durability);
-        let mut has_reserved = false;
-        if let Some(content) = &append.content
-            && durability != Durability::Durable
-        {
-            if durability == Durability::Memory {
-                self.make_room(id, content.bytes() as u64, journal)?;
+        let has_reserved = match &append.content {
+            Some(content) if durability != Durability::Durable => {
+                self.prepare(id, (content.count(), content.bytes() as u64), durability, journal)?
             }
-            has_reserved = self.reserve(id, content.count(), journal);
-        }
+            _ => false,
+        };
         self.commit_together(append.records(first, now), journal);
         Ok((first, has_reserved))
+    }
+
+    /// Has room and offsets for so many messages and bytes of a topic that is not durable. Returns whether a
+    /// reservation was appended.
+    pub(crate) fn prepare(
+        &mut self,
+        id: PartitionId,
+        (count, bytes): (u32, u64),
+        durability: Durability,
+        journal: &mut impl Journal,
+    ) -> Result<bool, Refusal> {
+        if durability == Durability::Memory {
+            self.make_room(id, bytes, journal)?;
+        }
+        Ok(self.reserve(id, count, journal))
     }
 
     /// Commits records so that all of them survive a crash, or none: they lie in one frame, if they are

@@ -407,8 +407,10 @@ impl Catalogue {
         if existing.durability != config.durability {
             return Err(Refusal::SettingFixed { field: "durability" });
         }
-        if self.existing(topic)?.created.is_stream() && config.limit.is_set() {
-            let (field, value) = ("limit", "set, in a stream over HTTP".into());
+        let has_rules = config.limit.is_set() || config.dedup.is_some();
+        if self.existing(topic)?.created.is_stream() && has_rules {
+            let field = if config.limit.is_set() { "limit" } else { "dedup" };
+            let value = "set, in a stream over HTTP".into();
             return Err(ConfigError { field, value, allowed: "none".into() }.into());
         }
         let same = *existing == config;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes};
 use sennit_model::{
-    Backoff, Batch, CursorName, Durability, GroupConfig, GroupId, GroupName, Offset, OffsetRange,
-    PartitionId, PartitionIndex, ProducerId, ProducerStamp, Retention, RetryDelays, RetryPolicy,
-    StartAt, Timestamp, TopicConfig, TopicId, TopicLimit, TopicName, WhenFull,
+    Backoff, Batch, CursorName, Dedup, DedupHeader, DedupMode, Durability, GroupConfig, GroupId,
+    GroupName, Offset, OffsetRange, PartitionId, PartitionIndex, ProducerId, ProducerStamp,
+    Retention, RetryDelays, RetryPolicy, StartAt, Timestamp, TopicConfig, TopicId, TopicLimit,
+    TopicName, WhenFull,
 };
 
 use crate::{
@@ -30,6 +31,9 @@ const LATEST_PER_KEY: u8 = 1 << 4;
 
 /// Set where a limit follows: messages, bytes, and what becomes of a publish beyond them.
 const LIMIT: u8 = 1 << 6;
+
+/// Set where the deduplication follows: header, window, mode.
+const DEDUP: u8 = 1 << 5;
 
 /// Set in the byte that says where a group starts, if its retry policy follows. Without one a group reads as it
 /// did before there were any.
@@ -109,6 +113,7 @@ impl Writer<'_> {
         flags |= if count.is_some() { COUNT } else { 0 };
         flags |= if latest_per_key.is_some() { LATEST_PER_KEY } else { 0 };
         flags |= if config.limit.is_set() { LIMIT } else { 0 };
+        flags |= if config.dedup.is_some() { DEDUP } else { 0 };
         self.u32(config.partitions).u8(flags).optional_duration(age);
         self.u64(bytes.unwrap_or(0)).optional_duration(config.time_to_live);
         if let Some(count) = count {
@@ -119,6 +124,12 @@ impl Writer<'_> {
         }
         if config.limit.is_set() {
             self.topic_limit(&config.limit);
+        }
+        if let Some(Dedup { header, window, mode }) = config.dedup {
+            self.text(header.as_str()).duration(window).u8(match mode {
+                DedupMode::Refuse => 1,
+                DedupMode::Replace => 2,
+            });
         }
         self
     }
@@ -315,7 +326,7 @@ impl Reader {
         let flags = self.u8()?;
         let until_settled = flags & UNTIL_SETTLED != 0;
         let durability =
-            (flags & !(UNTIL_SETTLED | COUNT | LATEST_PER_KEY | LIMIT)) >> DURABILITY_SHIFT;
+            (flags & !(UNTIL_SETTLED | COUNT | LATEST_PER_KEY | LIMIT | DEDUP)) >> DURABILITY_SHIFT;
         let durability = Durability::of_number(durability + 1)
             .ok_or_else(|| self.field("flags of a topic", flags))?;
         let age = self.optional_duration()?;
@@ -326,9 +337,22 @@ impl Reader {
         let latest_per_key = if is_latest { Some(self.duration()?) } else { None };
         let retention = Retention { until_settled, age, bytes, count, latest_per_key };
         let limit = if flags & LIMIT != 0 { self.topic_limit()? } else { TopicLimit::default() };
-        let config = TopicConfig { partitions, retention, time_to_live, durability, limit };
+        let dedup = if flags & DEDUP != 0 { Some(self.dedup()?) } else { None };
+        let config = TopicConfig { partitions, retention, time_to_live, durability, limit, dedup };
         config.check().map_err(|error| RecordError::Config { kind: self.kind, error })?;
         Ok(config)
+    }
+
+    fn dedup(&mut self) -> Result<Dedup, RecordError> {
+        let header = self.text()?.parse::<DedupHeader>();
+        let header = header.map_err(|error| RecordError::Config { kind: self.kind, error })?;
+        let window = self.duration()?;
+        let mode = match self.u8()? {
+            1 => DedupMode::Refuse,
+            2 => DedupMode::Replace,
+            tag => return Err(self.field("mode of a deduplication", tag)),
+        };
+        Ok(Dedup { header, window, mode })
     }
 
     fn topic_limit(&mut self) -> Result<TopicLimit, RecordError> {

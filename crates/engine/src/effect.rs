@@ -185,7 +185,7 @@ pub enum GapReason {
 }
 
 /// A batch is committed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confirmed {
     /// The producer.
     pub origin: Origin,
@@ -204,6 +204,20 @@ pub struct Confirmed {
     pub duplicate: bool,
     /// The durability that it has reached.
     pub durability: Durability,
+    /// In a topic that looks for duplicates: its parts, if they are several. They stand for
+    /// `first_offset` and `duplicate`, which are those of the first part.
+    pub parts: Box<[ConfirmedPart]>,
+}
+
+/// A part of a batch that is committed: messages that are adjacent in the partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfirmedPart {
+    /// The number of messages.
+    pub count: u32,
+    /// The offset of the first one.
+    pub first_offset: Offset,
+    /// Whether they had been published before, and were not appended again.
+    pub duplicate: bool,
 }
 
 /// What a batch has done to older messages of its partition.
@@ -219,6 +233,8 @@ pub struct PublishNote {
     pub first_sequence: u64,
     /// How many of the oldest messages were dropped, because the partition was full.
     pub dropped: u64,
+    /// How many messages it replaced, because they had its deduplication values.
+    pub replaced: u64,
 }
 
 /// A settlement is committed.

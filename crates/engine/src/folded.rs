@@ -57,7 +57,8 @@ impl Folded {
         form: impl FnOnce(&Partition) -> Arc<Form>,
     ) -> Option<Self> {
         let is_busy = partition.is_loading || partition.is_in_ready_list;
-        if is_busy || !partition.groups.iter().all(Group::is_at_rest) {
+        if is_busy || !partition.seen.is_empty() || !partition.groups.iter().all(Group::is_at_rest)
+        {
             return None;
         }
         let mut w = Packer(Vec::new());
@@ -165,6 +166,7 @@ impl Packer {
             is_loading: _,
             is_in_ready_list: _,
             awaits_batch: _,
+            seen: _,
             rest: _,
         } = partition;
         let has_producers = !producers.ids().is_empty();

@@ -18,6 +18,7 @@ mod content;
 mod cursors;
 mod dead_letter;
 mod decide;
+mod dedup;
 mod deliver;
 mod delivery_list;
 mod effect;
@@ -46,6 +47,7 @@ mod partition_commands;
 mod partitions;
 mod position;
 mod producer;
+mod publish_rules;
 mod read;
 mod readers;
 mod record;
@@ -56,6 +58,7 @@ mod replay;
 mod reserved;
 mod retry;
 mod runs;
+mod seen_values;
 mod sessions;
 mod settings_hash;
 mod shared;
@@ -91,7 +94,7 @@ pub use dead_letter::{
     HEADER_SOURCE_TOPIC, HEADER_SOURCE_TOPIC_ID,
 };
 pub use effect::{
-    Confirmed, Delivery, Effect, GapReason, GroupDescription, Holding, ParkedRun,
+    Confirmed, ConfirmedPart, Delivery, Effect, GapReason, GroupDescription, Holding, ParkedRun,
     PartitionDescription, PublishNote, Settled,
 };
 pub use engine::{Engine, Journal, Outbox, Payloads};

@@ -14,6 +14,7 @@ use crate::{
     log::{Entry, Log, Place},
     producer::Producers,
     runs::Runs,
+    seen_values::SeenValues,
     timer::Timer,
     tries::Tries,
     wheel::Wheel,
@@ -75,6 +76,8 @@ pub(crate) struct Partition {
     /// durability does without.
     pub(crate) visible: u64,
     pub(crate) producers: Producers,
+    /// The deduplication values, where the topic looks for duplicates.
+    pub(crate) seen: SeenValues,
     /// Sorted by id.
     pub(crate) groups: Vec<Group>,
     /// Messages whose publisher set a delay that is not over: when it is.
@@ -104,6 +107,7 @@ impl Partition {
             log: Log::default(),
             visible: 0,
             producers: Producers::default(),
+            seen: SeenValues::default(),
             groups: Vec::new(),
             delays: MessageTimes::default(),
             expiries: MessageTimes::default(),
@@ -188,6 +192,9 @@ impl Partition {
         let first = self.log.end();
         self.log.push(Entry { first, count: batch.count(), place, appended_at });
         self.producers.appended(producer, batch.count(), Offset(first));
+        if let Some(dedup) = &self.config.dedup {
+            self.seen.appended(dedup, batch, first, appended_at);
+        }
         if batch.is_timed() || self.config.time_to_live.is_some() {
             self.note_times(batch, first, appended_at, wheel);
         }

@@ -1,6 +1,9 @@
 //! The refusals of commands. A refusal changes nothing.
 
-use sennit_model::{ConfigError, CursorName, NameError, Offset, limits};
+use sennit_model::{
+    ConfigError, CursorName, NameError, Offset,
+    limits::{self, DEDUP_VALUES_MAX},
+};
 
 /// Why a command was refused: what was wrong, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,6 +92,12 @@ pub enum Refusal {
         /// What the partition holds: messages or bytes.
         held: u64,
     },
+    /// The partition remembers as many deduplication values as it may.
+    #[error(
+        "the partition remembers {DEDUP_VALUES_MAX} deduplication values, DEDUP_VALUES_MAX: the oldest \
+         have to leave the window first"
+    )]
+    DedupFull,
     /// A number has reached its limit.
     #[error("limit reached: {limit} is {value}")]
     Limit {

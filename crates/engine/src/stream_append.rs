@@ -120,5 +120,5 @@ impl Engine {
 pub(crate) fn append_of(partition: PartitionId, append: StreamAppend) -> Append {
     let StreamAppend { content, note, .. } = append;
     let note = (note != StreamNote::default()).then(|| Box::new(note));
-    Append { partition, content, producer: ProducerStamp::default(), note, before: Vec::new() }
+    Append { partition, content, producer: ProducerStamp::default(), note }
 }

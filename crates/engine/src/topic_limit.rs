@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use sennit_model::{Batch, GroupId, Offset, OffsetRange, TopicLimit, WhenFull};
+use sennit_model::{GroupId, Offset, OffsetRange, TopicLimit, WhenFull};
 
 use crate::{
     engine::RUNS_PER_RECORD_MAX,
@@ -24,10 +24,13 @@ pub(crate) struct MadeRoom {
     pub(crate) dropped: u64,
 }
 
-/// Whether a batch fits into a partition, and what is dropped so that it does.
-pub(crate) fn make_room(partition: &Partition, batch: &Batch) -> Result<MadeRoom, Refusal> {
+/// Whether so many messages and bytes fit into a partition, and what is dropped so that they do.
+pub(crate) fn make_room(
+    partition: &Partition,
+    (count, bytes): (u32, u64),
+) -> Result<MadeRoom, Refusal> {
     let limit = &partition.config.limit;
-    let (count, bytes) = (u64::from(batch.count()), batch.bytes().len() as u64);
+    let count = u64::from(count);
     let new = [(limit.messages, count, "limit.messages"), (limit.bytes, bytes, "limit.bytes")];
     let held = [held_messages(partition), partition.log.bytes()];
     let mut is_full = None;

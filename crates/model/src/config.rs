@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::{
     config_error::{ConfigError, check_duration},
+    dedup::{Dedup, DedupMode},
     durability::Durability,
     limits::{
         ATTEMPTS_MAX_DEFAULT, LEASE_DEFAULT, LEASE_MAX, LEASE_MIN, MEMORY_TOPIC_BYTES,
@@ -67,6 +68,8 @@ pub struct TopicConfig {
     pub durability: Durability,
     /// How much each partition may hold.
     pub limit: TopicLimit,
+    /// How messages are found that were published before; `None` where they are not looked for.
+    pub dedup: Option<Dedup>,
 }
 
 impl TopicConfig {
@@ -83,6 +86,7 @@ impl TopicConfig {
             time_to_live: None,
             durability: Durability::Durable,
             limit: TopicLimit::default(),
+            dedup: None,
         }
     }
 
@@ -139,6 +143,14 @@ impl TopicConfig {
             let allowed = "one of the two".into();
             return Err(ConfigError { field, value, allowed });
         }
+        if self.dedup.is_some_and(|dedup| dedup.mode == DedupMode::Replace)
+            && !self.retention.until_settled
+        {
+            let (field, value) = ("dedup.mode", "replace, without until_settled".into());
+            let allowed = "refuse, or replace in a queue".into();
+            return Err(ConfigError { field, value, allowed });
+        }
+        self.dedup.map_or(Ok(()), |dedup| dedup.check())?;
         self.limit.check()
     }
 
@@ -151,8 +163,8 @@ impl TopicConfig {
     }
 
     /// Each field and its value as text.
-    fn fields(&self) -> [(&'static str, String); 11] {
-        let Self { partitions, retention, time_to_live, durability, limit } = self;
+    fn fields(&self) -> [(&'static str, String); 12] {
+        let Self { partitions, retention, time_to_live, durability, limit, dedup } = self;
         let Retention { until_settled, age, bytes, count, latest_per_key } = retention;
         let until_settled = if *until_settled { "on" } else { "off" };
         let tombstones = |age| format!("on, with tombstones for {age:?}");
@@ -168,6 +180,7 @@ impl TopicConfig {
             ("limit.messages", or_none(limit.messages)),
             ("limit.bytes", or_none(limit.bytes)),
             ("limit.when_full", limit.when_full.to_string()),
+            ("dedup", dedup.map_or("none".into(), |dedup| dedup.to_string())),
         ]
     }
 }

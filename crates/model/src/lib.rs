@@ -7,6 +7,7 @@
 mod batch;
 mod config;
 mod config_error;
+mod dedup;
 mod durability;
 mod filter;
 mod header;
@@ -25,6 +26,7 @@ mod when_slow;
 pub use batch::{Batch, BatchBuilder, BatchError, Messages};
 pub use config::{GroupChange, GroupConfig, Retention, StartAt, TopicConfig, TopicKind};
 pub use config_error::ConfigError;
+pub use dedup::{Dedup, DedupHeader, DedupMode};
 pub use durability::{Durability, DurabilityError};
 pub use filter::{Filter, FilterError};
 pub use header::{Header, HeaderError, HeaderKind, Headers, encode_headers};

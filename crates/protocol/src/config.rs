@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use sennit_model::{
-    Backoff, ConfigError, Durability, GroupChange, GroupConfig, Offset, ReadFrom, Retention,
-    RetryDelays, StartAt, Timestamp, TopicConfig, TopicKind, TopicLimit, WhenFull, WhenSlow,
+    Backoff, ConfigError, Dedup, DedupMode, Durability, GroupChange, GroupConfig, Offset, ReadFrom,
+    Retention, RetryDelays, StartAt, Timestamp, TopicConfig, TopicKind, TopicLimit, WhenFull,
+    WhenSlow,
     limits::{
         BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, GREETING_BYTES_MAX,
         MESSAGE_BYTES_MAX, TOMBSTONE_AGE_DEFAULT,
@@ -66,6 +67,7 @@ impl TryFrom<&control::TopicConfig> for TopicConfig {
             time_to_live: message.time_to_live_ms.map(Duration::from_millis),
             durability: durability(message.durability)?,
             limit: message.limit.as_ref().map_or(Ok(TopicLimit::default()), topic_limit)?,
+            dedup: message.dedup.as_ref().map(dedup).transpose()?,
         };
         config.check()?;
         Ok(config)
@@ -87,7 +89,33 @@ impl From<&TopicConfig> for control::TopicConfig {
             time_to_live_ms: config.time_to_live.map(ms),
             durability: config.durability.number().into(),
             limit: config.limit.is_set().then(|| limit_message(&config.limit)),
+            dedup: config.dedup.as_ref().map(dedup_message),
         }
+    }
+}
+
+fn dedup(message: &control::Dedup) -> Result<Dedup, ConfigError> {
+    let mode = match message.mode {
+        0 | 1 => DedupMode::Refuse,
+        2 => DedupMode::Replace,
+        other => {
+            let (value, allowed) = (other.to_string(), "refuse or replace".to_owned());
+            return Err(ConfigError { field: "dedup.mode", value, allowed });
+        }
+    };
+    let window = Duration::from_millis(message.window_ms);
+    Ok(Dedup { header: message.header.parse()?, window, mode })
+}
+
+fn dedup_message(dedup: &Dedup) -> control::Dedup {
+    let mode = match dedup.mode {
+        DedupMode::Refuse => control::DedupMode::Refuse,
+        DedupMode::Replace => control::DedupMode::Replace,
+    };
+    control::Dedup {
+        header: dedup.header.as_str().to_owned(),
+        window_ms: ms(dedup.window),
+        mode: mode.into(),
     }
 }
 
@@ -221,7 +249,7 @@ impl control::CreateTopic {
     /// # Errors
     /// The first field that is out of bounds.
     pub fn topic_config(&self) -> Result<TopicConfig, ConfigError> {
-        TopicConfig::try_from(&self.config.unwrap_or_default())
+        TopicConfig::try_from(self.config.as_ref().unwrap_or(&control::TopicConfig::default()))
     }
 }
 
@@ -231,7 +259,7 @@ impl control::AlterTopic {
     /// # Errors
     /// The first field that is out of bounds.
     pub fn topic_config(&self) -> Result<TopicConfig, ConfigError> {
-        TopicConfig::try_from(&self.config.unwrap_or_default())
+        TopicConfig::try_from(self.config.as_ref().unwrap_or(&control::TopicConfig::default()))
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod atomic_append;
 mod attempts;
+mod dedup;
 mod delivery;
 mod group;
 mod native;
@@ -354,7 +355,9 @@ impl Oracle {
             ExpectedOutcome::New(_) => {
                 self.batches += 1;
                 let Publish { batch, producer, .. } = publish;
+                let first = partition.entries.len() as u64;
                 partition.append(batch, *producer, now, self.batches, self.turn);
+                partition.note_replaced(first, now, self.turn);
                 self.check_fits(publish, now)?;
                 self.turn
             }

@@ -13,7 +13,7 @@ use sennit_model::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Violation, group::GroupModel};
+use super::{Violation, dedup::value_of, group::GroupModel};
 use crate::numbered_messages;
 
 /// One message in a partition.
@@ -28,6 +28,8 @@ pub(super) struct Entry {
     /// The hash of its key, if it has one.
     pub(super) key: Option<u64>,
     pub(super) is_tombstone: bool,
+    /// Its deduplication value, if it has one.
+    pub(super) dedup_value: Option<u8>,
     pub(super) appended_at: Timestamp,
     pub(super) due: Option<Timestamp>,
     pub(super) expiry: Option<Timestamp>,
@@ -66,6 +68,8 @@ pub(super) struct PartitionModel {
     pub(super) start: u64,
     /// Messages before this one may have been dropped because the topic was full.
     pub(super) dropped_before: u64,
+    /// It has looked for duplicates since before this message, as far as the oracle knows.
+    pub(super) dedup_since: u64,
     pub(super) groups: BTreeMap<GroupId, GroupModel>,
     /// Offsets that at some time no group needed any more: they may be freed, so later groups may not receive them.
     pub(super) holes: BTreeSet<u64>,
@@ -125,6 +129,7 @@ impl PartitionModel {
             entries: Vec::new(),
             start: 0,
             dropped_before: 0,
+            dedup_since: 0,
             groups: BTreeMap::new(),
             holes: BTreeSet::new(),
             gaps: BTreeSet::new(),
@@ -159,6 +164,7 @@ impl PartitionModel {
         let changes = self.config != config
             || self.dead_letters != dead_letters
             || !settings.eq(groups.iter().copied());
+        self.note_dedup(self.config.dedup);
         self.config = config;
         self.dead_letters = dead_letters;
         self.least_age = [self.least_age, config.retention.age].into_iter().flatten().min();
@@ -225,6 +231,7 @@ impl PartitionModel {
                 length: message.encoded().len() as u64,
                 key: Some(message.key()).filter(|key| !key.is_empty()).map(xxh3_64),
                 is_tombstone: message.is_tombstone(),
+                dedup_value: value_of(&message),
                 appended_at: now,
                 due: message.delay().map(|delay| now.plus(delay)),
                 expiry: time_to_live.map(|span| now.plus(span)),

@@ -59,3 +59,24 @@ fn a_new_queue_has_the_group_settings_of_its_command_line_and_an_existing_one_mu
     let stream = broker.run(&["topic", "create", "log", "--kind", "stream", "--lease", "1m"], b"");
     assert_eq!(stream.status.code(), Some(2));
 }
+
+#[test]
+fn a_value_that_was_published_before_is_a_duplicate_also_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut broker = Broker::start(folder.path());
+    let create = ["topic", "create", "payments", "--dedup-header", "order-id"];
+    broker.ok(&create, b"");
+    let publish = ["publish", "payments", "paid", "--header", "order-id=7", "--json"];
+    assert_eq!(json(&broker, &publish, b"")["duplicates"], 0);
+    assert_eq!(json(&broker, &publish, b"")["duplicates"], 1);
+    broker.kill();
+    broker.start_again();
+    let told = json(&broker, &publish, b"");
+    let first = &told["partitions"][0]["first_offset"];
+    assert_eq!((told["duplicates"].as_u64(), first.as_u64()), (Some(1), Some(0)));
+    let described = json(&broker, &["topic", "describe", "payments", "--json"], b"");
+    assert_eq!(described["partition"][0]["end"], 1);
+    assert_eq!(described["dedup"]["window_ms"], 300_000);
+    let wrong = broker.run(&["topic", "create", "other", "--dedup-window", "1h"], b"");
+    assert_eq!(wrong.status.code(), Some(2));
+}

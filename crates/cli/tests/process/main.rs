@@ -22,6 +22,7 @@ mod formats;
 mod full_disk;
 mod gaps;
 mod golden;
+mod golden_dedup;
 mod golden_groups;
 mod golden_kinds;
 mod groups;

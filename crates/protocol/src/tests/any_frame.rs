@@ -250,10 +250,13 @@ fn topic_config() -> impl Strategy<Value = TopicConfig> {
     let limit = any::<(Option<u64>, Option<u64>, i32)>();
     let limit =
         limit.prop_map(|(messages, bytes, when_full)| TopicLimit { messages, bytes, when_full });
+    let dedup = any::<(String, u64, i32)>();
+    let dedup = dedup.prop_map(|(header, window_ms, mode)| Dedup { header, window_ms, mode });
     let fields = any::<(Option<u32>, Option<u64>, i32)>();
-    (fields, option::of(retention), option::of(limit)).prop_map(
-        |((partitions, time_to_live_ms, durability), retention, limit)| TopicConfig {
+    (fields, option::of(retention), option::of(limit), option::of(dedup)).prop_map(
+        |((partitions, time_to_live_ms, durability), retention, limit, dedup)| TopicConfig {
             limit,
+            dedup,
             partitions,
             retention,
             time_to_live_ms,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use proptest::{collection::vec, option, prelude::*};
 use sennit_model::{
-    Backoff, BatchBuilder, GroupChange, GroupConfig, Header, HeaderKind, Message, Offset,
-    PartitionId, ProducerStamp, Retention, RetryDelays, RetryPolicy, StartAt, TopicConfig,
+    Backoff, BatchBuilder, Dedup, DedupMode, GroupChange, GroupConfig, Header, HeaderKind, Message,
+    Offset, PartitionId, ProducerStamp, Retention, RetryDelays, RetryPolicy, StartAt, TopicConfig,
     TopicKind, TopicLimit, WhenFull,
     limits::{
         FRAME_BYTES_MAX, GREETING_BYTES_MAX, LEASE_MAX, PARTITIONS_MAX, REASON_BYTES_MAX,
@@ -117,6 +117,11 @@ proptest! {
             time_to_live: time_to_live.map(Duration::from_millis),
             durability,
             limit: limit(tombstone_age.is_none(), count),
+            dedup: until_settled.then(|| Dedup {
+                header: "order-id".parse().unwrap(),
+                window: Duration::from_secs(60),
+                mode: DedupMode::Replace,
+            }),
         };
         let wire = control::TopicConfig::from(&config);
         prop_assert_eq!(TopicConfig::try_from(&wire), Ok(config));

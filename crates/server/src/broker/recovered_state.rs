@@ -117,6 +117,7 @@ mod tests {
             bytes: None,
             when_full: sennit_model::WhenFull::Refuse,
         },
+        dedup: None,
     };
 
     fn tell(engine: &mut Engine, command: Command) {

@@ -80,6 +80,7 @@ impl ControlRefusal {
                 Refusal::SequenceGap { .. }
                     | Refusal::StorageFull
                     | Refusal::TopicFull { .. }
+                    | Refusal::DedupFull
                     | Refusal::OutcomeUnknown
             ),
             Self::Busy(_) | Self::ShuttingDown => true,
@@ -91,7 +92,7 @@ impl ControlRefusal {
     pub(crate) fn retry_after_ms(&self) -> u64 {
         match self {
             Self::Engine(Refusal::StorageFull) => STORAGE_FULL_RETRY_MS,
-            Self::Engine(Refusal::TopicFull { .. }) => TOPIC_FULL_RETRY_MS,
+            Self::Engine(Refusal::TopicFull { .. } | Refusal::DedupFull) => TOPIC_FULL_RETRY_MS,
             Self::Busy(_) => BUSY_RETRY_MS,
             _ => 0,
         }

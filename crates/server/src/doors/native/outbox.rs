@@ -66,6 +66,19 @@ impl Confirms {
     }
 }
 
+/// The runs of a confirm: one, unless the broker has left out duplicates.
+fn runs_of(confirmed: &Confirmed, whole: ConfirmRun) -> impl Iterator<Item = ConfirmRun> {
+    let only = confirmed.parts.is_empty().then_some(whole);
+    let mut next = whole.first_sequence;
+    let parts = confirmed.parts.iter().map(move |part| {
+        let (count, duplicate) = (part.count, part.duplicate);
+        let first_sequence = next;
+        next += u64::from(count);
+        ConfirmRun { first_sequence, first_offset: Some(part.first_offset), count, duplicate }
+    });
+    only.into_iter().chain(parts)
+}
+
 #[derive(Debug, Default)]
 struct Waiting {
     /// They go before the confirms, with the numbers of their requests.
@@ -329,19 +342,22 @@ impl Outbox {
     pub(crate) fn confirm(&self, confirmed: &Confirmed) {
         let Confirmed { partition, producer, first_sequence, count, first_offset, .. } = *confirmed;
         let durability = confirmed.durability;
-        let run =
-            ConfirmRun { first_sequence, first_offset, count, duplicate: confirmed.duplicate };
+        let duplicate = confirmed.duplicate;
+        let whole = ConfirmRun { first_sequence, first_offset, count, duplicate };
+        let runs = runs_of(confirmed, whole);
         let mut waiting = self.waiting.borrow_mut();
         let Waiting { confirms, reply_bytes, .. } = &mut *waiting;
         // The last one first: batches come in rows.
         let is_same = |held: &Confirms| held.partition == partition && held.producer == producer;
         // What has reached something else goes behind: what a frame confirms, it confirms up to there.
         let held = confirms.iter_mut().rev().find(|held| is_same(held));
-        let more = match held.filter(|held| held.durability == durability) {
-            Some(held) => held.push(run),
+        let more: usize = match held.filter(|held| held.durability == durability) {
+            Some(held) => runs.map(|run| held.push(run)).sum(),
             None => {
-                confirms.push(Confirms { partition, producer, durability, runs: vec![run] });
-                1
+                let runs: Vec<_> = runs.collect();
+                let count = runs.len();
+                confirms.push(Confirms { partition, producer, durability, runs });
+                count
             }
         };
         *reply_bytes += more * ConfirmRun::BYTES;
@@ -354,9 +370,15 @@ impl Outbox {
         if !self.features.get().publish_notes {
             return;
         }
-        let sennit_engine::PublishNote { origin, partition, producer, first_sequence, dropped } =
-            *note;
-        let note = PublishNote { partition, producer, first_sequence, dropped, replaced: 0 };
+        let sennit_engine::PublishNote {
+            origin,
+            partition,
+            producer,
+            first_sequence,
+            dropped,
+            replaced,
+        } = *note;
+        let note = PublishNote { partition, producer, first_sequence, dropped, replaced };
         let mut waiting = self.waiting.borrow_mut();
         waiting.notes.push((origin.request, note));
         waiting.reply_bytes += PublishNote::BYTES;

@@ -21,7 +21,7 @@ pub(crate) fn reply(refusal: &Refusal) -> control::Error {
         Refusal::SequenceOverlap { .. } => ErrorCode::SequenceOverlap,
         Refusal::OffsetMismatch { .. } => ErrorCode::OffsetMismatch,
         Refusal::KeyMissing => ErrorCode::KeyMissing,
-        Refusal::TopicFull { .. } => ErrorCode::TopicFull,
+        Refusal::TopicFull { .. } | Refusal::DedupFull => ErrorCode::TopicFull,
         Refusal::Limit { .. } => ErrorCode::LimitReached,
         Refusal::CursorHeld { .. } | Refusal::CursorLost { .. } => ErrorCode::CursorHeld,
         Refusal::StorageFull => ErrorCode::StorageFull,
@@ -34,7 +34,9 @@ pub(crate) fn reply(refusal: &Refusal) -> control::Error {
         }
         Refusal::OffsetMismatch { next, .. } => error.next_offset = Some(next.0),
         Refusal::StorageFull => error.retry_after_ms = STORAGE_FULL_RETRY_MS,
-        Refusal::TopicFull { .. } => error.retry_after_ms = TOPIC_FULL_RETRY_MS,
+        Refusal::TopicFull { .. } | Refusal::DedupFull => {
+            error.retry_after_ms = TOPIC_FULL_RETRY_MS
+        }
         _ => {}
     }
     error
@@ -144,6 +146,7 @@ mod tests {
             Refusal::SequenceGap { expected: 1, received: 2 },
             Refusal::KeyMissing,
             Refusal::TopicFull { limit: "limit.messages", value: 5, held: 5 },
+            Refusal::DedupFull,
             Refusal::topics_max(),
         ];
         let engine = engine.into_iter().map(ControlRefusal::Engine);

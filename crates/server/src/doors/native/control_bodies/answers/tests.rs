@@ -19,6 +19,7 @@ const CONFIG: TopicConfig = TopicConfig {
         bytes: None,
         when_full: sennit_model::WhenFull::Refuse,
     },
+    dedup: None,
 };
 
 fn orders() -> TopicName {
