@@ -253,6 +253,7 @@ mod tests {
                 count,
                 first_offset: None,
                 duplicate: false,
+                dropped: 0,
             });
         }
         let buckets = confirms.latencies.buckets();

@@ -22,7 +22,12 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(again.as_ref(), Ok(&reply));
     let is_hot = matches!(
         reply.kind(),
-        Kind::Confirm | Kind::Deliver | Kind::Settled | Kind::Gap | Kind::PublishedAt
+        Kind::Confirm
+        | Kind::Deliver
+        | Kind::Settled
+        | Kind::Gap
+        | Kind::PublishedAt
+        | Kind::PublishNote
     );
     if is_hot {
         assert_eq!(written, body, "a hot body has one form");

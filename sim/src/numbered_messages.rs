@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use sennit_model::{Batch, BatchBuilder, Message, MessageView};
+use sennit_model::{Batch, BatchBuilder, Header, HeaderKind, Message, MessageView};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{random::Random, swarm::Swarm};
+
+/// The header by which topics look for duplicates.
+pub const DEDUP_HEADER: &str = "value";
 
 /// A new batch of messages that carry the numbers from `first` on, short enough for two of them
 /// to fit a segment.
@@ -32,7 +35,12 @@ pub fn batch(random: &mut Random, swarm: &Swarm, first: u64) -> Batch {
         if is_latest && random.chance(150) {
             payload.clear();
         }
+        let has_value = random.chance(swarm.dedup_values);
+        let value = has_value.then(|| Bytes::copy_from_slice(&[random.below(12) as u8]));
+        let header =
+            |value| Header { name: DEDUP_HEADER.to_owned(), kind: HeaderKind::Binary, value };
         let message = Message {
+            headers: value.map(header).into_iter().collect(),
             key,
             payload: payload.into(),
             delay: timed(random, swarm.timed.0),

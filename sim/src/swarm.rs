@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use sennit_journal::disk::FaultPlan;
 use sennit_model::{
-    Backoff, GroupConfig, Retention, RetryDelays, RetryPolicy, TopicConfig, TopicKind,
+    Backoff, Dedup, DedupMode, GroupConfig, Retention, RetryDelays, RetryPolicy, TopicConfig,
+    TopicKind, TopicLimit, WhenFull,
 };
 
 use sennit_shard::PackLengths;
 
-use crate::random::Random;
+use crate::{numbered_messages, random::Random};
 
 /// An operation of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +112,10 @@ pub struct Swarm {
     pub several_batches: u32,
     /// How many groups of a thousand have a retry policy.
     pub retry_policies: u32,
+    /// How many messages of a thousand have a deduplication value, and how many queues replace by it.
+    pub dedup_values: u32,
+    /// How many queues of a thousand have a limit.
+    pub limits: u32,
     /// Most starts of the shard.
     pub generations_max: u32,
     /// How many durable bits flip at the end, one after the other.
@@ -130,6 +135,12 @@ const FULL_DISK_PART: u64 = 8;
 /// The last digits of seeds whose groups may have retry policies. Planted bugs name seeds with other ones.
 const RETRY_SEEDS: [u64; 2] = [3, 5];
 
+/// The last digit but one of seeds whose topics may look for duplicates.
+const DEDUP_SEEDS: u64 = 3;
+
+/// The last digit but one of seeds whose topics may have limits.
+const LIMIT_SEEDS: u64 = 5;
+
 impl Swarm {
     /// The mix of a seed, and the random source of the rest of its run.
     #[must_use]
@@ -144,6 +155,12 @@ impl Swarm {
         }
         if RETRY_SEEDS.contains(&(seed % 10)) {
             swarm.retry_policies = [300, 1000][random.below(2) as usize];
+        }
+        if seed % 100 / 10 == LIMIT_SEEDS {
+            swarm.limits = [500, 1000][random.below(2) as usize];
+        }
+        if seed % 100 / 10 == DEDUP_SEEDS {
+            swarm.dedup_values = [300, 800][random.below(2) as usize];
         }
         (swarm, random)
     }
@@ -196,6 +213,8 @@ impl Swarm {
             latest_per_key: some(&mut random.clone(), 350, [200, 600, 1000]),
             several_batches: some(&mut Random::new(random.clone().number()), 300, [50, 200, 500]),
             retry_policies: 0,
+            limits: 0,
+            dedup_values: 0,
             generations_max: random.between(1, 5) as u32,
             rots: if random.chance(250) { random.between(1, 3) } else { 0 },
         }
@@ -220,6 +239,20 @@ impl Swarm {
                 count: None,
                 latest_per_key: None,
             };
+        }
+        if config.retention == Retention::UNTIL_SETTLED && random.chance(self.limits) {
+            config.limit = TopicLimit {
+                messages: Some(random.between(1, 30)),
+                bytes: None,
+                when_full: [WhenFull::Refuse, WhenFull::DropOldest][random.below(2) as usize],
+            };
+        }
+        if config.retention == Retention::UNTIL_SETTLED && random.chance(self.dedup_values) {
+            config.dedup = numbered_messages::DEDUP_HEADER.parse().ok().map(|header| Dedup {
+                header,
+                window: Duration::from_millis(random.between(1, 600_000)),
+                mode: DedupMode::Replace,
+            });
         }
         if random.chance(self.timed.1) {
             config.time_to_live = Some(Duration::from_millis(random.between(1, 7_200_000)));

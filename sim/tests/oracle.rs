@@ -102,6 +102,7 @@ impl History {
             first_offset: Some(Offset(sequence)),
             duplicate: false,
             durability: Durability::Durable,
+            parts: Box::default(),
         }
     }
 

@@ -224,6 +224,7 @@ async fn publish_at(args: &Args, publisher: &Publisher, expected: Offset) -> Res
             offset: Some(Offset(offset)),
             duplicate: false,
             durability: sennit_client::Durability::Durable,
+            dropped: 0,
         });
     }
     summary.print(args)
@@ -410,6 +411,8 @@ struct Summary {
     answered: u64,
     confirmed: u64,
     duplicates: u64,
+    /// Older messages that were dropped, because the topic was full.
+    dropped: u64,
     /// The first and last offset of each partition, and the number of messages.
     partitions: BTreeMap<u32, (Option<Offset>, Option<Offset>, u64)>,
 }
@@ -418,6 +421,7 @@ impl Summary {
     fn add(&mut self, confirm: &Confirm) {
         self.confirmed += 1;
         self.duplicates += u64::from(confirm.duplicate);
+        self.dropped += confirm.dropped;
         let (first, last, count) = self.partitions.entry(confirm.partition.0).or_default();
         *first = first.or(confirm.offset);
         *last = confirm.offset.or(*last);
@@ -426,7 +430,11 @@ impl Summary {
 
     fn print(&self, args: &Args) -> Result<(), Failure> {
         if !args.json {
-            print_to_stderr(&format!("{}: {} confirmed", args.topic, self.confirmed));
+            let dropped = match self.dropped {
+                0 => String::new(),
+                dropped => format!(", {dropped} older ones dropped: the topic is full"),
+            };
+            print_to_stderr(&format!("{}: {} confirmed{dropped}", args.topic, self.confirmed));
             return Ok(());
         }
         let partitions = self.partitions.iter().map(|(partition, (first, last, count))| {
@@ -441,6 +449,7 @@ impl Summary {
             "topic": args.topic.as_str(),
             "confirmed": self.confirmed,
             "duplicates": self.duplicates,
+            "dropped": self.dropped,
             "partitions": partitions.collect::<Vec<_>>(),
         }))
     }
@@ -466,6 +475,7 @@ mod tests {
                 offset: Some(Offset(offset)),
                 duplicate: false,
                 durability: sennit_client::Durability::Durable,
+                dropped: 0,
             });
         }
         assert_eq!(summary.confirmed, 3);

@@ -14,6 +14,8 @@ use crate::{
     exit::{Exit, Failure},
     field_options::{self, FieldOptions, fields_json},
     group,
+    group_options::GroupOptions,
+    limit_options::{DedupOptions, LimitOptions, dedup_json, limit_json, show_dedup, show_limit},
     output::{print_json, print_table, print_to_stderr},
     quantity::{duration, names_a_size, names_a_time, show_duration, show_size, size},
 };
@@ -22,6 +24,9 @@ const EXAMPLES: &str = "\
 Examples:
   sennit topic create orders
   sennit topic create events --kind stream --partitions 4 --retain 7d --retain 10GiB
+  sennit topic create jobs --limit-messages 100000 --when-full drop-oldest
+  sennit topic create payments --dedup-header order-id --dedup-window 1h
+  sennit topic create mail --attempts 5 --retry-backoff 1s..5m
   sennit topic create prices --kind stream --durability ephemeral
   sennit topic list --json
   sennit topic create rates --retain latest-per-key --tombstone-age 1h
@@ -59,6 +64,8 @@ enum Verb {
         /// changed
         #[arg(long, value_name = "TIER", default_value_t)]
         durability: Durability,
+        #[command(flatten)]
+        group: GroupOptions,
     },
     /// Print all topics by name
     List,
@@ -124,6 +131,10 @@ struct Settings {
     ttl: Option<Age>,
     #[command(flatten)]
     fields: FieldOptions,
+    #[command(flatten)]
+    limit: LimitOptions,
+    #[command(flatten)]
+    dedup: DedupOptions,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
@@ -243,6 +254,8 @@ impl Settings {
             retention: self.retention()?.unwrap_or(config.retention),
             time_to_live: self.ttl.map_or(config.time_to_live, |age| age.0),
             fields: self.fields.apply_to(config.fields.as_deref()),
+            limit: self.limit.apply_to(config.limit),
+            dedup: self.dedup.apply_to(config.dedup)?,
             ..config
         })
     }
@@ -263,11 +276,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
             _ => args.connect.client().await?,
         };
         match args.verb {
-            Verb::Create { name, settings, partitions, durability } => {
+            Verb::Create { name, settings, partitions, durability, group } => {
                 let queue = TopicConfig::of_kind(TopicKind::Queue);
                 let queue = TopicConfig { partitions, durability, ..queue };
-                let created = client.create_topic(&name, settings.apply_to(queue)?).await;
+                let config = settings.apply_to(queue)?;
+                if group.is_given() && config.kind() != TopicKind::Queue {
+                    let text = "--lease, --attempts and --retry-... are for the group of a queue";
+                    return Err(Failure::new(Exit::Usage, text));
+                }
+                let created = client.create_topic(&name, config).await;
                 let created = created.map_err(|error| Failure::from(error).about(&name))?;
+                group.set(&client, &name, created).await.map_err(|error| error.about(&name))?;
                 say_done(args.json, &name, if created { "created" } else { "exists" })
             }
             Verb::List => list(&client, args.json).await,
@@ -383,6 +402,12 @@ fn describe(topic: &TopicDescription, as_json: bool) -> Result<(), Failure> {
     if let Some(age) = topic.config.time_to_live {
         rows.push(vec!["ttl".into(), show_duration(age)]);
     }
+    if topic.config.limit.is_set() {
+        rows.push(vec!["limit".into(), show_limit(&topic.config.limit)]);
+    }
+    if let Some(dedup) = &topic.config.dedup {
+        rows.push(vec!["dedup".into(), show_dedup(dedup)]);
+    }
     if let Some(age) = topic.config.retention.latest_per_key {
         rows.push(vec!["tombstone age".into(), show_duration(age)]);
     }
@@ -480,12 +505,15 @@ fn topic_json(name: &str, id: u32, config: &TopicConfig) -> Value {
         "durability": config.durability.name(),
         "fields": fields_json(config.fields.as_deref()),
         "paused": config.is_paused,
+        "limit": limit_json(&config.limit),
+        "dedup": dedup_json(config.dedup.as_ref()),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use sennit_client::{Cost, MessageFields};
+    use sennit_model::TopicLimit;
 
     use super::*;
 
@@ -557,6 +585,8 @@ mod tests {
             durability: Durability::Ephemeral,
             fields: MessageFields { cost: Cost::Bytes, ..MessageFields::default() }.if_any(),
             is_paused: true,
+            limit: TopicLimit { messages: Some(9), ..TopicLimit::default() },
+            dedup: None,
         };
         let settings = |ttl| Settings { ttl, ..Settings::default() };
         assert_eq!(settings(None).apply_to(before.clone()).unwrap(), before);

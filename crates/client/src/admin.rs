@@ -419,7 +419,7 @@ fn parked_run(body: control::ParkedRun) -> ParkedRun {
 }
 
 fn group_description(body: control::GroupDescription) -> Result<GroupDescription, Error> {
-    let config = body.config.unwrap_or_default();
+    let config = body.config.clone().unwrap_or_default();
     Ok(GroupDescription {
         name: body.name.parse().map_err(malformed)?,
         id: GroupId(body.id),

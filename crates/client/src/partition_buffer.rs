@@ -12,7 +12,7 @@ use sennit_model::{
     Batch, BatchBuilder, BatchError, Message, PartitionIndex,
     limits::{BATCH_MESSAGES_MAX, PRODUCER_BATCHES_REMEMBERED},
 };
-use sennit_protocol::{Confirm as ConfirmFrame, ConfirmRun, ErrorCode};
+use sennit_protocol::{Confirm as ConfirmFrame, ConfirmRun, ErrorCode, PublishNote};
 use tokio::time::Instant;
 
 use crate::{
@@ -45,6 +45,8 @@ pub(crate) struct Numbering {
 pub(crate) struct Resolution {
     pub(crate) outcome: Arc<BatchOutcome>,
     pub(crate) answer: Result<Confirm, Error>,
+    /// As in [`BatchOutcome::set_later`].
+    pub(crate) later: Vec<(u32, Confirm)>,
     pub(crate) count: u32,
     pub(crate) bytes: usize,
 }
@@ -52,7 +54,8 @@ pub(crate) struct Resolution {
 impl Resolution {
     fn new(batch: Unconfirmed, answer: Result<Confirm, Error>) -> Self {
         let (count, bytes) = (batch.batch.count(), batch.batch.bytes().len());
-        Self { outcome: batch.outcome, answer, count, bytes }
+        let later = batch.parts.into_iter().map(|part| (part.from, part.first)).skip(1).collect();
+        Self { outcome: batch.outcome, answer, later, count, bytes }
     }
 }
 
@@ -89,6 +92,30 @@ struct Unconfirmed {
     /// The time at which its first message was published.
     published_at: Instant,
     stage: Stage,
+    /// The number of older messages that the broker dropped for it.
+    dropped: u64,
+    /// The parts that were confirmed, where the broker has left out duplicates between them.
+    parts: Vec<ConfirmedPart>,
+}
+
+/// A part of a batch that was confirmed, from a message of this number on.
+struct ConfirmedPart {
+    from: u32,
+    count: u32,
+    first: Confirm,
+}
+
+impl Unconfirmed {
+    /// Adds a part. Returns the confirm of the first message once all parts are there.
+    fn add_part(&mut self, part: ConfirmedPart) -> Option<Confirm> {
+        if self.parts.iter().all(|held| held.from != part.from) {
+            self.parts.push(part);
+            self.parts.sort_by_key(|held| held.from);
+        }
+        let count: u32 = self.parts.iter().map(|part| part.count).sum();
+        let first = self.parts.first().map(|part| part.first);
+        first.filter(|_| count >= self.batch.count())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,7 +267,16 @@ impl PartitionBuffer {
 
     fn enqueue(&mut self, batch: Batch, outcome: Arc<BatchOutcome>, published_at: Instant) {
         let (position, stage) = (outcome.first_sequence, Stage::Waiting);
-        self.unconfirmed.push_back(Unconfirmed { position, batch, outcome, published_at, stage });
+        let batch = Unconfirmed {
+            position,
+            batch,
+            outcome,
+            published_at,
+            stage,
+            dropped: 0,
+            parts: vec![],
+        };
+        self.unconfirmed.push_back(batch);
     }
 
     /// The next batch to send, under this request number; `None` if there is none, or none may be
@@ -255,6 +291,7 @@ impl PartitionBuffer {
         let first_sequence = self.sequence_of(self.unconfirmed.get(self.sent)?.position);
         let next = self.unconfirmed.get_mut(self.sent)?;
         next.stage = Stage::Sent(request);
+        next.parts.clear();
         self.sent += 1;
         Some(OutgoingBatch { epoch: self.epoch, first_sequence, batch: next.batch.clone() })
     }
@@ -295,14 +332,27 @@ impl PartitionBuffer {
             let confirm = match run {
                 Some(run) => {
                     let run_end = run.first_sequence + u64::from(run.count);
-                    (run.first_sequence <= first && end <= run_end).then(|| Confirm {
+                    let (from, to) = (first.max(run.first_sequence), end.min(run_end));
+                    let offset = |from: u64| {
+                        run.first_offset.map(|offset| offset.plus(from - run.first_sequence))
+                    };
+                    let confirm = |from| Confirm {
                         partition: self.index,
-                        offset: run
-                            .first_offset
-                            .map(|offset| offset.plus(first - run.first_sequence)),
+                        offset: offset(from),
                         duplicate: run.duplicate,
                         durability: frame.head.durability,
-                    })
+                        dropped: if from == first { batch.dropped } else { 0 },
+                    };
+                    if (from, to) == (first, end) {
+                        Some(confirm(first))
+                    } else if from < to && matches!(batch.stage, Stage::Sent(_)) {
+                        let (first_of_part, count) = (confirm(from), (to - from) as u32);
+                        let from = (from - first) as u32;
+                        let part = ConfirmedPart { from, count, first: first_of_part };
+                        self.unconfirmed[at].add_part(part)
+                    } else {
+                        None
+                    }
                 }
                 // The frame that confirmed it was lost with an earlier connection.
                 None => (end <= frame.head.up_to_sequence).then_some(Confirm {
@@ -310,10 +360,11 @@ impl PartitionBuffer {
                     offset: None,
                     duplicate: true,
                     durability: frame.head.durability,
+                    dropped: 0,
                 }),
             };
             match confirm {
-                Some(confirm) if matches!(batch.stage, Stage::Sent(_)) => {
+                Some(confirm) if matches!(self.unconfirmed[at].stage, Stage::Sent(_)) => {
                     self.remove(at, Ok(confirm), out);
                 }
                 // Those behind a run that ends here are not in it, unless sequences begin again.
@@ -331,6 +382,17 @@ impl PartitionBuffer {
             self.backoff.reset();
         }
         self.end_round_if_answered(now, out);
+    }
+
+    /// Handles what a batch has done to older messages.
+    pub(crate) fn noted(&mut self, note: &PublishNote) {
+        let at = self.unconfirmed.iter().take(self.sent).position(|batch| {
+            matches!(batch.stage, Stage::Sent(_))
+                && self.sequence_of(batch.position) == note.first_sequence
+        });
+        if let Some(batch) = at.and_then(|at| self.unconfirmed.get_mut(at)) {
+            batch.dropped = note.dropped;
+        }
     }
 
     /// Handles a refusal. Returns `false` if it is not for a batch that is on the wire here.

@@ -21,11 +21,15 @@ pub struct Confirm {
     pub partition: PartitionIndex,
     /// The message's offset there; `None` for a duplicate that the broker no longer remembers.
     pub offset: Option<Offset>,
-    /// Whether the message had been appended before, because this client sent it again after a lost
-    /// connection.
+    /// Whether the message had been appended before: this client sent it again after a lost
+    /// connection, or the topic looks for duplicates and this is one.
     pub duplicate: bool,
     /// The durability that the confirm promises.
     pub durability: Durability,
+    /// How many of the partition's oldest messages were dropped for the batch that this message was
+    /// in, because the topic was full; 0 for all but the batch's first message, so that sums are
+    /// right.
+    pub dropped: u64,
 }
 
 /// Messages that were confirmed together: adjacent in the publisher's order and in the partition.
@@ -42,6 +46,8 @@ pub struct ConfirmedRun {
     pub first_offset: Option<Offset>,
     /// As in [`Confirm::duplicate`].
     pub duplicate: bool,
+    /// As in [`Confirm::dropped`].
+    pub dropped: u64,
 }
 
 /// The outcome of a batch, once it is known.
@@ -50,13 +56,16 @@ pub(crate) struct BatchOutcome {
     /// The number of the batch's first message, in the publisher's own count.
     pub(crate) first_sequence: u64,
     answer: OnceLock<Result<Confirm, Error>>,
+    /// The confirms of its further parts, each from a message of this number on: the broker has left
+    /// out duplicates between them.
+    later: OnceLock<Box<[(u32, Confirm)]>>,
     waiting: Mutex<Vec<Waker>>,
 }
 
 impl BatchOutcome {
     pub(crate) fn new(partition: PartitionIndex, first_sequence: u64) -> Arc<Self> {
-        let (answer, waiting) = (OnceLock::new(), Mutex::new(Vec::new()));
-        Arc::new(Self { partition, first_sequence, answer, waiting })
+        let (answer, later, waiting) = (OnceLock::new(), OnceLock::new(), Mutex::new(Vec::new()));
+        Arc::new(Self { partition, first_sequence, answer, later, waiting })
     }
 
     /// Sets the answer of the first message, and wakes the tasks that wait. Only the first call has
@@ -71,10 +80,21 @@ impl BatchOutcome {
         waiting.into_iter().for_each(Waker::wake);
     }
 
+    /// Sets the confirms of further parts, before the answer.
+    pub(crate) fn set_later(&self, later: Vec<(u32, Confirm)>) {
+        drop(self.later.set(later.into()));
+    }
+
     fn answer_of(&self, index: u32) -> Option<Result<Confirm, Error>> {
         let answer = self.answer.get()?.clone();
+        let mut later = self.later.get().into_iter().flatten().rev();
+        if let Some((from, confirm)) = later.find(|(from, _)| *from <= index) {
+            let offset = confirm.offset.map(|offset| offset.plus(u64::from(index - from)));
+            return Some(answer.map(|_| Confirm { offset, ..*confirm }));
+        }
         Some(answer.map(|first| Confirm {
             offset: first.offset.map(|offset| offset.plus(u64::from(index))),
+            dropped: if index == 0 { first.dropped } else { 0 },
             ..first
         }))
     }

@@ -8,7 +8,9 @@ use sennit_model::{
     Batch, BatchError, Incarnation, Message, PartitionId, PartitionIndex, ProducerId,
     ProducerStamp, TopicId, TopicName, limits::PARTITIONS_MAX,
 };
-use sennit_protocol::{Confirm as ConfirmFrame, ErrorCode, PublishAt, PublishHead, control};
+use sennit_protocol::{
+    Confirm as ConfirmFrame, ErrorCode, PublishAt, PublishHead, PublishNote, control,
+};
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
@@ -309,6 +311,14 @@ impl PublisherCore {
         listed
     }
 
+    /// Handles what a batch has done to older messages; its confirm follows.
+    pub(crate) fn noted(&self, note: &PublishNote) {
+        let mut state = self.state();
+        if let Some(buffer) = state.partitions.get_mut(note.partition.index.0 as usize) {
+            buffer.noted(note);
+        }
+    }
+
     /// Handles a refusal. Returns `None` if it is not for a batch of this publisher, otherwise
     /// whether batches have to be sent again.
     pub(crate) fn refused(&self, refusal: &BatchRefusal, now: Instant) -> Option<bool> {
@@ -391,15 +401,23 @@ impl PublisherCore {
             return;
         }
         let mut on_confirm = self.on_confirm.lock().unwrap_or_else(PoisonError::into_inner);
-        for Resolution { outcome, answer, count, .. } in resolutions {
-            if let (Some(on_confirm), Ok(confirm)) = (&mut *on_confirm, &answer) {
+        for Resolution { outcome, answer, later, count, .. } in resolutions {
+            let parts = later.iter().map(|(from, confirm)| (*from, confirm));
+            let parts: Vec<_> = answer.iter().map(|first| (0, first)).chain(parts).collect();
+            for (at, (from, confirm)) in parts.iter().enumerate() {
+                let Some(on_confirm) = &mut *on_confirm else { break };
+                let end = parts.get(at + 1).map_or(count, |next| next.0);
                 on_confirm(ConfirmedRun {
                     partition: outcome.partition,
-                    first_sequence: outcome.first_sequence,
-                    count,
+                    first_sequence: outcome.first_sequence + u64::from(*from),
+                    count: end - from,
                     first_offset: confirm.offset,
                     duplicate: confirm.duplicate,
+                    dropped: confirm.dropped,
                 });
+            }
+            if !later.is_empty() {
+                outcome.set_later(later);
             }
             outcome.resolve(answer);
         }

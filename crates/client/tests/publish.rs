@@ -20,6 +20,7 @@ fn confirmed(offset: u64) -> Confirm {
         offset: Some(Offset(offset)),
         duplicate: false,
         durability: Durability::Durable,
+        dropped: 0,
     }
 }
 

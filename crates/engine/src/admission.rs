@@ -98,13 +98,14 @@ impl Engine {
         self.streams.get(id).is_some_and(|stream| stream.is_closed)
     }
 
-    /// Whether a batch may be published, and whether it was published before.
+    /// Whether a batch may be published, and whether it was published before; and whether the topic has a limit or looks for
+    /// duplicates.
     pub(crate) fn admit_publish(
         &self,
         publish: &Publish,
         expected: Option<Offset>,
         now: Timestamp,
-    ) -> Result<Admission, Refused> {
+    ) -> Result<(Admission, bool), Refused> {
         let Publish { partition: id, producer, batch, .. } = publish;
         let partition = self.partitions.get(id).ok_or(Refusal::UnknownTopic)?;
         // Messages that were confirmed before their commit may be lost, and their producer does not send them again.
@@ -116,7 +117,7 @@ impl Engine {
         let admission = partition.producers.admit(*producer, batch.count(), lost_before)?;
         if admission != Admission::New {
             // A duplicate stays one whatever has become of the stream.
-            return Ok(admission);
+            return Ok((admission, false));
         }
         if let Some(stream) = self.streams.get(*id) {
             let gone = |_| Refused::AfterCommit(Refusal::UnknownTopic);
@@ -130,7 +131,8 @@ impl Engine {
             return Err(Refusal::OffsetMismatch { expected, next }.into());
         }
         check_keys(&partition.config, batch.is_keyed())?;
-        Ok(admission)
+        let has_rules = partition.config.limit.is_set() || partition.config.dedup.is_some();
+        Ok((admission, has_rules))
     }
 
     /// Whether an append to a stream may be done. Returns an answer if there is nothing to do: it was done

@@ -56,10 +56,13 @@ impl Engine {
         out: &mut Outbox,
     ) {
         self.end_if_over(publish.partition, now, journal);
-        let admission = match self.admit_publish(&publish, expected, now) {
-            Ok(admission) => admission,
+        let (admission, has_rules) = match self.admit_publish(&publish, expected, now) {
+            Ok(admitted) => admitted,
             Err(refused) => return refused.tell(publish.origin, out),
         };
+        if has_rules {
+            return self.publish_by_rules(publish, expected, now, journal, out);
+        }
         let Publish { origin, partition, producer, batch } = publish;
         let count = batch.count();
         let (first_offset, has_reserved) = match admission {
@@ -88,6 +91,7 @@ impl Engine {
             first_offset,
             duplicate: admission != Admission::New,
             durability,
+            parts: Box::default(),
         };
         out.tell(Effect::Confirmed(confirmed), is_early);
     }
@@ -103,17 +107,29 @@ impl Engine {
         let id = append.partition;
         let partition = self.partitions.get(&id).ok_or(Refusal::UnknownTopic)?;
         let (first, durability) = (Offset(partition.log.end()), partition.config.durability);
-        let mut has_reserved = false;
-        if let Some(content) = &append.content
-            && durability != Durability::Durable
-        {
-            if durability == Durability::Memory {
-                self.make_room(id, content.bytes() as u64, journal)?;
+        let has_reserved = match &append.content {
+            Some(content) if durability != Durability::Durable => {
+                self.prepare(id, (content.count(), content.bytes() as u64), durability, journal)?
             }
-            has_reserved = self.reserve(id, content.count(), journal);
-        }
+            _ => false,
+        };
         self.commit_together(append.records(first, now), journal);
         Ok((first, has_reserved))
+    }
+
+    /// Has room and offsets for so many messages and bytes of a topic that is not durable. Returns whether a
+    /// reservation was appended.
+    pub(crate) fn prepare(
+        &mut self,
+        id: PartitionId,
+        (count, bytes): (u32, u64),
+        durability: Durability,
+        journal: &mut impl Journal,
+    ) -> Result<bool, Refusal> {
+        if durability == Durability::Memory {
+            self.make_room(id, bytes, journal)?;
+        }
+        Ok(self.reserve(id, count, journal))
     }
 
     /// Commits records so that all of them survive a crash, or none: they lie in one frame, if they are

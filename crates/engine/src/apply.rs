@@ -63,6 +63,9 @@ impl Engine {
                 self.apply_letter_appended(*target, batch, *appended_at, position);
             }
             Record::Trimmed { partition: id, start } => self.apply_trimmed(*id, start.0),
+            Record::Deduplicated { partition: id, producer, count, first } => {
+                self.apply_deduplicated(*id, *producer, *count, *first);
+            }
             Record::Moved { partition: id, moves } => self.apply_moved(*id, moves),
             Record::Compacted { partition, batches } => self.apply_compacted(*partition, batches),
             Record::Cleaned { partition, end, tombstones, all_read } => {
@@ -100,6 +103,12 @@ impl Engine {
         let config = self.shared.config(config);
         let made = || Partition::new(id, config.clone());
         let partition = self.partitions.get_or_insert(id, made);
+        if partition.config.dedup.map(|dedup| dedup.header)
+            != config.dedup.map(|dedup| dedup.header)
+        {
+            // The values of another header say nothing.
+            partition.seen.clear();
+        }
         partition.config = config.clone();
         if partition.dead_letters != dead_letters {
             partition.dead_letters = dead_letters;
@@ -168,6 +177,19 @@ impl Engine {
         }
         self.apply_stream_note(id, appended_at, note);
         self.note_dirty(id, batch.bytes().len(), appended_at);
+    }
+
+    /// Messages were answered as duplicates: their producer goes on behind them.
+    fn apply_deduplicated(
+        &mut self,
+        id: PartitionId,
+        producer: ProducerStamp,
+        count: u32,
+        first: Offset,
+    ) {
+        let Some(partition) = self.partitions.get_mut(&id) else { return };
+        let end = partition.log.end();
+        partition.producers.answered(producer, count, first, end);
     }
 
     fn apply_settled(&mut self, id: PartitionId, group: GroupId, ranges: &[OffsetRange]) {

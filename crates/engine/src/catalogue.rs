@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sennit_model::{
-    Durability, GroupConfig, GroupId, GroupName, Incarnation, Retention, StartAt, TopicConfig,
-    TopicId, TopicKind, TopicName, limits,
+    ConfigError, Durability, GroupConfig, GroupId, GroupName, Incarnation, Retention, StartAt,
+    TopicConfig, TopicId, TopicKind, TopicName, limits,
 };
 
 use crate::{
@@ -408,6 +408,12 @@ impl Catalogue {
         }
         if existing.durability != config.durability {
             return Err(Refusal::SettingFixed { field: "durability" });
+        }
+        let has_rules = config.limit.is_set() || config.dedup.is_some();
+        if self.existing(topic)?.created.is_stream() && has_rules {
+            let field = if config.limit.is_set() { "limit" } else { "dedup" };
+            let value = "set, in a stream over HTTP".into();
+            return Err(ConfigError { field, value, allowed: "none".into() }.into());
         }
         let same = *existing == config;
         let records = if same { Vec::new() } else { vec![Record::TopicAltered { topic, config }] };

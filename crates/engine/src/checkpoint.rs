@@ -14,6 +14,9 @@ use crate::{
 /// Longest record of a piece, in bytes: some fit the shortest segment.
 const PART_BYTES: usize = 4 << 10;
 
+/// A deduplication value takes so many bytes of a piece.
+const SEEN_VALUE_BYTES: usize = 32;
+
 /// Most producers in one piece: each remembers some dozen batches.
 const PRODUCERS_PER_ITEM: usize = 16;
 
@@ -48,6 +51,8 @@ pub(crate) enum Next {
 pub(crate) struct Inside {
     id: PartitionId,
     producers: Vec<ProducerId>,
+    /// The deduplication values of messages before this offset are written.
+    seen_cursor: u64,
     /// Everything before this offset is written.
     cursor: u64,
     /// Everything from here on was appended later: its records say it.
@@ -157,10 +162,13 @@ impl Engine {
             _ => partition.producers.ids(),
         };
         let (cursor, end) = (kept::kept_from(partition), partition.log.end());
-        if producers.is_empty() && cursor == end {
+        let has_seen =
+            !partition.seen.is_empty() && partition.config.durability != Durability::Memory;
+        let seen_cursor = if has_seen { 0 } else { end };
+        if producers.is_empty() && !has_seen && cursor == end {
             return Next::Partitions(Some(id));
         }
-        Next::Inside(Inside { id, producers, cursor, end })
+        Next::Inside(Inside { id, producers, seen_cursor, cursor, end })
     }
 
     /// Appends more of a partition; says whether that was the last of it.
@@ -180,6 +188,10 @@ impl Engine {
             let rest = inside.producers.len().saturating_sub(PRODUCERS_PER_ITEM);
             let some = inside.producers.split_off(rest);
             kept::encode_producers(out, partition, &some, rest == 0);
+        } else if inside.seen_cursor < inside.end {
+            let some = inside.seen_cursor..inside.end;
+            let count_max = (piece_bytes / SEEN_VALUE_BYTES).max(1);
+            inside.seen_cursor = kept::encode_seen_values(out, partition, some, count_max);
         } else if inside.cursor < inside.end {
             let limit = SliceLimit {
                 batches: (piece_bytes / 128).max(1),
@@ -188,6 +200,7 @@ impl Engine {
             let from = inside.cursor;
             inside.cursor = kept::encode_slice(out, partition, from..inside.end, limit);
         }
-        inside.producers.is_empty() && inside.cursor >= inside.end
+        let is_seen = inside.seen_cursor >= inside.end;
+        inside.producers.is_empty() && is_seen && inside.cursor >= inside.end
     }
 }

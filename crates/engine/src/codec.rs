@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes};
 use sennit_model::{
-    Backoff, Batch, CursorName, Durability, GroupConfig, GroupId, GroupName, KeyRules, Offset,
-    OffsetRange, PartitionId, PartitionIndex, ProducerId, ProducerStamp, Retention, RetryDelays,
-    RetryPolicy, StartAt, Timestamp, TopicConfig, TopicId, TopicName,
+    Backoff, Batch, CursorName, Dedup, DedupHeader, DedupMode, Durability, GroupConfig, GroupId,
+    GroupName, KeyRules, Offset, OffsetRange, PartitionId, PartitionIndex, ProducerId,
+    ProducerStamp, Retention, RetryDelays, RetryPolicy, StartAt, Timestamp, TopicConfig, TopicId,
+    TopicLimit, TopicName, WhenFull,
 };
 
 use crate::{
@@ -32,6 +33,12 @@ const LATEST_PER_KEY: u8 = 1 << 4;
 const FIELDS: u8 = 1 << 5;
 /// Set where no messages are given.
 const PAUSED: u8 = 1 << 6;
+/// Set where a second byte of flags follows, behind the fields.
+const MORE: u8 = 1 << 7;
+/// Of the second byte: a limit follows: messages, bytes, and what becomes of a publish beyond them.
+const LIMIT: u8 = 1;
+/// Of the second byte: the deduplication follows: header, window, mode.
+const DEDUP: u8 = 1 << 1;
 
 /// Set in the byte that says where a group starts, if its retry policy follows. Without one a group reads as it
 /// did before there were any.
@@ -114,6 +121,9 @@ impl Writer<'_> {
         flags |= if latest_per_key.is_some() { LATEST_PER_KEY } else { 0 };
         flags |= if config.fields.is_some() { FIELDS } else { 0 };
         flags |= if config.is_paused { PAUSED } else { 0 };
+        let mut more = if config.limit.is_set() { LIMIT } else { 0 };
+        more |= if config.dedup.is_some() { DEDUP } else { 0 };
+        flags |= if more != 0 { MORE } else { 0 };
         self.u32(config.partitions).u8(flags).optional_duration(age);
         self.u64(bytes.unwrap_or(0)).optional_duration(config.time_to_live);
         if let Some(count) = count {
@@ -122,10 +132,31 @@ impl Writer<'_> {
         if let Some(tombstone_age) = latest_per_key {
             self.duration(tombstone_age);
         }
-        match &config.fields {
-            Some(fields) => self.message_fields(fields),
-            None => self,
+        if let Some(fields) = &config.fields {
+            self.message_fields(fields);
         }
+        if more != 0 {
+            self.u8(more);
+        }
+        if config.limit.is_set() {
+            self.topic_limit(&config.limit);
+        }
+        if let Some(Dedup { header, window, mode }) = config.dedup {
+            self.text(header.as_str()).duration(window).u8(match mode {
+                DedupMode::Refuse => 1,
+                DedupMode::Replace => 2,
+            });
+        }
+        self
+    }
+
+    /// 0 stands for no limit, which none is.
+    fn topic_limit(&mut self, limit: &TopicLimit) -> &mut Self {
+        let TopicLimit { messages, bytes, when_full } = limit;
+        self.u64(messages.unwrap_or(0)).u64(bytes.unwrap_or(0)).u8(match when_full {
+            WhenFull::Refuse => 1,
+            WhenFull::DropOldest => 2,
+        })
     }
 
     /// Two zeros stand for none: no tombstone is below the first offset.
@@ -317,8 +348,8 @@ impl Reader {
         let partitions = self.u32()?;
         let flags = self.u8()?;
         let until_settled = flags & UNTIL_SETTLED != 0;
-        let durability = (flags & !(UNTIL_SETTLED | COUNT | LATEST_PER_KEY | FIELDS | PAUSED))
-            >> DURABILITY_SHIFT;
+        let known = UNTIL_SETTLED | COUNT | LATEST_PER_KEY | FIELDS | PAUSED | MORE;
+        let durability = (flags & !known) >> DURABILITY_SHIFT;
         let durability = Durability::of_number(durability + 1)
             .ok_or_else(|| self.field("flags of a topic", flags))?;
         let age = self.optional_duration()?;
@@ -330,10 +361,50 @@ impl Reader {
         let retention = Retention { until_settled, age, bytes, count, latest_per_key };
         let fields = if flags & FIELDS != 0 { Some(self.message_fields()?) } else { None };
         let is_paused = flags & PAUSED != 0;
-        let config =
-            TopicConfig { partitions, retention, time_to_live, durability, fields, is_paused };
+        let more = if flags & MORE != 0 { self.u8()? } else { 0 };
+        if more & !(LIMIT | DEDUP) != 0 || (flags & MORE != 0 && more == 0) {
+            return Err(self.field("more flags of a topic", more));
+        }
+        let limit = if more & LIMIT != 0 { self.topic_limit()? } else { TopicLimit::default() };
+        let dedup = if more & DEDUP != 0 { Some(self.dedup()?) } else { None };
+        let config = TopicConfig {
+            partitions,
+            retention,
+            time_to_live,
+            durability,
+            fields,
+            is_paused,
+            limit,
+            dedup,
+        };
         config.check().map_err(|error| RecordError::Config { kind: self.kind, error })?;
         Ok(config)
+    }
+
+    fn dedup(&mut self) -> Result<Dedup, RecordError> {
+        let header = self.text()?.parse::<DedupHeader>();
+        let header = header.map_err(|error| RecordError::Config { kind: self.kind, error })?;
+        let window = self.duration()?;
+        let mode = match self.u8()? {
+            1 => DedupMode::Refuse,
+            2 => DedupMode::Replace,
+            tag => return Err(self.field("mode of a deduplication", tag)),
+        };
+        Ok(Dedup { header, window, mode })
+    }
+
+    fn topic_limit(&mut self) -> Result<TopicLimit, RecordError> {
+        let [messages, bytes] = [self.u64()?, self.u64()?].map(|n| Some(n).filter(|&n| n != 0));
+        let when_full = match self.u8()? {
+            1 => WhenFull::Refuse,
+            2 => WhenFull::DropOldest,
+            tag => return Err(self.field("rule of a full topic", tag)),
+        };
+        let limit = TopicLimit { messages, bytes, when_full };
+        if !limit.is_set() {
+            return Err(self.field("limit of none", 0_u8));
+        }
+        Ok(limit)
     }
 
     pub(crate) fn tombstones(&mut self) -> Result<Option<Tombstones>, RecordError> {

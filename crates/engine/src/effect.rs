@@ -22,6 +22,8 @@ use crate::{
 pub enum Effect {
     /// Tell a publisher that a batch is committed.
     Confirmed(Confirmed),
+    /// Tell a publisher what a batch has done to older messages, before its confirm.
+    PublishNoted(PublishNote),
     /// Tell a consumer that its settlement is committed, or that parts of it were stale.
     Settled(Settled),
     /// Tell a consumer that its subscription has begun.
@@ -198,7 +200,7 @@ pub enum GapReason {
 }
 
 /// A batch is committed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confirmed {
     /// The producer.
     pub origin: Origin,
@@ -217,6 +219,37 @@ pub struct Confirmed {
     pub duplicate: bool,
     /// The durability that it has reached.
     pub durability: Durability,
+    /// In a topic that looks for duplicates: its parts, if they are several. They stand for
+    /// `first_offset` and `duplicate`, which are those of the first part.
+    pub parts: Box<[ConfirmedPart]>,
+}
+
+/// A part of a batch that is committed: messages that are adjacent in the partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfirmedPart {
+    /// The number of messages.
+    pub count: u32,
+    /// The offset of the first one.
+    pub first_offset: Offset,
+    /// Whether they had been published before, and were not appended again.
+    pub duplicate: bool,
+}
+
+/// What a batch has done to older messages of its partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublishNote {
+    /// The producer.
+    pub origin: Origin,
+    /// The partition.
+    pub partition: PartitionId,
+    /// Under which producer id.
+    pub producer: ProducerId,
+    /// The sequence of the batch's first message.
+    pub first_sequence: u64,
+    /// How many of the oldest messages were dropped, because the partition was full.
+    pub dropped: u64,
+    /// How many messages it replaced, because they had its deduplication values.
+    pub replaced: u64,
 }
 
 /// A settlement is committed.

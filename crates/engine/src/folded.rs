@@ -57,7 +57,7 @@ impl Folded {
         form: impl FnOnce(&Partition) -> Arc<Form>,
     ) -> Option<Self> {
         let is_busy = partition.is_loading || partition.is_in_ready_list;
-        let is_busy = is_busy || !partition.classes.is_empty();
+        let is_busy = is_busy || !partition.classes.is_empty() || !partition.seen.is_empty();
         if is_busy || !partition.groups.iter().all(Group::is_at_rest) {
             return None;
         }
@@ -168,6 +168,7 @@ impl Packer {
             is_loading: _,
             is_in_ready_list: _,
             awaits_batch: _,
+            seen: _,
             rest: _,
         } = partition;
         let has_producers = !producers.ids().is_empty();

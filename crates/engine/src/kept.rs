@@ -26,6 +26,7 @@ use crate::{
     record::{TopicCreated, TopicSettings},
     record_error::RecordError,
     runs::Runs,
+    seen_values::SeenValue,
     stream_codec::KeptStream,
     streams::Stream,
     tries::Tries,
@@ -43,6 +44,7 @@ const STREAM: u8 = 16;
 const CLEAN: u8 = 9;
 const HIGHEST_PLACE: u8 = 10;
 const CLASSES: u8 = 11;
+const SEEN_VALUES: u8 = 52;
 
 /// Of the byte of flags of a topic: it has a dead-letter topic, whose number follows.
 const HAS_DEAD_LETTER: u8 = 1;
@@ -64,6 +66,7 @@ pub(crate) enum Item {
     Reserved(PartitionId, u64),
     Stream(KeptStream),
     Clean(PartitionId, Clean),
+    SeenValues(PartitionId, Vec<SeenValue>),
 }
 
 /// A partition: its settings, and which offsets it has.
@@ -229,6 +232,24 @@ pub(crate) fn encode_producers(
     }
 }
 
+/// Values for deduplication, of messages from `from` on and before `end`, up to `count_max` of them. Returns
+/// the offset from which on the rest lies.
+pub(crate) fn encode_seen_values(
+    out: &mut Vec<u8>,
+    partition: &Partition,
+    Range { start, end }: Range<u64>,
+    count_max: usize,
+) -> u64 {
+    let inside = partition.seen.from(start).take_while(|held| held.offset < end);
+    let some: Vec<SeenValue> = inside.take(count_max).collect();
+    let mut w = Writer(out);
+    w.u8(SEEN_VALUES)
+        .partition(partition.id)
+        .list(&some, |w, held| w.bytes(&held.hash.to_le_bytes()).u64(held.offset).u64(held.at.0));
+    let is_last = some.len() < count_max;
+    some.last().filter(|_| !is_last).map_or(end, |last| last.offset + 1)
+}
+
 /// Appends the front of `rest`, which begins between two batches, up to the limit. Returns where the slice ends,
 /// between two batches too.
 pub(crate) fn encode_slice(
@@ -360,6 +381,14 @@ impl Item {
             CLEAN => {
                 let (id, to, tombstones) = (r.partition()?, r.u64()?, r.tombstones()?);
                 Self::Clean(id, Clean { to, tombstones, all_read: r.flag("all read")? })
+            }
+            SEEN_VALUES => {
+                let value = |r: &mut Reader| {
+                    let (low, high) = (r.u64()?, r.u64()?);
+                    let hash = u128::from(high) << 64 | u128::from(low);
+                    Ok(SeenValue { hash, offset: r.u64()?, at: Timestamp(r.u64()?) })
+                };
+                Self::SeenValues(r.partition()?, r.list(value)?)
             }
             tag => return Err(r.field("item of a checkpoint", tag)),
         }))

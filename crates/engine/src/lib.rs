@@ -19,6 +19,7 @@ mod content;
 mod cursors;
 mod dead_letter;
 mod decide;
+mod dedup;
 mod deliver;
 mod delivery_list;
 mod effect;
@@ -51,6 +52,7 @@ mod partition_commands;
 mod partitions;
 mod position;
 mod producer;
+mod publish_rules;
 mod read;
 mod readers;
 mod record;
@@ -62,6 +64,7 @@ mod reserved;
 mod retry;
 mod runs;
 mod scheduling_codec;
+mod seen_values;
 mod sessions;
 mod settings_hash;
 mod shared;
@@ -78,6 +81,7 @@ mod throttles;
 mod tiers;
 mod timer;
 mod timers;
+mod topic_limit;
 mod tries;
 mod wakeups;
 mod wheel;
@@ -97,8 +101,8 @@ pub use dead_letter::{
     HEADER_SOURCE_TOPIC, HEADER_SOURCE_TOPIC_ID,
 };
 pub use effect::{
-    Confirmed, Delivery, Effect, GapReason, GroupDescription, Holding, ParkedRun,
-    PartitionDescription, Settled,
+    Confirmed, ConfirmedPart, Delivery, Effect, GapReason, GroupDescription, Holding, ParkedRun,
+    PartitionDescription, PublishNote, Settled,
 };
 pub use engine::{Engine, Journal, Outbox, Payloads};
 pub use explain::{ExplainSubject, Explanation, KeyDescription, WaitReason};

@@ -41,6 +41,7 @@ impl MemoryTopics {
         }
         match record {
             Record::Appended { partition, .. }
+            | Record::Deduplicated { partition, .. }
             | Record::Settled { partition, .. }
             | Record::Failed { partition, .. }
             | Record::Unparked { partition, .. }

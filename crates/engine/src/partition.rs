@@ -15,6 +15,7 @@ use crate::{
     log::{Entry, Log, Place},
     producer::Producers,
     runs::Runs,
+    seen_values::SeenValues,
     timer::Timer,
     tries::Tries,
     wheel::Wheel,
@@ -76,6 +77,8 @@ pub(crate) struct Partition {
     /// durability does without.
     pub(crate) visible: u64,
     pub(crate) producers: Producers,
+    /// The deduplication values, where the topic looks for duplicates.
+    pub(crate) seen: SeenValues,
     /// Sorted by id.
     pub(crate) groups: Vec<Group>,
     /// The classes of its messages, where the topic's configuration names headers for them.
@@ -107,6 +110,7 @@ impl Partition {
             log: Log::default(),
             visible: 0,
             producers: Producers::default(),
+            seen: SeenValues::default(),
             groups: Vec::new(),
             classes: Classes::default(),
             delays: MessageTimes::default(),
@@ -196,6 +200,9 @@ impl Partition {
         let fields = config.fields.as_deref();
         if let Some(fields) = fields.filter(|fields| fields.has_classes()) {
             self.classes.append(first, batch, fields);
+        }
+        if let Some(dedup) = &config.dedup {
+            self.seen.appended(dedup, batch, first, appended_at);
         }
         let has_delays = fields.is_some_and(|fields| fields.delay.is_some());
         if batch.is_timed() || has_delays || config.time_to_live.is_some() {

@@ -1,6 +1,6 @@
 //! The memory that a partition has of its producers, so that a batch that was sent twice is appended once.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use hashbrown::HashMap;
 use sennit_model::{
@@ -61,7 +61,16 @@ impl Producers {
     /// Remembers a batch that was appended at `first`.
     pub(crate) fn appended(&mut self, stamp: ProducerStamp, count: u32, first: Offset) {
         if stamp.id != ProducerId(0) {
-            self.0.get_or_insert_default().appended(stamp, count, first);
+            let last_end = first.plus(u64::from(count)).0;
+            self.0.get_or_insert_default().answered(stamp, count, first, last_end);
+        }
+    }
+
+    /// Remembers messages that were not appended, because the one at `first` and those behind it are the same, in
+    /// a partition that ends at `end`.
+    pub(crate) fn answered(&mut self, stamp: ProducerStamp, count: u32, first: Offset, end: u64) {
+        if stamp.id != ProducerId(0) {
+            self.0.get_or_insert_default().answered(stamp, count, first, end);
         }
     }
 
@@ -80,7 +89,7 @@ impl Producers {
     /// The end of the latest batch of whoever was silent longest.
     pub(crate) fn silent_before(&self) -> u64 {
         let remembered = self.0.as_ref();
-        remembered.and_then(|held| held.by_last_end.first_key_value()).map_or(0, |(&end, _)| end)
+        remembered.and_then(|held| held.by_last_end.first()).map_or(0, |(end, _)| *end)
     }
 
     /// Has a producer as a checkpoint says it is.
@@ -100,7 +109,7 @@ impl Producers {
 #[derive(Debug, Default)]
 struct Remembered {
     known: HashMap<ProducerId, Producer, foldhash::fast::FixedState>,
-    by_last_end: BTreeMap<u64, ProducerId>,
+    by_last_end: BTreeSet<(u64, ProducerId)>,
 }
 
 impl Remembered {
@@ -143,13 +152,12 @@ impl Remembered {
         ))
     }
 
-    fn appended(&mut self, stamp: ProducerStamp, count: u32, first: Offset) {
+    fn answered(&mut self, stamp: ProducerStamp, count: u32, first: Offset, last_end: u64) {
         let ProducerStamp { id, epoch, first_sequence } = stamp;
-        let last_end = first.plus(u64::from(count)).0;
         let fresh = || Producer { epoch, next_sequence: 0, last_end, recent: VecDeque::new() };
         let producer = self.known.entry(id).or_insert_with(fresh);
-        self.by_last_end.remove(&producer.last_end);
-        self.by_last_end.insert(last_end, id);
+        self.by_last_end.remove(&(producer.last_end, id));
+        self.by_last_end.insert((last_end, id));
         if producer.epoch != epoch {
             *producer = fresh();
         }
@@ -167,17 +175,17 @@ impl Remembered {
     }
 
     fn put_back(&mut self, id: ProducerId, producer: Producer) {
-        self.by_last_end.insert(producer.last_end, id);
+        let last_end = producer.last_end;
+        self.by_last_end.insert((last_end, id));
         if let Some(before) = self.known.insert(id, producer)
-            && self.by_last_end.get(&before.last_end) == Some(&id)
-            && self.known[&id].last_end != before.last_end
+            && last_end != before.last_end
         {
-            self.by_last_end.remove(&before.last_end);
+            self.by_last_end.remove(&(before.last_end, id));
         }
     }
 
     fn forget_silent_before(&mut self, offset: u64) {
-        let kept = self.by_last_end.split_off(&offset);
+        let kept = self.by_last_end.split_off(&(offset, ProducerId(0)));
         for (_, silent) in std::mem::replace(&mut self.by_last_end, kept) {
             self.known.remove(&silent);
         }

@@ -90,6 +90,18 @@ pub enum Record {
         /// The note of the append to a stream.
         note: Option<Box<StreamNote>>,
     },
+    /// Messages of a publish were not appended: their deduplication values are those of messages that
+    /// were.
+    Deduplicated {
+        /// Where.
+        partition: PartitionId,
+        /// By whom they were published.
+        producer: ProducerStamp,
+        /// How many.
+        count: u32,
+        /// The offset of the message that the first of them repeats; the others follow.
+        first: Offset,
+    },
     /// A group is through with messages.
     Settled {
         /// Of which partition.
@@ -355,4 +367,8 @@ pub enum Outcome {
     Acked,
     /// Its time to live is over.
     Expired,
+    /// The partition was full, and a later message came.
+    Dropped,
+    /// A later message had its deduplication value.
+    Replaced,
 }

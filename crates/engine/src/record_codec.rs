@@ -43,6 +43,7 @@ const STREAM_NOTED: u8 = 41;
 const STREAM_FORKED: u8 = 42;
 const STREAM_DELETED: u8 = 43;
 const UNPARKED: u8 = 48;
+const DEDUPLICATED: u8 = 52;
 
 /// The engine's records have kinds below this; the rest are the shard's own.
 pub const RECORD_KIND_END: u8 = 128;
@@ -62,6 +63,7 @@ impl Record {
             Self::PartitionDropped { .. } => PARTITION_DROPPED,
             Self::Appended { note: None, .. } => APPENDED,
             Self::Appended { note: Some(_), .. } => STREAM_APPENDED,
+            Self::Deduplicated { .. } => DEDUPLICATED,
             Self::Settled { .. } => SETTLED,
             Self::Failed { .. } => FAILED,
             Self::Unparked { .. } => UNPARKED,
@@ -128,10 +130,16 @@ impl Record {
             Self::Appended { partition, first, appended_at, note: Some(note), .. } => {
                 w.partition(*partition).u64(first.0).u64(appended_at.0).stream_note(note)
             }
+            Self::Deduplicated { partition, producer, count, first } => {
+                w.partition(*partition).u64(first.0).u32(*count).u64(producer.id.0);
+                w.u64(producer.first_sequence).u32(producer.epoch).u32(0)
+            }
             Self::Settled { partition, group, outcome, ranges } => {
                 w.partition(*partition).u32(group.0).u8(match outcome {
                     Outcome::Acked => 1,
                     Outcome::Expired => 2,
+                    Outcome::Dropped => 3,
+                    Outcome::Replaced => 4,
                 });
                 w.list(ranges, |w, range| w.range(*range))
             }
@@ -280,6 +288,8 @@ impl Record {
                 outcome: match r.u8()? {
                     1 => Outcome::Acked,
                     2 => Outcome::Expired,
+                    3 => Outcome::Dropped,
+                    4 => Outcome::Replaced,
                     value => return Err(r.field("outcome", value)),
                 },
                 ranges: r.list(Reader::range)?,
@@ -319,6 +329,14 @@ impl Record {
                     Ok((first, Place { position: r.u64()?, bytes: r.u32()? }))
                 })?,
             },
+            DEDUPLICATED => {
+                let (partition, first, count) = (r.partition()?, Offset(r.u64()?), r.u32()?);
+                let producer = r.producer()?;
+                if count == 0 || first.0.checked_add(count.into()).is_none() {
+                    return Err(r.field("duplicates", count));
+                }
+                Self::Deduplicated { partition, producer, count, first }
+            }
             LOST => Self::Lost { partition: r.partition()?, range: r.range()? },
             CURSOR_SET => Self::CursorSet {
                 partition: r.partition()?,

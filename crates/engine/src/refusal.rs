@@ -1,6 +1,9 @@
 //! The refusals of commands. A refusal changes nothing.
 
-use sennit_model::{ConfigError, CursorName, NameError, Offset, limits};
+use sennit_model::{
+    ConfigError, CursorName, NameError, Offset,
+    limits::{self, DEDUP_VALUES_MAX},
+};
 
 /// Why a command was refused: what was wrong, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,6 +82,22 @@ pub enum Refusal {
     /// The topic keeps the latest message of each key, and a message has none.
     #[error("the topic keeps the latest message of each key: every message needs one")]
     KeyMissing,
+    /// The partition holds as much as its topic's limit allows.
+    #[error("the topic is full: {limit} is {value}, and the partition holds {held}")]
+    TopicFull {
+        /// The setting that is reached.
+        limit: &'static str,
+        /// Its value.
+        value: u64,
+        /// What the partition holds: messages or bytes.
+        held: u64,
+    },
+    /// The partition remembers as many deduplication values as it may.
+    #[error(
+        "the partition remembers {DEDUP_VALUES_MAX} deduplication values, DEDUP_VALUES_MAX: the oldest \
+         have to leave the window first"
+    )]
+    DedupFull,
     /// A number has reached its limit.
     #[error("limit reached: {limit} is {value}")]
     Limit {

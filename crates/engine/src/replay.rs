@@ -366,6 +366,11 @@ impl Replay {
                     let nothing = Dirty { bytes: 0, since: None };
                     self.engine.latest.set(id, clean, nothing);
                 }
+                Item::SeenValues(id, values) => {
+                    if let Some(partition) = self.engine.partitions.get_mut(&id) {
+                        values.into_iter().for_each(|value| partition.seen.put_back(value));
+                    }
+                }
                 Item::Cursors(id, cursors) => {
                     for (name, offset) in cursors {
                         self.engine.cursors.set(id, name, offset);

@@ -1,6 +1,8 @@
 //! The batch: messages back to back in the layout of message.rs. A batch passes from a publisher's socket through
 //! the journal to a consumer's socket, and is never taken apart.
 
+use std::ops::Range;
+
 use bytes::{BufMut, Bytes};
 use crc_fast::{CrcAlgorithm, checksum};
 
@@ -179,6 +181,29 @@ impl Batch {
     #[must_use]
     pub fn is_keyed(&self) -> bool {
         self.keyed
+    }
+
+    /// The messages of these numbers, from 0, as a batch of their own; it shares the bytes. All of them if the
+    /// numbers are none of this batch.
+    #[must_use]
+    pub fn part(&self, numbers: Range<u32>) -> Self {
+        let Range { start, end } = numbers;
+        if start >= end || end > self.count {
+            return self.clone();
+        }
+        let mut at = 0;
+        let mut bounds = (0, self.bytes.len());
+        for (index, message) in (0..).zip(self.messages()) {
+            if index == start {
+                bounds.0 = at;
+            }
+            at += message.encoded().len();
+            if index + 1 == end {
+                bounds.1 = at;
+                break;
+            }
+        }
+        Self { bytes: self.bytes.slice(bounds.0..bounds.1), count: end - start, ..*self }
     }
 
     /// Iterates over the messages.

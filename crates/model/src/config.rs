@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     config_error::{ConfigError, check_duration},
+    dedup::{Dedup, DedupMode},
     durability::Durability,
     key_rule::{KeyRule, KeyRules},
     limits::{
@@ -14,6 +15,7 @@ use crate::{
     offset::Offset,
     retry_policy::{Backoff, RetryPolicy},
     throttle_rule::ThrottleRate,
+    topic_limit::TopicLimit,
 };
 
 /// The two common settings of a topic, by name.
@@ -72,6 +74,10 @@ pub struct TopicConfig {
     pub fields: Option<Arc<MessageFields>>,
     /// Whether no group of the topic is given messages.
     pub is_paused: bool,
+    /// How much each partition may hold.
+    pub limit: TopicLimit,
+    /// How messages are found that were published before; `None` where they are not looked for.
+    pub dedup: Option<Dedup>,
 }
 
 impl TopicConfig {
@@ -89,6 +95,8 @@ impl TopicConfig {
             durability: Durability::Durable,
             fields: None,
             is_paused: false,
+            limit: TopicLimit::default(),
+            dedup: None,
         }
     }
 
@@ -149,7 +157,21 @@ impl TopicConfig {
                 return Err(ConfigError { field, value, allowed });
             }
         }
-        check_duration("time_to_live", self.time_to_live, Duration::from_millis(1))
+        check_duration("time_to_live", self.time_to_live, Duration::from_millis(1))?;
+        if tombstone_age.is_some() && self.limit.is_set() {
+            let (field, value) = ("limit", "set, with retention.latest_per_key".into());
+            let allowed = "one of the two".into();
+            return Err(ConfigError { field, value, allowed });
+        }
+        if self.dedup.is_some_and(|dedup| dedup.mode == DedupMode::Replace)
+            && !self.retention.until_settled
+        {
+            let (field, value) = ("dedup.mode", "replace, without until_settled".into());
+            let allowed = "refuse, or replace in a queue".into();
+            return Err(ConfigError { field, value, allowed });
+        }
+        self.dedup.map_or(Ok(()), |dedup| dedup.check())?;
+        self.limit.check()
     }
 
     /// The first field in which `other` differs, with both values: `(field, own, other's)`.
@@ -161,8 +183,17 @@ impl TopicConfig {
     }
 
     /// Each field and its value as text.
-    fn fields(&self) -> [(&'static str, String); 10] {
-        let Self { partitions, retention, time_to_live, durability, fields, is_paused } = self;
+    fn fields(&self) -> [(&'static str, String); 14] {
+        let Self {
+            partitions,
+            retention,
+            time_to_live,
+            durability,
+            fields,
+            is_paused,
+            limit,
+            dedup,
+        } = self;
         let Retention { until_settled, age, bytes, count, latest_per_key } = retention;
         let until_settled = if *until_settled { "on" } else { "off" };
         let tombstones = |age| format!("on, with tombstones for {age:?}");
@@ -177,6 +208,10 @@ impl TopicConfig {
             ("durability", durability.to_string()),
             ("fields", fields.as_ref().map_or("none".into(), |fields| fields.to_string())),
             ("paused", yes_or_no(*is_paused)),
+            ("limit.messages", or_none(limit.messages)),
+            ("limit.bytes", or_none(limit.bytes)),
+            ("limit.when_full", limit.when_full.to_string()),
+            ("dedup", dedup.map_or("none".into(), |dedup| dedup.to_string())),
         ]
     }
 }
@@ -350,6 +385,13 @@ mod tests {
                 "retention.count none, not 5",
             ),
             (TopicConfig { time_to_live: day, ..queue.clone() }, "time_to_live none, not 86400s"),
+            (
+                TopicConfig {
+                    limit: TopicLimit { messages: Some(5), ..queue.limit },
+                    ..queue.clone()
+                },
+                "limit.messages none, not 5",
+            ),
         ] {
             assert_eq!(difference(&other).as_deref(), Some(text));
         }

@@ -8,6 +8,7 @@ mod batch;
 mod config;
 mod config_error;
 mod configuration_key;
+mod dedup;
 mod durability;
 mod filter;
 mod header;
@@ -23,12 +24,14 @@ mod read_from;
 mod retry_policy;
 mod throttle_rule;
 mod time;
+mod topic_limit;
 mod when_slow;
 
 pub use batch::{Batch, BatchBuilder, BatchError, Messages};
 pub use config::{GroupChange, GroupConfig, Retention, StartAt, TopicConfig, TopicKind};
 pub use config_error::ConfigError;
 pub use configuration_key::{ConfigurationKey, ConfigurationKeyError, THROTTLE_KEY_PREFIX};
+pub use dedup::{Dedup, DedupHeader, DedupMode};
 pub use durability::{Durability, DurabilityError};
 pub use filter::{Filter, FilterError};
 pub use header::{Header, HeaderError, HeaderKind, Headers, encode_headers};
@@ -50,4 +53,5 @@ pub use throttle_rule::{
     ThrottleError, ThrottlePattern, ThrottleRate, ThrottleRule, throttle_rule_of,
 };
 pub use time::Timestamp;
+pub use topic_limit::{TopicLimit, WhenFull};
 pub use when_slow::WhenSlow;

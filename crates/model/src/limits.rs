@@ -106,6 +106,16 @@ pub const PRODUCERS_PER_PARTITION_MAX: usize = 4096;
 /// there.
 pub const PRODUCER_BATCHES_REMEMBERED: usize = 64;
 
+/// Longest name of the header by which a topic finds duplicates, in bytes.
+pub const DEDUP_HEADER_BYTES_MAX: usize = 64;
+
+/// Longest time for which a partition remembers a deduplication value.
+pub const DEDUP_WINDOW_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Most deduplication values that a partition remembers: some 75 MiB. A publish that needs more is
+/// refused until the oldest leave the window, so that no duplicate slips through.
+pub const DEDUP_VALUES_MAX: usize = 1 << 20;
+
 /// Most runs of messages that one settle frame may name.
 pub const SETTLE_RUNS_MAX: usize = 8192;
 

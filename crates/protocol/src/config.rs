@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use sennit_model::{
-    Backoff, ConfigError, Durability, GroupChange, GroupConfig, Offset, ReadFrom, Retention,
-    RetryDelays, StartAt, Timestamp, TopicConfig, TopicKind, WhenSlow,
+    Backoff, ConfigError, Dedup, DedupMode, Durability, GroupChange, GroupConfig, Offset, ReadFrom,
+    Retention, RetryDelays, StartAt, Timestamp, TopicConfig, TopicKind, TopicLimit, WhenFull,
+    WhenSlow,
     limits::{
         BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, GREETING_BYTES_MAX,
         MESSAGE_BYTES_MAX, TOMBSTONE_AGE_DEFAULT,
@@ -70,6 +71,8 @@ impl TryFrom<&control::TopicConfig> for TopicConfig {
             durability: durability(message.durability)?,
             fields: message_fields(message.fields.as_ref())?,
             is_paused: message.paused,
+            limit: message.limit.as_ref().map_or(Ok(TopicLimit::default()), topic_limit)?,
+            dedup: message.dedup.as_ref().map(dedup).transpose()?,
         };
         config.check()?;
         Ok(config)
@@ -92,7 +95,58 @@ impl From<&TopicConfig> for control::TopicConfig {
             durability: config.durability.number().into(),
             fields: config.fields.as_deref().map(control::MessageFields::from),
             paused: config.is_paused,
+            limit: config.limit.is_set().then(|| limit_message(&config.limit)),
+            dedup: config.dedup.as_ref().map(dedup_message),
         }
+    }
+}
+
+fn dedup(message: &control::Dedup) -> Result<Dedup, ConfigError> {
+    let mode = match message.mode {
+        0 | 1 => DedupMode::Refuse,
+        2 => DedupMode::Replace,
+        other => {
+            let (value, allowed) = (other.to_string(), "refuse or replace".to_owned());
+            return Err(ConfigError { field: "dedup.mode", value, allowed });
+        }
+    };
+    let window = Duration::from_millis(message.window_ms);
+    Ok(Dedup { header: message.header.parse()?, window, mode })
+}
+
+fn dedup_message(dedup: &Dedup) -> control::Dedup {
+    let mode = match dedup.mode {
+        DedupMode::Refuse => control::DedupMode::Refuse,
+        DedupMode::Replace => control::DedupMode::Replace,
+    };
+    control::Dedup {
+        header: dedup.header.as_str().to_owned(),
+        window_ms: ms(dedup.window),
+        mode: mode.into(),
+    }
+}
+
+fn topic_limit(message: &control::TopicLimit) -> Result<TopicLimit, ConfigError> {
+    let when_full = match message.when_full {
+        0 | 1 => WhenFull::Refuse,
+        2 => WhenFull::DropOldest,
+        other => {
+            let (value, allowed) = (other.to_string(), "refuse or drop-oldest".to_owned());
+            return Err(ConfigError { field: "limit.when_full", value, allowed });
+        }
+    };
+    Ok(TopicLimit { messages: message.messages, bytes: message.bytes, when_full })
+}
+
+fn limit_message(limit: &TopicLimit) -> control::TopicLimit {
+    let when_full = match limit.when_full {
+        WhenFull::Refuse => control::WhenFull::Refuse,
+        WhenFull::DropOldest => control::WhenFull::DropOldest,
+    };
+    control::TopicLimit {
+        messages: limit.messages,
+        bytes: limit.bytes,
+        when_full: when_full.into(),
     }
 }
 

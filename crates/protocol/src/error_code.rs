@@ -190,6 +190,9 @@ error_codes! {
     InvalidKey = 61, "invalid-key", final, stay,
         "A key of the configuration is not one",
         "use 1 to 256 visible ASCII characters, ! to ~, without spaces";
+    TopicFull = 62, "topic-full", retry, stay,
+        "The partition holds as much as its topic's limit allows; nothing of the batch was appended",
+        "consume, raise the limit, or have the topic drop the oldest messages";
 }
 
 impl ErrorCode {

@@ -18,6 +18,9 @@ pub struct Features {
     /// `started`: the client reports the deliveries that it works on, with
     /// [`crate::Verdict::Started`].
     pub started: bool,
+    /// `publish-notes`: the server reports what a publish did to older messages, with
+    /// [`crate::PublishNote`].
+    pub publish_notes: bool,
 }
 
 impl Features {
@@ -29,6 +32,7 @@ impl Features {
         filters: true,
         watches: true,
         started: true,
+        publish_notes: true,
     };
 
     /// The features with these names. Unknown names are ignored.
@@ -42,6 +46,7 @@ impl Features {
             filters: has("filters"),
             watches: has("watches"),
             started: has("started"),
+            publish_notes: has("publish-notes"),
         }
     }
 
@@ -55,6 +60,7 @@ impl Features {
             (self.filters, "filters"),
             (self.watches, "watches"),
             (self.started, "started"),
+            (self.publish_notes, "publish-notes"),
         ];
         held.into_iter().filter(|(held, _)| *held).map(|(_, name)| name.to_owned()).collect()
     }

@@ -167,6 +167,8 @@ kinds! {
     WatchingConfiguration = 88, false, true;
     /// Changes of the configuration for a watch.
     ConfigurationChanges = 89, false, true;
+    /// What a batch has done to older messages.
+    PublishNote = 110, false, true;
 }
 
 impl fmt::Display for Kind {

@@ -4,7 +4,8 @@ use bytes::{BufMut, Bytes};
 
 use crate::{
     confirm::Confirm, control, decode_error::DecodeError, deliver::Deliver,
-    frame_header::FrameHeader, gap::Gap, kind::Kind, publish_at::PublishedAt, settled::Settled,
+    frame_header::FrameHeader, gap::Gap, kind::Kind, publish_at::PublishedAt,
+    publish_note::PublishNote, settled::Settled,
 };
 
 /// A frame that a server sends.
@@ -38,6 +39,8 @@ pub enum Reply {
     ConfigurationList(control::ConfigurationList),
     WatchingConfiguration(control::WatchingConfiguration),
     ConfigurationChanges(control::ConfigurationChanges),
+    /// What a batch has done to older messages.
+    PublishNote(PublishNote),
 }
 
 impl Reply {
@@ -72,6 +75,7 @@ impl Reply {
             Self::ConfigurationList(_) => Kind::ConfigurationList,
             Self::WatchingConfiguration(_) => Kind::WatchingConfiguration,
             Self::ConfigurationChanges(_) => Kind::ConfigurationChanges,
+            Self::PublishNote(_) => Kind::PublishNote,
         }
     }
 
@@ -106,6 +110,7 @@ impl Reply {
             Self::ConfigurationList(body) => control::encode(kind, body, request, out),
             Self::WatchingConfiguration(body) => control::encode(kind, body, request, out),
             Self::ConfigurationChanges(body) => control::encode(kind, body, request, out),
+            Self::PublishNote(body) => body.encode(request, out),
         }
     }
 
@@ -146,6 +151,7 @@ impl Reply {
                 Self::WatchingConfiguration(control::decode(kind, body)?)
             }
             Kind::ConfigurationChanges => Self::ConfigurationChanges(control::decode(kind, body)?),
+            Kind::PublishNote => Self::PublishNote(PublishNote::decode(body)?),
             Kind::Hello
             | Kind::Goodbye
             | Kind::CreateTopic

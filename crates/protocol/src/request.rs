@@ -214,7 +214,8 @@ impl Request {
             | Kind::ConfigurationChanged
             | Kind::ConfigurationList
             | Kind::WatchingConfiguration
-            | Kind::ConfigurationChanges => return Err(DecodeError::Direction { kind }),
+            | Kind::ConfigurationChanges
+            | Kind::PublishNote => return Err(DecodeError::Direction { kind }),
         })
     }
 }

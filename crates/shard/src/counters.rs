@@ -12,6 +12,12 @@ pub struct Counters {
     pub confirmed_early_messages: u64,
     /// Batches that had been appended before.
     pub duplicate_batches: u64,
+    /// Messages dropped because their partition was full and later ones came.
+    pub dropped_messages: u64,
+    /// Messages that later ones of the same deduplication value have replaced.
+    pub replaced_messages: u64,
+    /// Messages that were not appended, because they were published before.
+    pub deduplicated_messages: u64,
     /// Messages handed to consumers.
     pub delivered_messages: u64,
     /// Their bytes.
@@ -35,6 +41,10 @@ impl Counters {
             Effect::Deliver(delivery) => self.count_delivery(delivery),
             Effect::Refused { .. } => self.refusals += 1,
             Effect::Confirmed(confirmed) => self.count_confirm(confirmed),
+            Effect::PublishNoted(note) => {
+                self.dropped_messages += note.dropped;
+                self.replaced_messages += note.replaced;
+            }
             Effect::PublishedAt { count, .. } => self.confirmed_messages += u64::from(*count),
             _ => {}
         }
@@ -55,6 +65,9 @@ impl Counters {
         if confirmed.durability != Durability::Durable {
             self.confirmed_early_messages += count;
         }
-        self.duplicate_batches += u64::from(confirmed.duplicate);
+        let left_out = confirmed.parts.iter().filter(|part| part.duplicate);
+        self.deduplicated_messages += left_out.map(|part| u64::from(part.count)).sum::<u64>();
+        let is_whole = confirmed.parts.is_empty();
+        self.duplicate_batches += u64::from(confirmed.duplicate && is_whole);
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use sennit_engine::{Delivery, GroupSetting, SessionId};
 use sennit_model::{Generation, StartAt, Timestamp};
 
-use super::{Violation, attempts::FailedAttempts, retry::PolicyHistory};
+use super::{Violation, attempts::FailedAttempts, dedup::Replacements, retry::PolicyHistory};
 
 /// Whether a group has acked a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,6 +112,8 @@ pub(super) struct GroupModel {
     pub(super) settlement_count: u64,
     /// The last turn with a command that retries its parked messages.
     pub(super) retried: u64,
+    /// Messages that later ones with their deduplication values have replaced.
+    pub(super) replacements: Replacements,
 }
 
 /// A delivered message.
@@ -154,6 +156,7 @@ impl GroupModel {
             highest_first: None,
             settlement_count: 0,
             retried: 0,
+            replacements: Replacements::default(),
         }
     }
 
@@ -172,6 +175,7 @@ impl GroupModel {
     pub(super) fn may_be_settled(&self, offset: u64) -> bool {
         offset < self.floor
             || self.holes.contains(&offset)
+            || self.replacements.may_hold(offset)
             || self.may_be_dead_lettered(offset)
             || self
                 .states
@@ -314,6 +318,10 @@ impl GroupModel {
         now: Timestamp,
     ) -> Option<(&'static str, String)> {
         const SETTLED: &str = "I3 a settled message is not delivered again";
+        if let Some(turn) = self.replacements.certain(offset) {
+            let rule = "I7 a replaced message is not delivered";
+            return Some((rule, format!("it was replaced in turn {turn}")));
+        }
         let state = self.states.get(&offset)?;
         if let AckState::Acked(turn) = state.ack {
             return Some((SETTLED, format!("it was acked in turn {turn}")));
@@ -377,6 +385,7 @@ impl GroupModel {
         leased.into_iter().for_each(|offset| self.expire_lease(offset));
         self.expired.clear();
         self.policies.crashed(durable_turn);
+        self.replacements.crashed(durable_turn);
         for state in self.states.values_mut() {
             match state.ack {
                 AckState::Acked(turn) if turn > durable_turn => state.ack = AckState::Unknown,

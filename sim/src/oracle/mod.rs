@@ -6,6 +6,7 @@
 
 mod atomic_append;
 mod attempts;
+mod dedup;
 mod delivery;
 mod group;
 mod native;
@@ -17,6 +18,7 @@ mod retry;
 mod settlements;
 mod stream;
 mod streams;
+mod topic_limit;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -189,6 +191,14 @@ impl Oracle {
         now: Timestamp,
     ) -> Result<(), Violation> {
         let expected = self.expected_refusal(command);
+        if let Command::Publish(publish) = command
+            && expected.is_none()
+            && let Some(refusal) = refused.get(&publish.origin.request)
+            && self.check_full(publish, refusal)?
+        {
+            refused.remove(&publish.origin.request);
+            return Ok(());
+        }
         let may_wait = expected.is_none() && Self::may_be_refused_later(command);
         if let Some(request) = request_of(command).filter(|_| !may_wait) {
             let received = refused.remove(&request);
@@ -206,7 +216,7 @@ impl Oracle {
             Command::Publish(publish) if self.is_stream(publish.partition) => {
                 self.publish_to_stream(publish, None, now);
             }
-            Command::Publish(publish) => self.publish(publish, now),
+            Command::Publish(publish) => self.publish(publish, now)?,
             Command::PublishAt(publish, expected) => {
                 self.publish_to_stream(publish, Some(*expected), now);
             }
@@ -332,17 +342,23 @@ impl Oracle {
         }
     }
 
-    fn publish(&mut self, publish: &Publish, now: Timestamp) {
-        let Some(partition) = self.partitions.get_mut(&publish.partition) else { return };
+    fn publish(&mut self, publish: &Publish, now: Timestamp) -> Result<(), Violation> {
+        let Some(partition) = self.partitions.get_mut(&publish.partition) else { return Ok(()) };
         let outcome = match partition.admit(publish.producer, publish.batch.count()) {
             Ok(outcome) => outcome,
-            Err(refusal) => return self.expect_fenced_refusal(publish, refusal),
+            Err(refusal) => {
+                self.expect_fenced_refusal(publish, refusal);
+                return Ok(());
+            }
         };
         let turn = match outcome {
             ExpectedOutcome::New(_) => {
                 self.batches += 1;
                 let Publish { batch, producer, .. } = publish;
+                let first = partition.entries.len() as u64;
                 partition.append(batch, *producer, now, self.batches, self.turn);
+                partition.note_replaced(first, now, self.turn);
+                self.check_fits(publish, now)?;
                 self.turn
             }
             ExpectedOutcome::Duplicate(offset) => partition.entries[offset as usize].turn,
@@ -351,6 +367,7 @@ impl Oracle {
         let request = publish.origin.request;
         let pending = PendingPublish { publish, expected_offset: None, outcome, turn };
         self.publishes.insert(request, pending);
+        Ok(())
     }
 
     /// Applies a settlement: `stale` are the runs that it did not apply to, if it is answered in this turn.
@@ -425,6 +442,7 @@ impl Oracle {
     fn check_effect(&mut self, effect: &Effect, now: Timestamp) -> Result<(), Violation> {
         match effect {
             Effect::Confirmed(confirmed) => self.check_confirmed(confirmed),
+            Effect::PublishNoted(note) => self.check_publish_note(note),
             Effect::PublishedAt { origin, first, count } => {
                 self.check_published_at(origin.request, *first, *count)
             }

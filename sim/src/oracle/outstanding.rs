@@ -26,8 +26,10 @@ impl Oracle {
                     let entry = partition.entries.get(offset as usize);
                     let expiry = entry.and_then(|entry| entry.expiry);
                     let is_letter = self.dead_letters_by_source.contains_key(&(id, group, offset));
-                    let is_hole =
-                        model.holes.contains(&offset) || partition.may_be_compacted(offset, now);
+                    let is_hole = model.holes.contains(&offset)
+                        || offset < partition.dropped_before
+                        || model.replacements.may_hold(offset)
+                        || partition.may_be_compacted(offset, now);
                     // A full disk holds dead letters up.
                     let waits = self.is_full && model.may_be_dead_lettered(offset);
                     if !is_acked

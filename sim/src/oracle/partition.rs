@@ -9,10 +9,11 @@ use std::{
 use sennit_engine::{DeadLetters, GroupSetting, Refusal};
 use sennit_model::{
     Batch, GroupId, Offset, PartitionId, ProducerId, ProducerStamp, Timestamp, TopicConfig,
+    WhenFull,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Violation, group::GroupModel};
+use super::{Violation, dedup::value_of, group::GroupModel};
 use crate::numbered_messages;
 
 /// One message in a partition.
@@ -27,6 +28,8 @@ pub(super) struct Entry {
     /// The hash of its key, if it has one.
     pub(super) key: Option<u64>,
     pub(super) is_tombstone: bool,
+    /// Its deduplication value, if it has one.
+    pub(super) dedup_value: Option<u8>,
     pub(super) appended_at: Timestamp,
     pub(super) due: Option<Timestamp>,
     pub(super) expiry: Option<Timestamp>,
@@ -56,11 +59,17 @@ pub(super) struct PartitionModel {
     pub(super) least_age: Option<Duration>,
     pub(super) least_bytes: Option<u64>,
     pub(super) ever_until_settled: bool,
+    /// Whether its limit ever dropped the oldest messages.
+    pub(super) ever_drops: bool,
     /// The shortest time that its retention ever kept tombstones, if it ever kept the latest message of each key.
     pub(super) least_tombstone_age: Option<Duration>,
     pub(super) entries: Vec<Entry>,
     /// The oldest offset kept, as the shard last reported it.
     pub(super) start: u64,
+    /// Messages before this one may have been dropped because the topic was full.
+    pub(super) dropped_before: u64,
+    /// It has looked for duplicates since before this message, as far as the oracle knows.
+    pub(super) dedup_since: u64,
     pub(super) groups: BTreeMap<GroupId, GroupModel>,
     /// Offsets that at some time no group needed any more: they may be freed, so later groups may not receive them.
     pub(super) holes: BTreeSet<u64>,
@@ -115,9 +124,12 @@ impl PartitionModel {
             least_age: None,
             least_bytes: None,
             ever_until_settled: false,
+            ever_drops: false,
             least_tombstone_age: None,
             entries: Vec::new(),
             start: 0,
+            dropped_before: 0,
+            dedup_since: 0,
             groups: BTreeMap::new(),
             holes: BTreeSet::new(),
             gaps: BTreeSet::new(),
@@ -136,7 +148,7 @@ impl PartitionModel {
     /// Whether messages are kept until they are settled or expire.
     pub(super) fn keeps_unsettled(&self) -> bool {
         let least = (self.least_age, self.least_bytes, self.least_tombstone_age);
-        matches!(least, (None, None, None))
+        matches!(least, (None, None, None)) && !self.ever_drops
     }
 
     /// Applies settings and groups in `turn`. Returns whether anything changes.
@@ -152,6 +164,8 @@ impl PartitionModel {
         let changes =
             self.config != config || self.dead_letters != dead_letters || !settings.eq(groups);
         let retention = config.retention;
+        self.note_dedup(self.config.dedup);
+        self.ever_drops |= config.limit.when_full == WhenFull::DropOldest;
         self.config = config;
         self.dead_letters = dead_letters;
         self.least_age = [self.least_age, retention.age].into_iter().flatten().min();
@@ -217,6 +231,7 @@ impl PartitionModel {
                 length: message.encoded().len() as u64,
                 key: Some(message.key()).filter(|key| !key.is_empty()).map(xxh3_64),
                 is_tombstone: message.is_tombstone(),
+                dedup_value: value_of(&message),
                 appended_at: now,
                 due: message.delay().map(|delay| now.plus(delay)),
                 expiry: time_to_live.map(|span| now.plus(span)),
@@ -323,8 +338,9 @@ impl PartitionModel {
             return true;
         }
         let expired = entry.expiry.is_some_and(|expiry| expiry <= now);
+        let dropped = offset < self.dropped_before;
         self.ever_until_settled
-            && self.groups.values().all(|group| expired || group.may_be_settled(offset))
+            && self.groups.values().all(|group| expired || dropped || group.may_be_settled(offset))
     }
 }
 

@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use sennit_model::ProducerId;
-use sennit_protocol::{Confirm, DecodeError, ErrorCode, FrameHeader, Reply, Request, control};
+use sennit_protocol::{
+    Confirm, DecodeError, ErrorCode, FrameHeader, PublishNote, Reply, Request, control,
+};
 use tokio::time::Instant;
 
 use super::Conversation;
@@ -40,6 +42,7 @@ impl Conversation {
         let number = header.request;
         match reply {
             Reply::Confirm(confirm) => self.confirmed(&confirm, now),
+            Reply::PublishNote(note) => self.noted(&note),
             Reply::Deliver(deliver) if self.readers.knows(deliver.head.subscription) => {
                 let pauses = self.readers.delivered(deliver)?;
                 pauses.into_iter().for_each(|pause| self.encode_credit(Some(pause)));
@@ -155,6 +158,19 @@ impl Conversation {
             {
                 self.confirmed_to(number, confirm, now);
             }
+        }
+    }
+
+    fn noted(&mut self, note: &PublishNote) {
+        let of_range = SequenceRange::of_sequence(note.first_sequence);
+        let number = match self.by_producer.get(&note.producer) {
+            Some(&number) => Some(number),
+            None => self.sequence_ranges.publisher(of_range),
+        };
+        if let Some(entry) = number.and_then(|number| self.publishers.get(&number))
+            && entry.core.topic().0 == note.partition.topic
+        {
+            entry.core.noted(note);
         }
     }
 

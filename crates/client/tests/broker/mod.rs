@@ -69,7 +69,8 @@ impl Broker {
         let frame_bytes_max = negotiated_frame_bytes_max(hello.frame_bytes_max);
         peer.limits = control::Limits::new(frame_bytes_max);
         peer.frames.set_limit(frame_bytes_max);
-        let known = ["gaps", "readers", "cursors", "filters", "watches", "started"];
+        let known =
+            ["gaps", "readers", "cursors", "filters", "watches", "started", "publish-notes"];
         assert_eq!(hello.features, known);
         peer.replaces = hello.replaces;
         let ok = control::HelloOk {

@@ -5,8 +5,9 @@ use std::time::Duration;
 use crate::command::{DeadLetters, GroupSetting};
 use proptest::prelude::*;
 use sennit_model::{
-    Backoff, BatchBuilder, Durability, GroupConfig, Message, OffsetRange, PartitionId, ProducerId,
-    ProducerStamp, Retention, RetryDelays, RetryPolicy, StartAt, TopicConfig,
+    Backoff, BatchBuilder, Dedup, DedupMode, Durability, GroupConfig, Message, OffsetRange,
+    PartitionId, ProducerId, ProducerStamp, Retention, RetryDelays, RetryPolicy, StartAt,
+    TopicConfig, TopicLimit, WhenFull,
 };
 
 use super::*;
@@ -39,7 +40,13 @@ fn examples() -> Vec<Record> {
         durability: Durability::Speculative,
         fields: None,
         is_paused: false,
+        limit: TopicLimit::default(),
+        dedup: None,
     };
+    let window = Duration::from_secs(60);
+    let header = "order-id".parse().unwrap();
+    let dedup = Some(Dedup { header, window, mode: DedupMode::Replace });
+    let limit = TopicLimit { messages: Some(9), bytes: None, when_full: WhenFull::DropOldest };
     let setting = GroupSetting {
         id: GroupId(4),
         config: GroupConfig::default(),
@@ -62,7 +69,8 @@ fn examples() -> Vec<Record> {
             settings: Arc::new(TopicSettings { config: config.clone(), is_stream: false }),
             home: TopicId(7),
         }),
-        Record::TopicAltered { topic: TopicId(7), config },
+        Record::TopicAltered { topic: TopicId(7), config: config.clone() },
+        Record::TopicAltered { topic: TopicId(7), config: TopicConfig { limit, ..config.clone() } },
         Record::TopicDeleted { topic: TopicId(7) },
         Record::GroupCreated {
             topic: TopicId(7),
@@ -79,6 +87,13 @@ fn examples() -> Vec<Record> {
             groups: vec![setting],
         },
         Record::PartitionDropped { partition },
+        Record::Deduplicated {
+            partition,
+            producer: ProducerStamp { id: ProducerId(3), epoch: 1, first_sequence: 12 },
+            count: 2,
+            first: Offset(7),
+        },
+        Record::TopicAltered { topic: TopicId(7), config: TopicConfig { dedup, ..config } },
         Record::Appended {
             partition,
             first: Offset(1 << 40),

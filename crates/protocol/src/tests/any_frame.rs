@@ -12,8 +12,8 @@ use sennit_model::{
 use super::any_settings::{group_config, start, topic_config};
 use crate::{
     Confirm, ConfirmHead, ConfirmRun, Deliver, DeliverHead, Durability, Gap, GapReason, Publish,
-    PublishAt, PublishHead, PublishedAt, Reply, Request, SetCredit, Settle, SettleHead, SettleRun,
-    Settled, Taken, Verdict,
+    PublishAt, PublishHead, PublishNote, PublishedAt, Reply, Request, SetCredit, Settle,
+    SettleHead, SettleRun, Settled, Taken, Verdict,
     control::{read_from, *},
 };
 
@@ -209,6 +209,18 @@ fn read() -> impl Strategy<Value = Read> {
                 when_slow,
                 filter,
             }
+        },
+    )
+}
+
+fn publish_note() -> impl Strategy<Value = PublishNote> {
+    any::<(u32, u32, u64, u64, u64, u64)>().prop_map(
+        |(topic, index, producer, first_sequence, dropped, replaced)| PublishNote {
+            partition: PartitionId { topic: TopicId(topic), index: PartitionIndex(index) },
+            producer: ProducerId(producer),
+            first_sequence,
+            dropped,
+            replaced,
         },
     )
 }
@@ -535,6 +547,7 @@ pub fn reply() -> impl Strategy<Value = Reply> {
         deliver().prop_map(Reply::Deliver),
         settled().prop_map(Reply::Settled),
         gap().prop_map(Reply::Gap),
+        publish_note().prop_map(Reply::PublishNote),
         (first(), any::<u32>()).prop_map(|(first, count)| {
             Reply::PublishedAt(PublishedAt { first: Offset(first), count })
         }),

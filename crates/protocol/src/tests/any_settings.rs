@@ -50,15 +50,26 @@ pub(super) fn topic_config() -> impl Strategy<Value = TopicConfig> {
             tombstone_age_ms,
         },
     );
+    let limit = any::<(Option<u64>, Option<u64>, i32)>();
+    let limit =
+        limit.prop_map(|(messages, bytes, when_full)| TopicLimit { messages, bytes, when_full });
+    let dedup = any::<(String, u64, i32)>();
+    let dedup = dedup.prop_map(|(header, window_ms, mode)| Dedup { header, window_ms, mode });
+    let bounds = (option::of(limit), option::of(dedup));
     let numbers = any::<(Option<u32>, Option<u64>, i32, bool)>();
-    (numbers, option::of(retention), option::of(message_fields())).prop_map(
-        |((partitions, time_to_live_ms, durability, paused), retention, fields)| TopicConfig {
-            partitions,
-            retention,
-            time_to_live_ms,
-            durability,
-            fields,
-            paused,
+    (numbers, option::of(retention), option::of(message_fields()), bounds).prop_map(
+        |(numbers, retention, fields, (limit, dedup))| {
+            let (partitions, time_to_live_ms, durability, paused) = numbers;
+            TopicConfig {
+                partitions,
+                retention,
+                time_to_live_ms,
+                durability,
+                fields,
+                paused,
+                limit,
+                dedup,
+            }
         },
     )
 }

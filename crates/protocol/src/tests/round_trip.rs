@@ -6,9 +6,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use proptest::{collection::vec, option, prelude::*};
 use sennit_model::{
-    Backoff, BatchBuilder, Cost, GroupChange, GroupConfig, Header, HeaderKind, KeyRule, KeyRules,
-    Message, MessageFields, Offset, PartitionId, ProducerStamp, Retention, RetryDelays,
-    RetryPolicy, StartAt, ThrottleRate, TopicConfig, TopicKind,
+    Backoff, BatchBuilder, Cost, Dedup, DedupMode, GroupChange, GroupConfig, Header, HeaderKind,
+    KeyRule, KeyRules, Message, MessageFields, Offset, PartitionId, ProducerStamp, Retention,
+    RetryDelays, RetryPolicy, StartAt, ThrottleRate, TopicConfig, TopicKind, TopicLimit, WhenFull,
     limits::{
         FRAME_BYTES_MAX, GREETING_BYTES_MAX, LEASE_MAX, PARTITIONS_MAX, REASON_BYTES_MAX,
         RETRY_DELAYS_MAX, WEIGHT_MAX,
@@ -79,6 +79,17 @@ fn key_rules() -> impl Strategy<Value = KeyRules> {
     })
 }
 
+/// A limit, where one may be.
+fn limit(may_be: bool, messages: Option<u64>) -> TopicLimit {
+    match messages.filter(|_| may_be) {
+        None => TopicLimit::default(),
+        Some(messages) if messages % 2 == 0 => {
+            TopicLimit { messages: Some(messages), bytes: None, when_full: WhenFull::DropOldest }
+        }
+        bytes => TopicLimit { messages: None, bytes, when_full: WhenFull::Refuse },
+    }
+}
+
 proptest! {
     #[test]
     fn requests_come_out_as_they_went_in(
@@ -142,6 +153,12 @@ proptest! {
             durability,
             fields: fields.if_any(),
             is_paused,
+            limit: limit(tombstone_age.is_none(), count),
+            dedup: until_settled.then(|| Dedup {
+                header: "order-id".parse().unwrap(),
+                window: Duration::from_secs(60),
+                mode: DedupMode::Replace,
+            }),
         };
         let wire = control::TopicConfig::from(&config);
         prop_assert_eq!(TopicConfig::try_from(&wire), Ok(config));

@@ -120,6 +120,7 @@ impl Frame {
             Kind::ConfigurationList => body!(Reply::ConfigurationList),
             Kind::WatchingConfiguration => body!(Reply::WatchingConfiguration),
             Kind::ConfigurationChanges => body!(Reply::ConfigurationChanges),
+            Kind::PublishNote => Self::Reply(Reply::PublishNote(publish_note(fields))),
         };
         vec![frame]
     }
@@ -233,6 +234,16 @@ fn publish_at(fields: &Value) -> PublishAt {
 
 fn published_at(fields: &Value) -> PublishedAt {
     PublishedAt { first: Offset(long(fields, "first_offset")), count: short(fields, "count") }
+}
+
+fn publish_note(fields: &Value) -> PublishNote {
+    PublishNote {
+        partition: partition_of(fields),
+        producer: ProducerId(long(fields, "producer_id")),
+        first_sequence: long(fields, "first_sequence"),
+        dropped: long(fields, "dropped"),
+        replaced: long(fields, "replaced"),
+    }
 }
 
 fn confirm(fields: &Value) -> Confirm {

@@ -16,7 +16,7 @@ pub(crate) use self::{
         ParkedRun, ReaderStart, TopicDescription, TopicOpened, TopicPage, TopicPlace,
     },
     protection::{check_request, check_topic},
-    refusal::{ControlRefusal, STORAGE_FULL_RETRY_MS},
+    refusal::{ControlRefusal, STORAGE_FULL_RETRY_MS, TOPIC_FULL_RETRY_MS},
 };
 
 /// A request about topics, groups and cursors. Each variant says its answer.

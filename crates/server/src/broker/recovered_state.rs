@@ -114,6 +114,12 @@ mod tests {
         durability: sennit_model::Durability::Durable,
         fields: None,
         is_paused: false,
+        limit: sennit_model::TopicLimit {
+            messages: None,
+            bytes: None,
+            when_full: sennit_model::WhenFull::Refuse,
+        },
+        dedup: None,
     };
 
     fn tell(engine: &mut Engine, command: Command) {

@@ -134,6 +134,9 @@ counts! {
     counter confirmed_messages none "Messages confirmed to publishers, duplicates included";
     counter confirmed_early_messages none "Messages confirmed before they were committed, as their topic has it";
     counter duplicate_batches none "Batches that had been appended before";
+    counter deduplicated_messages none "Messages of partly new batches that were published before and not appended";
+    counter replaced_messages none "Messages that later ones of the same deduplication value have replaced";
+    counter dropped_messages none "Messages dropped because their partition was full and later ones came";
     counter delivered_messages none "Messages handed to consumers";
     counter delivered_bytes bytes "Bytes of messages handed to consumers";
     counter delivered_early_messages none "Messages handed out before they were committed, as their topic has it";

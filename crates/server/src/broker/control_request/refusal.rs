@@ -12,6 +12,9 @@ use crate::{broker::reserved_names::RESERVED, runtime::publish_gauge::NoRoom};
 /// How long to wait before a request is sent again that the full disk has refused, in milliseconds.
 pub(crate) const STORAGE_FULL_RETRY_MS: u64 = 500;
 
+/// How long a client waits before it publishes to a full topic again, in milliseconds.
+pub(crate) const TOPIC_FULL_RETRY_MS: u64 = 100;
+
 /// The same where the disk is too slow.
 const BUSY_RETRY_MS: u64 = 1000;
 
@@ -74,7 +77,11 @@ impl ControlRefusal {
         match self {
             Self::Engine(refusal) => matches!(
                 refusal,
-                Refusal::SequenceGap { .. } | Refusal::StorageFull | Refusal::OutcomeUnknown
+                Refusal::SequenceGap { .. }
+                    | Refusal::StorageFull
+                    | Refusal::TopicFull { .. }
+                    | Refusal::DedupFull
+                    | Refusal::OutcomeUnknown
             ),
             Self::Busy(_) | Self::ShuttingDown => true,
             _ => false,
@@ -85,6 +92,7 @@ impl ControlRefusal {
     pub(crate) fn retry_after_ms(&self) -> u64 {
         match self {
             Self::Engine(Refusal::StorageFull) => STORAGE_FULL_RETRY_MS,
+            Self::Engine(Refusal::TopicFull { .. } | Refusal::DedupFull) => TOPIC_FULL_RETRY_MS,
             Self::Busy(_) => BUSY_RETRY_MS,
             _ => 0,
         }

@@ -16,8 +16,8 @@ use sennit_model::{
     limits::{DELIVERIES_WAITING_BYTES_MAX, READER_BEHIND_BYTES_MAX, REPLIES_WAITING_BYTES_MAX},
 };
 use sennit_protocol::{
-    ConfirmHead, ConfirmRun, Durability, ErrorCode, Features, Gap, Reply, Run, SettleRun, Settled,
-    control,
+    ConfirmHead, ConfirmRun, Durability, ErrorCode, Features, Gap, PublishNote, Reply, Run,
+    SettleRun, Settled, control,
 };
 use tokio::sync::Notify;
 
@@ -66,8 +66,23 @@ impl Confirms {
     }
 }
 
+/// The runs of a confirm: one, unless the broker has left out duplicates.
+fn runs_of(confirmed: &Confirmed, whole: ConfirmRun) -> impl Iterator<Item = ConfirmRun> {
+    let only = confirmed.parts.is_empty().then_some(whole);
+    let mut next = whole.first_sequence;
+    let parts = confirmed.parts.iter().map(move |part| {
+        let (count, duplicate) = (part.count, part.duplicate);
+        let first_sequence = next;
+        next += u64::from(count);
+        ConfirmRun { first_sequence, first_offset: Some(part.first_offset), count, duplicate }
+    });
+    only.into_iter().chain(parts)
+}
+
 #[derive(Debug, Default)]
 struct Waiting {
+    /// They go before the confirms, with the numbers of their requests.
+    notes: Vec<(u64, PublishNote)>,
     confirms: Vec<Confirms>,
     queue: SendQueue,
     /// Of replies and confirms.
@@ -327,22 +342,46 @@ impl Outbox {
     pub(crate) fn confirm(&self, confirmed: &Confirmed) {
         let Confirmed { partition, producer, first_sequence, count, first_offset, .. } = *confirmed;
         let durability = confirmed.durability;
-        let run =
-            ConfirmRun { first_sequence, first_offset, count, duplicate: confirmed.duplicate };
+        let duplicate = confirmed.duplicate;
+        let whole = ConfirmRun { first_sequence, first_offset, count, duplicate };
+        let runs = runs_of(confirmed, whole);
         let mut waiting = self.waiting.borrow_mut();
         let Waiting { confirms, reply_bytes, .. } = &mut *waiting;
         // The last one first: batches come in rows.
         let is_same = |held: &Confirms| held.partition == partition && held.producer == producer;
         // What has reached something else goes behind: what a frame confirms, it confirms up to there.
         let held = confirms.iter_mut().rev().find(|held| is_same(held));
-        let more = match held.filter(|held| held.durability == durability) {
-            Some(held) => held.push(run),
+        let more: usize = match held.filter(|held| held.durability == durability) {
+            Some(held) => runs.map(|run| held.push(run)).sum(),
             None => {
-                confirms.push(Confirms { partition, producer, durability, runs: vec![run] });
-                1
+                let runs: Vec<_> = runs.collect();
+                let count = runs.len();
+                confirms.push(Confirms { partition, producer, durability, runs });
+                count
             }
         };
         *reply_bytes += more * ConfirmRun::BYTES;
+        self.weigh(&waiting);
+        self.filled.notify_one();
+    }
+
+    /// A publish has done something to older messages; said before its confirm.
+    pub(crate) fn publish_note(&self, note: &sennit_engine::PublishNote) {
+        if !self.features.get().publish_notes {
+            return;
+        }
+        let sennit_engine::PublishNote {
+            origin,
+            partition,
+            producer,
+            first_sequence,
+            dropped,
+            replaced,
+        } = *note;
+        let note = PublishNote { partition, producer, first_sequence, dropped, replaced };
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.notes.push((origin.request, note));
+        waiting.reply_bytes += PublishNote::BYTES;
         self.weigh(&waiting);
         self.filled.notify_one();
     }
@@ -457,7 +496,11 @@ impl Outbox {
         let runs_max =
             (frame_bytes_max.saturating_sub(ConfirmHead::BYTES) / ConfirmRun::BYTES).max(1);
         let reply_bytes_before = waiting.reply_bytes;
-        let Waiting { confirms, reply_bytes, .. } = &mut *waiting;
+        let Waiting { confirms, notes, reply_bytes, .. } = &mut *waiting;
+        for (request, note) in notes.drain(..) {
+            *reply_bytes -= PublishNote::BYTES;
+            note.encode(request, out.own());
+        }
         for Confirms { partition, producer, durability, runs } in confirms.drain(..) {
             *reply_bytes -= runs.len() * ConfirmRun::BYTES;
             for runs in runs.chunks(runs_max) {

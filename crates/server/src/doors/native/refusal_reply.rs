@@ -4,7 +4,7 @@
 use sennit_engine::Refusal;
 use sennit_protocol::{ErrorCode, control};
 
-use crate::broker::control_request::{ControlRefusal, STORAGE_FULL_RETRY_MS};
+use crate::broker::control_request::{ControlRefusal, STORAGE_FULL_RETRY_MS, TOPIC_FULL_RETRY_MS};
 
 /// The error that tells a client of a refusal of the engine.
 pub(crate) fn reply(refusal: &Refusal) -> control::Error {
@@ -21,6 +21,7 @@ pub(crate) fn reply(refusal: &Refusal) -> control::Error {
         Refusal::SequenceOverlap { .. } => ErrorCode::SequenceOverlap,
         Refusal::OffsetMismatch { .. } => ErrorCode::OffsetMismatch,
         Refusal::KeyMissing => ErrorCode::KeyMissing,
+        Refusal::TopicFull { .. } | Refusal::DedupFull => ErrorCode::TopicFull,
         Refusal::Limit { .. } => ErrorCode::LimitReached,
         Refusal::CursorHeld { .. } | Refusal::CursorLost { .. } => ErrorCode::CursorHeld,
         Refusal::StorageFull => ErrorCode::StorageFull,
@@ -33,6 +34,9 @@ pub(crate) fn reply(refusal: &Refusal) -> control::Error {
         }
         Refusal::OffsetMismatch { next, .. } => error.next_offset = Some(next.0),
         Refusal::StorageFull => error.retry_after_ms = STORAGE_FULL_RETRY_MS,
+        Refusal::TopicFull { .. } | Refusal::DedupFull => {
+            error.retry_after_ms = TOPIC_FULL_RETRY_MS
+        }
         _ => {}
     }
     error
@@ -141,6 +145,8 @@ mod tests {
             Refusal::OutcomeUnknown,
             Refusal::SequenceGap { expected: 1, received: 2 },
             Refusal::KeyMissing,
+            Refusal::TopicFull { limit: "limit.messages", value: 5, held: 5 },
+            Refusal::DedupFull,
             Refusal::topics_max(),
         ];
         let engine = engine.into_iter().map(ControlRefusal::Engine);

@@ -223,6 +223,9 @@ fn of_engine(refusal: &Refusal) -> (StatusCode, &'static str) {
     match refusal {
         Refusal::StorageFull => (Status::INSUFFICIENT_STORAGE, "storage_full"),
         Refusal::OutcomeUnknown => (Status::SERVICE_UNAVAILABLE, "outcome_unknown"),
+        Refusal::TopicFull { .. } | Refusal::DedupFull => {
+            (Status::INSUFFICIENT_STORAGE, "topic_full")
+        }
         Refusal::Limit { .. } => (Status::TOO_MANY_REQUESTS, "limit_reached"),
         Refusal::UnknownTopic => (Status::NOT_FOUND, "unknown_stream"),
         Refusal::SettingsDiffer { .. } => (Status::CONFLICT, "settings_differ"),

@@ -257,6 +257,9 @@ impl LocalShard {
         metrics.confirmed_messages.set(counters.confirmed_messages);
         metrics.confirmed_early_messages.set(counters.confirmed_early_messages);
         metrics.duplicate_batches.set(counters.duplicate_batches);
+        metrics.dropped_messages.set(counters.dropped_messages);
+        metrics.replaced_messages.set(counters.replaced_messages);
+        metrics.deduplicated_messages.set(counters.deduplicated_messages);
         metrics.delivered_messages.set(counters.delivered_messages);
         metrics.delivered_bytes.set(counters.delivered_bytes);
         metrics.delivered_early_messages.set(counters.delivered_early_messages);

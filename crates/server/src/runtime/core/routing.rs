@@ -20,6 +20,7 @@ impl Core {
     pub(super) fn route_one(&mut self, effect: Effect) {
         let session = match &effect {
             Effect::Confirmed(confirmed) => confirmed.origin.session,
+            Effect::PublishNoted(note) => note.origin.session,
             Effect::Deliver(delivery) => delivery.session,
             Effect::Settled(settled) => settled.origin.session,
             Effect::SubscriptionEnded { session, .. }

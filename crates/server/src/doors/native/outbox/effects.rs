@@ -17,6 +17,7 @@ impl EffectSink for Outbox {
     fn take(&self, effect: Effect, placement: &Placement) -> Vec<(ShardIndex, Command)> {
         match effect {
             Effect::Confirmed(confirmed) => self.confirm(&confirmed),
+            Effect::PublishNoted(note) => self.publish_note(&note),
             Effect::Deliver(delivery) => self.deliver(delivery),
             Effect::Settled(settled) => {
                 let stale = settled.stale.iter().map(|run| SettleRun {

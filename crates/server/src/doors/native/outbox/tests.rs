@@ -88,6 +88,7 @@ fn confirmed(first_sequence: u64) -> Confirmed {
         first_offset: Some(Offset(first_sequence)),
         duplicate: false,
         durability: Durability::Durable,
+        parts: Box::default(),
     }
 }
 

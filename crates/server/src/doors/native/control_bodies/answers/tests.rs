@@ -16,6 +16,12 @@ const CONFIG: TopicConfig = TopicConfig {
     durability: Durability::Durable,
     fields: None,
     is_paused: false,
+    limit: sennit_model::TopicLimit {
+        messages: None,
+        bytes: None,
+        when_full: sennit_model::WhenFull::Refuse,
+    },
+    dedup: None,
 };
 
 fn orders() -> TopicName {
