@@ -1,11 +1,11 @@
 //! The classes of the messages that a partition keeps: what a scheduler has to know of each, without reading it. A
 //! class is kept once, however many messages have it. It knows no group.
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{collections::BTreeMap, hash::BuildHasher, ops::Range, sync::Arc};
 
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
-use sennit_model::{Batch, Class, MessageFields};
+use hashbrown::{HashMap, HashTable};
+use sennit_model::{Batch, Class, ClassRef, MessageFields};
 
 /// The number of a class in a partition, while messages have it.
 pub(crate) type ClassNumber = u32;
@@ -33,7 +33,8 @@ pub(crate) struct ClassView<'a> {
 struct Table {
     classes: Vec<Slot<Class>>,
     free_classes: Vec<u32>,
-    numbers: HashMap<Arc<Class>, u32, FixedState>,
+    numbers: HashTable<ClassNumber>,
+    hasher: FixedState,
     keys: Vec<Slot<str>>,
     free_keys: Vec<u32>,
     key_numbers: HashMap<Arc<str>, u32, FixedState>,
@@ -90,10 +91,14 @@ impl Default for Table {
     fn default() -> Self {
         let class = Arc::new(Class::default());
         let key: Arc<str> = (&*class.fair_key).into();
+        let (mut numbers, hasher) = (HashTable::new(), FixedState::default());
+        let hash = hasher.hash_one(ClassRef::from(&*class));
+        numbers.insert_unique(hash, NO_CLASS, |_| hash);
         Self {
-            classes: vec![Slot { value: Some(class.clone()), uses: 1, age: 0, key: 0 }],
+            classes: vec![Slot { value: Some(class), uses: 1, age: 0, key: 0 }],
             free_classes: Vec::new(),
-            numbers: [(class, NO_CLASS)].into_iter().collect(),
+            numbers,
+            hasher,
             keys: vec![Slot { value: Some(key.clone()), uses: 1, age: 0, key: 0 }],
             free_keys: Vec::new(),
             key_numbers: [(key, 0)].into_iter().collect(),
@@ -103,18 +108,20 @@ impl Default for Table {
 }
 
 impl Table {
-    /// The number of a class, which `messages` more messages have.
-    fn number(&mut self, class: Class, messages: u64) -> ClassNumber {
-        if let Some(&number) = self.numbers.get(&class) {
-            self.classes[number as usize].uses += messages;
+    /// The number of a class, which some message is about to have.
+    fn number(&mut self, class: &ClassRef<'_>) -> ClassNumber {
+        let hash = self.hasher.hash_one(class);
+        let is_it = |number: &ClassNumber| of_slot(&self.classes, *number) == *class;
+        if let Some(&number) = self.numbers.find(hash, is_it) {
             return number;
         }
-        let key = self.key_number(&class.fair_key);
-        let class = Arc::new(class);
-        let number = take_slot(&mut self.classes, &mut self.free_classes, class.clone());
+        let key = self.key_number(class.fair_key);
+        let new = Arc::new(class.to_class());
+        let number = take_slot(&mut self.classes, &mut self.free_classes, new);
         let slot = &mut self.classes[number as usize];
-        (slot.uses, slot.key) = (messages, key);
-        self.numbers.insert(class, number);
+        (slot.uses, slot.key) = (0, key);
+        let Self { classes, numbers, hasher, .. } = self;
+        numbers.insert_unique(hash, number, |&other| hasher.hash_one(of_slot(classes, other)));
         number
     }
 
@@ -138,8 +145,10 @@ impl Table {
             return;
         }
         let key = slot.key;
-        let class = slot.value.take().expect("a class that messages have is there");
-        self.numbers.remove(&class);
+        let hash = self.hasher.hash_one(of_slot(&self.classes, number));
+        let found = self.numbers.find_entry(hash, |other| *other == number);
+        found.expect("a class that messages have is in the table").remove();
+        self.classes[number as usize].value = None;
         self.free_classes.push(number);
         let slot = &mut self.keys[key as usize];
         slot.uses -= 1;
@@ -149,6 +158,11 @@ impl Table {
             self.free_keys.push(key);
         }
     }
+}
+
+fn of_slot(classes: &[Slot<Class>], number: ClassNumber) -> ClassRef<'_> {
+    let class = classes[number as usize].value.as_deref();
+    class.expect("a class that messages have is there").into()
 }
 
 fn take_slot<T: ?Sized>(slots: &mut Vec<Slot<T>>, free: &mut Vec<u32>, value: Arc<T>) -> u32 {
@@ -171,34 +185,48 @@ impl Classes {
 
     /// Notes the classes of a batch whose first message is at `first`. Costs a step for each header.
     pub(crate) fn append(&mut self, first: u64, batch: &Batch, fields: &MessageFields) {
-        let mut runs: Vec<(u32, Class)> = Vec::new();
+        let mut last = (ClassRef::default(), NO_CLASS);
+        let mut each = Vec::with_capacity(batch.count() as usize);
         for message in batch.messages() {
             let class = fields.class(&message);
-            match runs.last_mut() {
-                Some((count, last)) if *last == class => *count += 1,
-                _ => runs.push((1, class)),
+            if class != last.0 {
+                last = (class, self.table().number(&class));
             }
+            each.push(last.1);
         }
-        self.put(first, runs);
+        self.insert(first, each);
     }
 
     /// The messages from `first` on have these classes, each so many.
-    pub(crate) fn put(&mut self, first: u64, runs: Vec<(u32, Class)>) {
-        if runs.iter().all(|(_, class)| *class == Class::default()) {
+    pub(crate) fn put(&mut self, first: u64, runs: &[(u32, Class)]) {
+        let mut each = Vec::new();
+        for (count, class) in runs {
+            let number = self.table().number(&class.into());
+            each.extend(std::iter::repeat_n(number, *count as usize));
+        }
+        self.insert(first, each);
+    }
+
+    fn table(&mut self) -> &mut Table {
+        self.0.get_or_insert_default()
+    }
+
+    fn insert(&mut self, first: u64, each: Vec<ClassNumber>) {
+        if each.iter().all(|&number| number == NO_CLASS) {
             return;
         }
-        let table = self.0.get_or_insert_default();
-        let is_one = runs.len() == 1;
-        let mut each = Vec::new();
-        let mut last = (NO_CLASS, 0);
-        for (count, class) in runs {
-            last = (table.number(class, count.into()), count);
-            if !is_one {
-                each.extend(std::iter::repeat_n(last.0, count as usize));
-            }
-        }
-        let of_batch =
-            if is_one { OfBatch::One(last.0, last.1) } else { OfBatch::Each(each.into()) };
+        let table = self.table();
+        let is_one = each.iter().all(|&number| number == each[0]);
+        let of_batch = if is_one {
+            let count = u32::try_from(each.len()).expect("a batch holds fewer");
+            OfBatch::One(each[0], count)
+        } else {
+            OfBatch::Each(each.into())
+        };
+        let count = |run: Range<u64>, number: ClassNumber| {
+            table.classes[number as usize].uses += run.end - run.start;
+        };
+        of_batch.runs(0..of_batch.count(), count);
         let before = table.batches.insert(first, of_batch);
         assert!(before.is_none(), "the classes of a batch are noted once");
     }
@@ -298,8 +326,8 @@ mod tests {
     fn each_message_has_the_class_of_its_headers_and_others_have_none() {
         let mut classes = Classes::default();
         assert_eq!(listed(&classes, 3..9), [(3..9, String::new())]);
-        classes.put(10, vec![(2, class("a")), (3, class("b")), (1, class("a"))]);
-        classes.put(20, vec![(5, class("b"))]);
+        classes.put(10, &[(2, class("a")), (3, class("b")), (1, class("a"))]);
+        classes.put(20, &[(5, class("b"))]);
         let text = |key: &str| key.to_owned();
         let all = [
             (8..10, text("")),
@@ -317,13 +345,13 @@ mod tests {
     #[test]
     fn the_number_of_a_class_that_no_message_has_is_given_again_with_another_age() {
         let mut classes = Classes::default();
-        classes.put(0, vec![(1, class("a"))]);
+        classes.put(0, &[(1, class("a"))]);
         let number = 1;
         let before = classes.get(number).map(|view| (view.age, view.key_age));
-        classes.put(1, vec![(1, class("b"))]);
+        classes.put(1, &[(1, class("b"))]);
         classes.free(0);
         assert!(classes.get(number).is_none());
-        classes.put(2, vec![(1, class("c"))]);
+        classes.put(2, &[(1, class("c"))]);
         let view = classes.get(number).unwrap();
         assert_eq!(&*view.class.fair_key, "c");
         assert_ne!(Some((view.age, view.key_age)), before);

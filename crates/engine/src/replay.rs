@@ -434,7 +434,7 @@ impl Replay {
             if u64::from(entry.count) != count {
                 return Err(r.field("number of classes in a batch", count));
             }
-            partition.classes.put(first, runs);
+            partition.classes.put(first, &runs);
         }
         Ok(())
     }

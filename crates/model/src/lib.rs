@@ -41,7 +41,7 @@ pub use id::{
 };
 pub use key_rule::{KeyRule, KeyRules};
 pub use message::{Message, MessageView};
-pub use message_fields::{Class, Cost, HeaderName, MessageFields, Priority};
+pub use message_fields::{Class, ClassRef, Cost, HeaderName, MessageFields, Priority};
 pub use name::{
     CursorName, DEAD_LETTER_SHARED_BYTES, DEAD_LETTER_SUFFIX, GroupName, NameError, TopicName,
 };

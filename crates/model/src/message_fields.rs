@@ -112,6 +112,54 @@ pub struct Class {
     pub throttle_keys: Box<[Box<str>]>,
 }
 
+/// The class of a message, as its headers say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClassRef<'a> {
+    /// As [`Class::fair_key`].
+    pub fair_key: &'a str,
+    /// As [`Class::weight`].
+    pub weight: u32,
+    /// As [`Class::priority`].
+    pub priority: Priority,
+    throttle_keys: [&'a str; THROTTLE_KEYS_MAX],
+}
+
+impl<'a> ClassRef<'a> {
+    /// The throttle keys, sorted, each once.
+    pub fn throttle_keys(&self) -> impl Iterator<Item = &'a str> {
+        self.throttle_keys.into_iter().take_while(|key| !key.is_empty())
+    }
+
+    /// The same with memory of its own.
+    #[must_use]
+    pub fn to_class(&self) -> Class {
+        Class {
+            fair_key: self.fair_key.into(),
+            weight: self.weight,
+            priority: self.priority,
+            throttle_keys: self.throttle_keys().map(Box::from).collect(),
+        }
+    }
+}
+
+impl Default for ClassRef<'_> {
+    fn default() -> Self {
+        let (weight, priority) = (1, Priority::DEFAULT);
+        Self { fair_key: "", weight, priority, throttle_keys: [""; THROTTLE_KEYS_MAX] }
+    }
+}
+
+impl<'a> From<&'a Class> for ClassRef<'a> {
+    fn from(class: &'a Class) -> Self {
+        let mut throttle_keys = [""; THROTTLE_KEYS_MAX];
+        for (place, key) in throttle_keys.iter_mut().zip(&class.throttle_keys) {
+            *place = key;
+        }
+        let Class { fair_key, weight, priority, .. } = class;
+        Self { fair_key, weight: *weight, priority: *priority, throttle_keys }
+    }
+}
+
 impl Default for Class {
     fn default() -> Self {
         Self {
@@ -151,15 +199,15 @@ impl MessageFields {
 
     /// The class of a message. Costs a step for each of its headers.
     #[must_use]
-    pub fn class(&self, message: &MessageView<'_>) -> Class {
-        let mut class = Class::default();
+    pub fn class<'a>(&self, message: &MessageView<'a>) -> ClassRef<'a> {
+        let mut class = ClassRef::default();
         if message.encoded_headers().is_empty() {
             return class;
         }
         for (name, _, value) in message.headers().map_while(Result::ok) {
             let Ok(value) = std::str::from_utf8(value) else { continue };
             if is(&self.fair_key, name) {
-                class.fair_key = cut(value, FAIR_KEY_BYTES_MAX).into();
+                class.fair_key = cut(value, FAIR_KEY_BYTES_MAX);
             }
             if is(&self.weight, name)
                 && let Ok(weight) = value.parse::<u32>()
@@ -246,14 +294,19 @@ fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..end]
 }
 
-fn throttle_keys(value: &str) -> Box<[Box<str>]> {
+fn throttle_keys(value: &str) -> [&str; THROTTLE_KEYS_MAX] {
     let is_key = |key: &&str| !key.is_empty() && !key.contains(char::is_control);
     let named = value.split(',').map(str::trim).filter(is_key);
-    let mut keys: Vec<Box<str>> =
-        named.take(THROTTLE_KEYS_MAX).map(|key| cut(key, FAIR_KEY_BYTES_MAX).into()).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    keys.into()
+    let mut keys = [""; THROTTLE_KEYS_MAX];
+    let mut count = 0;
+    for key in named.map(|key| cut(key, FAIR_KEY_BYTES_MAX)) {
+        if count < keys.len() && !keys[..count].contains(&key) {
+            keys[count] = key;
+            count += 1;
+        }
+    }
+    keys[..count].sort_unstable();
+    keys
 }
 
 #[cfg(test)]
@@ -291,13 +344,14 @@ mod tests {
         ]);
         let message = batch.messages().next().unwrap();
         let class = fields().class(&message);
-        let keys: Vec<&str> = class.throttle_keys.iter().map(|key| &**key).collect();
-        assert_eq!((&*class.fair_key, class.weight, keys), ("acme", 3, vec!["acme", "smtp"]));
+        let keys: Vec<&str> = class.throttle_keys().collect();
+        assert_eq!((class.fair_key, class.weight, keys), ("acme", 3, vec!["acme", "smtp"]));
+        assert_eq!(ClassRef::from(&class.to_class()), class);
         assert_eq!(class.priority, Priority::MAX);
         assert_eq!(fields().delay(&message), Some(Duration::from_millis(1500)));
         assert_eq!(fields().cost(&message), 7);
         let of_nothing = MessageFields::default();
-        assert_eq!(of_nothing.class(&message), Class::default());
+        assert_eq!(of_nothing.class(&message), ClassRef::default());
         assert_eq!((of_nothing.delay(&message), of_nothing.cost(&message)), (None, 1));
     }
 
