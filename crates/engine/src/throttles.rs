@@ -55,10 +55,13 @@ impl Bucket {
         let lateness = (interval / 4).clamp(LATENESS_NS_MIN, LATENESS_NS_MAX);
         let mut full_at = self.full_at.load(Relaxed);
         loop {
-            // A rate that was lowered a moment ago may have left a time far ahead.
+            // Another rate may have left a time far ahead: it is brought near, so that it comes.
             let held = full_at.min(now.saturating_add(tolerance).saturating_add(interval));
             let allowed_at = held.saturating_sub(tolerance);
             if now < allowed_at {
+                if held < full_at {
+                    let _ = self.full_at.compare_exchange(full_at, held, Relaxed, Relaxed);
+                }
                 return Err(Timestamp(allowed_at.div_ceil(NS_PER_MS)));
             }
             let is_late = held.saturating_add(lateness) >= now;
@@ -280,7 +283,8 @@ mod tests {
         assert_eq!(taken(&bucket, std::iter::repeat_n(now, 9)), 1);
         throttles.set_rules(&[rule("tenant:*", "1/s burst 1")]);
         assert_eq!(bucket.take(Timestamp(now)), Err(Timestamp(now + SECOND)));
+        assert_eq!(bucket.take(Timestamp(now + SECOND)), Ok(()));
         throttles.set_rules(&[]);
-        assert_eq!(bucket.take(Timestamp(now)), Ok(()));
+        assert_eq!(bucket.take(Timestamp(now + SECOND)), Ok(()));
     }
 }
