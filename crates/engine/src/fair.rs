@@ -124,6 +124,9 @@ pub(crate) struct Fair {
     arrived: VecDeque<Range<u64>>,
     /// Messages whose leases ended, and which still count for their keys.
     released: Vec<Range<u64>>,
+    /// Messages that are gone although they are leased: they do not count any more, and their leases are still to
+    /// end.
+    gone: Runs<()>,
     /// Everything below this was in the index.
     indexed_to: u64,
     runs: usize,
@@ -189,6 +192,7 @@ impl Fair {
             throttled: BinaryHeap::new(),
             arrived: ready.collect(),
             released: Vec::new(),
+            gone: Runs::default(),
             indexed_to: 0,
             runs: 0,
             served: 0,
@@ -221,9 +225,20 @@ impl Fair {
 
     /// The leases of these messages are over.
     pub(crate) fn release(&mut self, start: u64, end: u64) {
-        match self.released.last_mut() {
-            Some(last) if last.end == start => last.end = end,
-            _ => self.released.push(start..end),
+        for counted in self.gone.gaps(start, end) {
+            match self.released.last_mut() {
+                Some(last) if last.end == counted.start => last.end = counted.end,
+                _ => self.released.push(counted),
+            }
+        }
+        self.gone.remove(start, end);
+    }
+
+    /// These messages are leased and go.
+    pub(crate) fn forget(&mut self, leased: impl Iterator<Item = Range<u64>>) {
+        for Range { start, end } in leased {
+            self.release(start, end);
+            self.gone.insert(start, end, ());
         }
     }
 

@@ -234,9 +234,15 @@ impl Group {
         }
     }
 
-    /// Has the index by fair key count what is not leased any more. To be called before classes are forgotten.
-    pub(crate) fn account(&mut self, classes: &Classes) {
+    /// Has the index by fair key count what is not leased any more, or what goes: `going`. To be called before
+    /// classes are forgotten.
+    pub(crate) fn account(&mut self, classes: &Classes, going: Range<u64>) {
+        let leased = match &self.activity().fair {
+            Some(_) => self.leased_parts(going.start, going.end),
+            None => return,
+        };
         if let Some(fair) = self.activity.as_mut().and_then(|activity| activity.fair.as_mut()) {
+            fair.forget(leased.into_iter());
             fair.account(classes);
         }
     }

@@ -75,7 +75,7 @@ impl Group {
     }
 
     /// The same without the leases themselves, so that these can be changed.
-    fn leased_parts(&self, start: u64, end: u64) -> Vec<Range<u64>> {
+    pub(crate) fn leased_parts(&self, start: u64, end: u64) -> Vec<Range<u64>> {
         self.leased_within(start, end).iter().map(|&(from, to, _)| from..to).collect()
     }
 

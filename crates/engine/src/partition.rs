@@ -318,7 +318,7 @@ impl Partition {
         freed.push(entry.place);
         if !self.classes.is_empty() {
             for group in &mut self.groups {
-                group.account(&self.classes);
+                group.account(&self.classes, entry.first..entry.end());
             }
             self.classes.free(first);
         }

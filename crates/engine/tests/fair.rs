@@ -11,7 +11,7 @@ use sennit_engine::{
 };
 use sennit_model::{
     Cost, Generation, GroupConfig, Header, KeyRule, KeyRules, Message, MessageFields, MessageView,
-    Messages, Offset, ThrottleRate, ThrottleRule, TopicConfig,
+    Messages, Offset, Retention, ThrottleRate, ThrottleRule, TopicConfig,
 };
 use world::{ALICE, BOB, DEAD, ORDERS, World, queue, run, setting};
 
@@ -220,6 +220,18 @@ fn a_key_is_given_no_more_at_once_than_its_rule_allows() {
     assert_eq!(world.group().leased, 4);
     alter(&mut world, fair(), group(vec![]));
     assert_eq!(world.group().ready, 0, "without a limit all is given");
+}
+
+#[test]
+fn a_key_has_its_places_back_when_what_it_has_under_way_is_freed() {
+    let limits = vec![KeyRule { concurrency: Some(4), ..rule("*") }];
+    let retention = Retention { count: Some(4), ..Retention::FOREVER };
+    let mut world = World::with(TopicConfig { retention, ..fair() }, group(limits));
+    world.subscribe(ALICE, 100);
+    for _ in 0..3 {
+        world.publish(&many("a", 4));
+        assert_eq!(world.delivered().len(), 4);
+    }
 }
 
 #[test]
