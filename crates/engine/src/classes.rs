@@ -238,6 +238,22 @@ impl Classes {
         of_batch.runs(0..of_batch.count(), |run, class| table.release(class, run.end - run.start));
     }
 
+    /// Of the batch that begins at `first` these parts are kept, each as a batch: its first offset and its count.
+    pub(crate) fn keep_parts(&mut self, first: u64, parts: impl Iterator<Item = (u64, u32)>) {
+        let Some(table) = &mut self.0 else { return };
+        let Some(whole) = table.batches.remove(&first) else { return };
+        for (begin, count) in parts {
+            let mut each = Vec::with_capacity(count as usize);
+            let at = begin - first;
+            whole.runs(at..at + u64::from(count), |run, class| {
+                table.classes[class as usize].uses += run.end - run.start;
+                each.extend(run.map(|_| class));
+            });
+            table.batches.insert(begin, OfBatch::Each(each.into()));
+        }
+        whole.runs(0..whole.count(), |run, class| table.release(class, run.end - run.start));
+    }
+
     /// The runs of equal classes within `range`, in order. Costs a step for each message of a batch with several.
     pub(crate) fn runs(&self, range: Range<u64>, mut each: impl FnMut(Range<u64>, ClassNumber)) {
         let Range { start, end } = range;
@@ -340,6 +356,32 @@ mod tests {
         assert_eq!(listed(&classes, 8..24), all);
         assert_eq!(listed(&classes, 13..16), [(13..15, text("b")), (15..16, text("a"))]);
         assert_eq!(listed(&classes, 24..26), [(24..25, text("b")), (25..26, text(""))]);
+    }
+
+    #[test]
+    fn the_parts_of_a_batch_that_are_kept_keep_their_classes() {
+        let mut classes = Classes::default();
+        classes.put(10, vec![(2, class("a")), (3, class("b"))]);
+        classes.put(20, vec![(5, class("a"))]);
+        classes.keep_parts(10, [(11, 2), (14, 1)].into_iter());
+        classes.keep_parts(20, [].into_iter());
+        assert_eq!(
+            [10, 11, 14, 20].map(|first| classes.of_batch(first)),
+            [None, Some(2), Some(1), None]
+        );
+        let text = |key: &str| key.to_owned();
+        let all = [
+            (10..11, text("")),
+            (11..12, text("a")),
+            (12..13, text("b")),
+            (13..14, text("")),
+            (14..15, text("b")),
+        ];
+        assert_eq!(listed(&classes, 10..15), all);
+        classes.free(11);
+        classes.free(14);
+        assert!(classes.is_empty());
+        assert!(classes.get(1).is_none() && classes.get(2).is_none(), "nobody has them");
     }
 
     #[test]

@@ -287,7 +287,10 @@ impl Partition {
         self.settle_superseded(at, entry.end(), wheel);
         for group in &mut self.groups {
             group.activity_mut().place_hint = None;
+            group.account(&self.classes, 0..0);
         }
+        let parts = batch.parts.iter().map(|part| (part.first.0, part.count));
+        self.classes.keep_parts(entry.first, parts);
         true
     }
 
