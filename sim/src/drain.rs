@@ -42,6 +42,7 @@ impl Run {
         }
         let snapshot = self.snapshot_bytes();
         self.drain()?;
+        self.take_turns()?;
         self.check_moves_finish()?;
         self.check_released_segments(snapshot)?;
         self.check_removed_packs()?;
@@ -58,6 +59,7 @@ impl Run {
         self.settle_down_calmly(200)?;
         self.read_streams()?;
         self.topics.make_all_dead_letter_topics(&mut self.world)?;
+        self.topics.lift(&mut self.world);
         self.topics.audit(&mut self.world)?;
         let leave_commands = self.world.consumers.leave_all();
         leave_commands.into_iter().for_each(|command| self.world.submit(command));

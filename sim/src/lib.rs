@@ -11,6 +11,7 @@ mod atomic_writers;
 mod consumers;
 mod disk;
 mod drain;
+mod fair_settings;
 mod full_disk;
 mod lane_batches;
 mod mover_steps;
@@ -32,6 +33,7 @@ mod streams;
 mod swarm;
 mod topics;
 mod trace;
+mod turns;
 mod world;
 
 pub use act::Act;

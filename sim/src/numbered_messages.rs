@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sennit_model::{Batch, BatchBuilder, Header, HeaderKind, Message, MessageView};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::{random::Random, swarm::Swarm};
+use crate::{fair_settings, random::Random, swarm::Swarm};
 
 /// The header by which topics look for duplicates.
 pub const DEDUP_HEADER: &str = "value";
@@ -39,8 +39,10 @@ pub fn batch(random: &mut Random, swarm: &Swarm, first: u64) -> Batch {
         let value = has_value.then(|| Bytes::copy_from_slice(&[random.below(12) as u8]));
         let header =
             |value| Header { name: DEDUP_HEADER.to_owned(), kind: HeaderKind::Binary, value };
+        let mut headers = if swarm.fair > 0 { fair_settings::headers(random) } else { Vec::new() };
+        headers.extend(value.map(header));
         let message = Message {
-            headers: value.map(header).into_iter().collect(),
+            headers,
             key,
             payload: payload.into(),
             delay: timed(random, swarm.timed.0),

@@ -13,7 +13,7 @@ use sennit_model::{
 
 use sennit_shard::PackLengths;
 
-use crate::{numbered_messages, random::Random};
+use crate::{fair_settings, numbered_messages, random::Random};
 
 /// An operation of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +116,8 @@ pub struct Swarm {
     pub dedup_values: u32,
     /// How many queues of a thousand have a limit.
     pub limits: u32,
+    /// How many topics of a thousand have fields; without any there are no fair groups either.
+    pub fair: u32,
     /// Most starts of the shard.
     pub generations_max: u32,
     /// How many durable bits flip at the end, one after the other.
@@ -134,6 +136,10 @@ const FULL_DISK_PART: u64 = 8;
 
 /// The last digits of seeds whose groups may have retry policies. Planted bugs name seeds with other ones.
 const RETRY_SEEDS: [u64; 2] = [3, 5];
+/// The seeds, by their remainder when they are divided by [`FAIR_CYCLE`], whose topics may have fields and whose
+/// groups may be fair.
+const FAIR_SEEDS: [u64; 4] = [5, 15, 16, 18];
+const FAIR_CYCLE: u64 = 20;
 
 /// The last digit but one of seeds whose topics may look for duplicates.
 const DEDUP_SEEDS: u64 = 3;
@@ -161,6 +167,10 @@ impl Swarm {
         }
         if seed % 100 / 10 == DEDUP_SEEDS {
             swarm.dedup_values = [300, 800][random.below(2) as usize];
+        }
+        if FAIR_SEEDS.contains(&(seed % FAIR_CYCLE)) {
+            swarm.fair = [500, 1000][random.below(2) as usize];
+            swarm.weights[1] *= 4;
         }
         (swarm, random)
     }
@@ -215,6 +225,7 @@ impl Swarm {
             retry_policies: 0,
             limits: 0,
             dedup_values: 0,
+            fair: 0,
             generations_max: random.between(1, 5) as u32,
             rots: if random.chance(250) { random.between(1, 3) } else { 0 },
         }
@@ -257,18 +268,21 @@ impl Swarm {
         if random.chance(self.timed.1) {
             config.time_to_live = Some(Duration::from_millis(random.between(1, 7_200_000)));
         }
+        fair_settings::topic(random, self, &mut config);
         config
     }
 
     /// Settings for a group.
     pub fn group(&self, random: &mut Random) -> GroupConfig {
         let lease = random.between(100, self.lease_max.as_millis() as u64);
-        GroupConfig {
+        let mut config = GroupConfig {
             lease: Duration::from_millis(lease),
             attempts_max: [1, 2, 5, 20][random.below(4) as usize],
             retry: self.retry_policy(random),
             ..GroupConfig::default()
-        }
+        };
+        fair_settings::group(random, self, &mut config);
+        config
     }
 
     fn retry_policy(&self, random: &mut Random) -> RetryPolicy {

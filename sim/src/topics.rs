@@ -1,15 +1,16 @@
 //! The topics and groups of the catalogue. After a restart the shard receives them again.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use sennit_engine::{
     Command, Credit, DeadLetters, GroupSetting, Origin, PartitionCommand, SessionId, SourceNames,
 };
 use sennit_model::{
-    GroupId, Offset, PartitionId, PartitionIndex, StartAt, TopicConfig, TopicId, TopicKind,
+    GroupId, Offset, PartitionId, PartitionIndex, StartAt, ThrottleRule, TopicConfig, TopicId,
+    TopicKind,
 };
 
-use crate::{oracle::Violation, random::Random, swarm::Swarm, world::World};
+use crate::{fair_settings, oracle::Violation, random::Random, swarm::Swarm, world::World};
 
 /// The greatest number of topics at a time, without dead-letter topics.
 const TOPICS_MAX: usize = 4;
@@ -31,6 +32,7 @@ pub struct Topics {
     dropped: Vec<PartitionId>,
     next_topic: u32,
     next_group: u32,
+    throttles: Arc<[ThrottleRule]>,
 }
 
 impl Topics {
@@ -84,6 +86,10 @@ impl Topics {
         random: &mut Random,
         swarm: &Swarm,
     ) -> Result<(), Violation> {
+        if swarm.fair > 0 && random.chance(200) {
+            self.throttles = fair_settings::throttles(random);
+            world.submit(Command::SetThrottles(self.throttles.clone()));
+        }
         let ids: Vec<TopicId> = self.topics.keys().copied().collect();
         let Some(&id) = random.pick(&ids) else { return Ok(()) };
         let new_group = self.group(random, swarm);
@@ -196,7 +202,7 @@ impl Topics {
     /// Sends the names of a topic and its groups to the shard.
     fn name(&self, world: &mut World, id: TopicId) -> Result<(), Violation> {
         let Some(topic) = self.topics.get(&id) else { return Ok(()) };
-        let names = std::sync::Arc::new(names(id, &topic.groups));
+        let names = Arc::new(names(id, &topic.groups));
         for partition in partitions(id, &topic.config) {
             send_command(world, partition, PartitionCommand::Name(names.clone()));
         }
@@ -223,6 +229,9 @@ impl Topics {
     /// # Errors
     /// The promise that was broken.
     pub fn open_all(&mut self, world: &mut World) -> Result<(), Violation> {
+        if !self.throttles.is_empty() {
+            world.submit(Command::SetThrottles(self.throttles.clone()));
+        }
         let ids: Vec<TopicId> = self.topics.keys().copied().collect();
         // Dead-letter topics first: they have the higher numbers.
         ids.into_iter().rev().try_for_each(|id| self.open(world, id))?;
@@ -231,6 +240,42 @@ impl Topics {
             send_command(world, partition, PartitionCommand::Drop);
         }
         world.turn()
+    }
+
+    /// Lifts all pauses, and has all throttles let enough pass. What it changes reaches the shard when the topics are
+    /// opened the next time.
+    pub fn lift(&mut self, world: &mut World) {
+        for topic in self.topics.values_mut() {
+            topic.config.is_paused = false;
+            let configs = topic.groups.iter_mut().map(|group| &mut group.config);
+            configs.for_each(fair_settings::lift_group);
+        }
+        if !self.throttles.is_empty() {
+            let faster = |rule: &ThrottleRule| ThrottleRule {
+                rate: fair_settings::faster(rule.rate),
+                ..rule.clone()
+            };
+            self.throttles = self.throttles.iter().map(faster).collect();
+            world.submit(Command::SetThrottles(self.throttles.clone()));
+        }
+    }
+
+    /// Adds a topic with one partition and one group, with these settings.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    pub fn add(
+        &mut self,
+        world: &mut World,
+        config: TopicConfig,
+    ) -> Result<(PartitionId, GroupId), Violation> {
+        let id = self.topic_id();
+        self.next_group += 1;
+        let (group, start) = (GroupId(self.next_group), StartAt::Earliest);
+        let groups = vec![GroupSetting { id: group, config: Default::default(), start }];
+        self.topics.insert(id, Topic { config, groups, dead_letters: DeadLetters::NotYet });
+        self.open(world, id)?;
+        Ok((PartitionId { topic: id, index: PartitionIndex(0) }, group))
     }
 
     /// Adds a group to every topic that reads it from the oldest kept message on.

@@ -361,8 +361,8 @@ mod tests {
     #[test]
     fn the_parts_of_a_batch_that_are_kept_keep_their_classes() {
         let mut classes = Classes::default();
-        classes.put(10, vec![(2, class("a")), (3, class("b"))]);
-        classes.put(20, vec![(5, class("a"))]);
+        classes.put(10, &[(2, class("a")), (3, class("b"))]);
+        classes.put(20, &[(5, class("a"))]);
         classes.keep_parts(10, [(11, 2), (14, 1)].into_iter());
         classes.keep_parts(20, [].into_iter());
         assert_eq!(

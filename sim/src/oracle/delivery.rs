@@ -74,14 +74,17 @@ impl Oracle {
             ));
         }
         self.check_content(delivery, offset, message, now)?;
+        self.check_scheduling(id, group, offset, now)?;
         let Some(partition) = self.partitions.get_mut(&id) else { return Ok(()) };
         partition.visible_end = partition.visible_end.max(offset + 1);
         let is_delayed =
             partition.entries.get(offset as usize).is_some_and(|entry| entry.due.is_some());
         let parks = partition.dead_letters == DeadLetters::Stay;
+        let said = partition.says(offset).1;
         let Some(group) = partition.groups.get_mut(&group) else { return Ok(()) };
         let is_delayed = is_delayed || partition.gaps.contains(&offset);
-        let message = DeliveredMessage { offset, number: self.deliveries, is_delayed, parks };
+        let (number, says) = (self.deliveries, said);
+        let message = DeliveredMessage { offset, number, is_delayed, parks, says };
         group.deliver(delivery, message, now)
     }
 

@@ -108,6 +108,10 @@ pub(super) struct GroupModel {
     pub(super) keeps_unsettled: bool,
     /// The highest offset whose first delivery came in order.
     highest_first: Option<u64>,
+    /// The same, of the messages that are alike to a scheduler.
+    highest_first_alike: BTreeMap<usize, u64>,
+    /// Whether its messages were ever given by fair key.
+    pub(super) ever_fair: bool,
     /// The number of settlements that were sent.
     pub(super) settlement_count: u64,
     /// The last turn with a command that retries its parked messages.
@@ -126,6 +130,8 @@ pub(super) struct DeliveredMessage {
     pub(super) is_delayed: bool,
     /// Whether the partition parks messages that fail for good.
     pub(super) parks: bool,
+    /// A number that messages have in common which are alike to a scheduler.
+    pub(super) says: usize,
 }
 
 impl GroupModel {
@@ -154,6 +160,8 @@ impl GroupModel {
             expired: BTreeMap::new(),
             keeps_unsettled: true,
             highest_first: None,
+            highest_first_alike: BTreeMap::new(),
+            ever_fair: false,
             settlement_count: 0,
             retried: 0,
             replacements: Replacements::default(),
@@ -244,6 +252,12 @@ impl GroupModel {
         self.leases.values().filter(own).filter(|lease| lease.is_live(now)).count() as u64
     }
 
+    /// The messages that consumers certainly hold.
+    pub(super) fn held(&self, now: Timestamp) -> impl Iterator<Item = u64> {
+        let live = self.leases.iter().filter(move |(_, lease)| lease.is_live(now));
+        live.map(|(&offset, _)| offset)
+    }
+
     /// Checks the delivery of a message, and leases it.
     pub(super) fn deliver(
         &mut self,
@@ -251,7 +265,7 @@ impl GroupModel {
         message: DeliveredMessage,
         now: Timestamp,
     ) -> Result<(), Violation> {
-        let DeliveredMessage { offset, number, is_delayed, parks } = message;
+        let DeliveredMessage { offset, number, is_delayed, parks, says } = message;
         let group = self.setting.id.0;
         let place = format!("offset {offset} of {}, group {group}", delivery.partition);
         let wrong = |rule, detail: String| Err(Violation::new(rule, format!("{place}: {detail}")));
@@ -283,12 +297,20 @@ impl GroupModel {
             );
         }
         if state.last.is_none() && !is_delayed {
-            if self.highest_first.is_some_and(|highest| highest > offset) {
+            if !self.ever_fair && self.highest_first.is_some_and(|highest| highest > offset) {
                 return wrong(
                     "I4 first deliveries follow the order of offsets",
                     format!("offset {:?} was delivered before", self.highest_first),
                 );
             }
+            let alike = self.highest_first_alike.entry(says).or_default();
+            if *alike > offset {
+                return wrong(
+                    "I4 first deliveries of a fair key follow the order of offsets",
+                    format!("offset {alike} was delivered before, and is alike"),
+                );
+            }
+            *alike = offset;
             self.highest_first = Some(offset);
         }
         state.ack = AckState::No;
@@ -377,6 +399,7 @@ impl GroupModel {
     /// delivery may come only now.
     pub(super) fn reset_delivery_order(&mut self) {
         self.highest_first = None;
+        self.highest_first_alike.clear();
     }
 
     /// Notes a crash: all leases end, and changes that are not durable may or may not have happened.

@@ -8,6 +8,7 @@ mod atomic_append;
 mod attempts;
 mod dedup;
 mod delivery;
+mod fair;
 mod group;
 mod native;
 mod outstanding;
@@ -34,6 +35,7 @@ use sennit_model::{Generation, GroupId, Offset, PartitionId, Timestamp};
 pub use outstanding::OUTSTANDING;
 pub use streams::FoundStream;
 
+use fair::Buckets;
 use group::Lease;
 use native::waits_for_commit;
 use partition::{ExpectedOutcome, PartitionLife, PartitionModel};
@@ -95,6 +97,7 @@ pub struct Oracle {
     dead_letters_by_source: BTreeMap<(PartitionId, GroupId, u64), (PartitionId, u64)>,
     readers: Readers,
     streams: Streams,
+    buckets: Buckets,
     turn: u64,
     durable_turn: u64,
     batches: u64,
@@ -266,7 +269,8 @@ impl Oracle {
             Command::AppendTogether(origin, appends) => {
                 self.expect_atomic_append(*origin, appends, now);
             }
-            Command::Catalogue(..) | Command::SetThrottles(_) => {}
+            Command::SetThrottles(rules) => self.buckets.set_rules(rules),
+            Command::Catalogue(..) => {}
         }
         Ok(())
     }
@@ -398,6 +402,7 @@ impl Oracle {
             PartitionCommand::Open { config, groups, dead_letters } => {
                 let new = || PartitionModel::new(config.clone(), turn);
                 let partition = self.partitions.entry(id).or_insert_with(new);
+                self.buckets.note_settings(id.topic, partition.settings(), groups);
                 if !partition.is_open() {
                     *partition = new();
                 }

@@ -13,7 +13,12 @@ use sennit_model::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Violation, dedup::value_of, group::GroupModel};
+use super::{
+    Violation,
+    dedup::value_of,
+    fair::{self, Says, header_delay},
+    group::GroupModel,
+};
 use crate::numbered_messages;
 
 /// One message in a partition.
@@ -38,6 +43,8 @@ pub(super) struct Entry {
     pub(super) stamp: ProducerStamp,
     /// The turn in which it was appended; 0 when it is certainly durable.
     pub(super) turn: u64,
+    /// What its headers say to a scheduler, as an index of the partition's [`Says`].
+    pub(super) says: usize,
 }
 
 /// The state of a partition's life.
@@ -64,6 +71,8 @@ pub(super) struct PartitionModel {
     /// The shortest time that its retention ever kept tombstones, if it ever kept the latest message of each key.
     pub(super) least_tombstone_age: Option<Duration>,
     pub(super) entries: Vec<Entry>,
+    /// What headers said, each once.
+    pub(super) said: Vec<Says>,
     /// The oldest offset kept, as the shard last reported it.
     pub(super) start: u64,
     /// Messages before this one may have been dropped because the topic was full.
@@ -127,6 +136,7 @@ impl PartitionModel {
             ever_drops: false,
             least_tombstone_age: None,
             entries: Vec::new(),
+            said: vec![Says::default()],
             start: 0,
             dropped_before: 0,
             dedup_since: 0,
@@ -149,6 +159,11 @@ impl PartitionModel {
     pub(super) fn keeps_unsettled(&self) -> bool {
         let least = (self.least_age, self.least_bytes, self.least_tombstone_age);
         matches!(least, (None, None, None)) && !self.ever_drops
+    }
+
+    /// The settings of its groups.
+    pub(super) fn settings(&self) -> impl Iterator<Item = &GroupSetting> {
+        self.groups.values().map(|group| &group.setting)
     }
 
     /// Applies settings and groups in `turn`. Returns whether anything changes.
@@ -189,10 +204,17 @@ impl PartitionModel {
             let create = || GroupModel::new(setting.clone(), kept, holes.clone(), turn);
             let group = self.groups.entry(setting.id).or_insert_with(create);
             group.set(setting.clone(), turn);
+            group.ever_fair |= fair::is_fair(&self.config, &setting.config);
         }
         let keeps_unsettled = self.keeps_unsettled();
         self.groups.values_mut().for_each(|group| group.keeps_unsettled &= keeps_unsettled);
         changes
+    }
+
+    /// What the headers of a message say, and its number among all that was said.
+    pub(super) fn says(&self, offset: u64) -> (&Says, usize) {
+        let index = self.entries.get(offset as usize).map_or(0, |entry| entry.says);
+        (&self.said[index], index)
     }
 
     /// The offset of the next message, as far as the oracle knows it.
@@ -224,6 +246,12 @@ impl PartitionModel {
         turn: u64,
     ) {
         for (index, message) in (0..).zip(batch.messages()) {
+            let says = Says::of(&message, self.config.fields.as_deref());
+            let said = self.said.iter().position(|held| *held == says).unwrap_or_else(|| {
+                self.said.push(says);
+                self.said.len() - 1
+            });
+            let by_header = header_delay(&message, self.config.fields.as_deref());
             let time_to_live = message.time_to_live().or(self.config.time_to_live);
             self.entries.push(Entry {
                 hash: xxh3_64(message.encoded()),
@@ -233,11 +261,12 @@ impl PartitionModel {
                 is_tombstone: message.is_tombstone(),
                 dedup_value: value_of(&message),
                 appended_at: now,
-                due: message.delay().map(|delay| now.plus(delay)),
+                due: message.delay().or(by_header).map(|delay| now.plus(delay)),
                 expiry: time_to_live.map(|span| now.plus(span)),
                 batch: batch_number,
                 stamp: ProducerStamp { first_sequence: stamp.first_sequence + index, ..stamp },
                 turn,
+                says: said,
             });
         }
     }

@@ -6,6 +6,7 @@ use sennit_model::{Generation, GroupId, PartitionId, Timestamp};
 
 use super::{
     Oracle, Violation,
+    fair::Buckets,
     group::GroupModel,
     partition::{PartitionLife, PartitionModel},
 };
@@ -17,6 +18,7 @@ impl Oracle {
         self.publishes.clear();
         self.changes.clear();
         self.streams_crashed();
+        self.buckets = Buckets::default();
         let durable_turn = self.durable_turn;
         self.readers.crashed(durable_turn);
         for partition in self.partitions.values_mut() {
