@@ -149,13 +149,6 @@ impl TopicConfig {
         }
         if let Some(fields) = &self.fields {
             fields.check()?;
-            if tombstone_age.is_some() && fields.has_classes() {
-                // Compaction takes batches apart.
-                let (field, value) = ("fields", fields.to_string());
-                let allowed =
-                    "the delay alone, where the latest message of each key is kept".into();
-                return Err(ConfigError { field, value, allowed });
-            }
         }
         check_duration("time_to_live", self.time_to_live, Duration::from_millis(1))?;
         if tombstone_age.is_some() && self.limit.is_set() {
