@@ -8,7 +8,7 @@ use sennit_model::{
     TopicConfig,
 };
 
-use crate::{random::Random, swarm::Swarm};
+use crate::random::Random;
 
 /// The fair keys, and the patterns of rules for them.
 const KEYS: [&str; 5] = ["a1", "a2", "b1", "b2", "c"];
@@ -21,9 +21,9 @@ const LAST_BURST: u32 = 20;
 /// The rate at the end of a run is at least a token in this time.
 const LAST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Adds fields and a pause to a topic.
-pub fn topic(random: &mut Random, swarm: &Swarm, config: &mut TopicConfig) {
-    if random.chance(swarm.fair) {
+/// Adds fields and a pause to a topic, to `fair` of a thousand.
+pub fn topic(random: &mut Random, fair: u32, config: &mut TopicConfig) {
+    if random.chance(fair) {
         config.fields = fields(random).if_any();
         config.is_paused = random.chance(60);
     }
@@ -47,9 +47,9 @@ fn fields(random: &mut Random) -> MessageFields {
     }
 }
 
-/// Adds rules, a throttle and a pause to a group.
-pub fn group(random: &mut Random, swarm: &Swarm, config: &mut GroupConfig) {
-    if swarm.fair == 0 {
+/// Adds rules, a throttle and a pause to a group, if there are fair ones.
+pub fn group(random: &mut Random, fair: u32, config: &mut GroupConfig) {
+    if fair == 0 {
         return;
     }
     config.is_paused = random.chance(60);

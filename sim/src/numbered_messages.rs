@@ -6,10 +6,11 @@ use bytes::Bytes;
 use sennit_model::{Batch, BatchBuilder, Header, HeaderKind, Message, MessageView};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::{fair_settings, random::Random, swarm::Swarm};
-
-/// The header by which topics look for duplicates.
-pub const DEDUP_HEADER: &str = "value";
+use crate::{
+    fair_settings,
+    random::Random,
+    swarm::{DEDUP_HEADER, Swarm},
+};
 
 /// A new batch of messages that carry the numbers from `first` on, short enough for two of them
 /// to fit a segment.
@@ -47,7 +48,6 @@ pub fn batch(random: &mut Random, swarm: &Swarm, first: u64) -> Batch {
             payload: payload.into(),
             delay: timed(random, swarm.timed.0),
             time_to_live: timed(random, swarm.timed.1),
-            ..Message::default()
         };
         if !builder.is_empty() && builder.byte_count() + BatchBuilder::encoded_len(&message) > room
         {

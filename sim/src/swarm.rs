@@ -13,7 +13,10 @@ use sennit_model::{
 
 use sennit_shard::PackLengths;
 
-use crate::{fair_settings, numbered_messages, random::Random};
+use crate::{fair_settings, random::Random};
+
+/// The header by which topics look for duplicates.
+pub const DEDUP_HEADER: &str = "value";
 
 /// An operation of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,7 +262,7 @@ impl Swarm {
             };
         }
         if config.retention == Retention::UNTIL_SETTLED && random.chance(self.dedup_values) {
-            config.dedup = numbered_messages::DEDUP_HEADER.parse().ok().map(|header| Dedup {
+            config.dedup = DEDUP_HEADER.parse().ok().map(|header| Dedup {
                 header,
                 window: Duration::from_millis(random.between(1, 600_000)),
                 mode: DedupMode::Replace,
@@ -268,7 +271,7 @@ impl Swarm {
         if random.chance(self.timed.1) {
             config.time_to_live = Some(Duration::from_millis(random.between(1, 7_200_000)));
         }
-        fair_settings::topic(random, self, &mut config);
+        fair_settings::topic(random, self.fair, &mut config);
         config
     }
 
@@ -281,7 +284,7 @@ impl Swarm {
             retry: self.retry_policy(random),
             ..GroupConfig::default()
         };
-        fair_settings::group(random, self, &mut config);
+        fair_settings::group(random, self.fair, &mut config);
         config
     }
 

@@ -3,6 +3,7 @@
 
 mod exec;
 mod group_consumer;
+mod held_back;
 mod print;
 mod settlements;
 mod verdict;
@@ -31,6 +32,9 @@ Examples:
   sennit consume orders --count 1 --verdict dead-letter --reason 'no such customer'
   sennit consume orders --follow --exec './work \"$SENNIT_KEY\"' --jobs 4
   sennit consume orders --exec 'timeout 1m ./work' --on-failure dead-letter
+
+Without --follow it ends when nothing is ready, and also when a pause of the topic, the group or the
+keys holds back all that is ready: standard error says which. It waits for throttles and limits.
 
 A message is acked when it was printed, and what is printed into a pipe when its reader has taken
 it; until then its lease is prolonged. When the reader leaves, or at the first Ctrl-C, SIGTERM or

@@ -1,12 +1,14 @@
-//! `sennit group`: create, list, describe, alter, pause, resume, retry, delete. Its rules for keys are in `key`.
+//! `sennit group`: create, list, describe, alter, pause, resume, retry, delete. Its rules for keys are in `key`, the
+//! listing of its keys in `keys`.
 
 mod key;
+mod keys;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sennit_client::{Client, GroupChange, GroupDescription, ParkedRun};
 use sennit_model::{
-    GroupConfig, GroupName, Offset, OffsetRange, PartitionIndex, StartAt, TopicName,
+    GroupConfig, GroupName, Offset, OffsetRange, PartitionIndex, StartAt, Timestamp, TopicName,
 };
 use serde_json::{Value, json};
 
@@ -27,6 +29,7 @@ Examples:
   sennit group alter orders billing --retry-backoff 1s..5m --retry-jitter 20%
   sennit group alter orders billing --throttle 50/s
   sennit group key set orders billing noisy-tenant --concurrency 2
+  sennit group keys orders billing --top 5
   sennit group retry orders.dead-letter default --offsets 5..9
   sennit group describe orders billing";
 
@@ -117,6 +120,11 @@ enum Verb {
     /// Rules for the fair keys of a group: weight, limits, pause
     #[command(subcommand)]
     Key(key::Verb),
+    /// Print the fair keys with the most ready messages, and why they wait
+    ///
+    /// A key is the sum over all partitions; the reason is that of its oldest ready message. A topic
+    /// that names no fair key has one key, `-`.
+    Keys(keys::Args),
     /// Deliver parked messages of a dead-letter topic again, with all their attempts
     ///
     /// A message that fails for good in a dead-letter topic is parked: it stays there and is not
@@ -219,6 +227,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 say_done(args.json, &topic, &name, "resumed")
             }
             Verb::Key(verb) => verb.run(&client, args.json).await,
+            Verb::Keys(keys) => keys.run(&client, args.json).await,
             Verb::Retry { topic, name, offsets, partition } => {
                 let offsets: Vec<_> =
                     offsets.map(|range| (PartitionIndex(partition), range)).into_iter().collect();
@@ -311,10 +320,14 @@ fn print(groups: &[GroupDescription], as_json: bool) -> Result<(), Failure> {
 
 /// The age of the oldest message that only this group, of several, has not settled.
 pub(crate) fn holds(group: &GroupDescription) -> Option<String> {
-    let since = Duration::from_millis(group.holds_since?.0);
+    group.holds_since.map(age)
+}
+
+/// The age of what happened at this time, in whole seconds.
+fn age(since: Timestamp) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let age = now.saturating_sub(since);
-    Some(show_duration(Duration::from_secs(age.as_secs())))
+    let age = now.saturating_sub(Duration::from_millis(since.0));
+    show_duration(Duration::from_secs(age.as_secs()))
 }
 
 /// Prints a group with what only its own description has: parked messages and rules for keys.

@@ -9,6 +9,7 @@ mod consume;
 mod cursor;
 mod delimiter;
 mod exit;
+mod explain;
 mod field_options;
 mod format;
 mod group;

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    backup, bench, consume, cursor, exit::Failure, group, kv, publish, read, restore, serve,
-    storage, stream, subscription, throttle, topic,
+    backup, bench, consume, cursor, exit::Failure, explain, group, kv, publish, read, restore,
+    serve, storage, stream, subscription, throttle, topic,
 };
 
 /// Shown below the help of the whole program.
@@ -40,6 +40,7 @@ pub struct Sennit {
 }
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "a program has one, once")]
 enum Verb {
     /// Run the broker until it is stopped
     Serve(serve::Args),
@@ -47,6 +48,8 @@ enum Verb {
     Topic(topic::Args),
     /// Create, describe and change groups of a topic
     Group(group::Args),
+    /// Explain why a message or a fair key waits in a group
+    Explain(explain::Args),
     /// Publish messages and wait until they are confirmed
     Publish(publish::Args),
     /// Take messages as a member of a group, print them or pass them to a command, and settle them
@@ -84,6 +87,7 @@ pub fn run(command: Sennit) -> Result<(), Failure> {
         Verb::Serve(args) => serve::run(&args),
         Verb::Topic(args) => topic::run(args),
         Verb::Group(args) => group::run(args),
+        Verb::Explain(args) => explain::run(args),
         Verb::Publish(args) => publish::run(args),
         Verb::Consume(args) => consume::run(args),
         Verb::Read(args) => read::run(args),
@@ -194,6 +198,9 @@ What `sennit` prints as help, verb by verb. This page is written by a test of `c
             &["sennit", "kv", "set", "a"],
             &["sennit", "kv", "set", "a", "b", "--if-revision", "-1"],
             &["sennit", "throttle", "set", "a*b", "1/s"],
+            &["sennit", "explain", "jobs"],
+            &["sennit", "explain", "jobs", "4", "--key", "acme"],
+            &["sennit", "group", "keys", "jobs", "default", "--top", "1001"],
         ] {
             assert_eq!(Sennit::try_parse_from(line).unwrap_err().exit_code(), 2, "{line:?}");
         }

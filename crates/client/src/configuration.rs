@@ -7,7 +7,10 @@ use sennit_model::ConfigurationKey;
 use sennit_protocol::{Reply, Request, control};
 
 use crate::{
-    client::Client, configuration_watch::ConfigurationWatch, connection_handle::ConnectionHandle,
+    client::Client,
+    configuration_event::{ConfigurationEntry, checked},
+    configuration_watch::ConfigurationWatch,
+    connection_handle::ConnectionHandle,
     error::Error,
 };
 
@@ -22,17 +25,6 @@ impl std::fmt::Debug for Configuration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Configuration").finish_non_exhaustive()
     }
-}
-
-/// An entry of the configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigurationEntry {
-    /// Its key.
-    pub key: ConfigurationKey,
-    /// The revision of its last change.
-    pub revision: u64,
-    /// Its value.
-    pub value: Bytes,
 }
 
 /// A page of entries, by key.
@@ -178,11 +170,6 @@ impl Configuration {
 pub(crate) fn entry(body: control::ConfigurationEntry) -> Result<ConfigurationEntry, Error> {
     let control::ConfigurationEntry { key, revision, value } = body;
     Ok(ConfigurationEntry { key: checked(&key)?, revision, value })
-}
-
-/// A key that the broker has sent.
-pub(crate) fn checked(key: &str) -> Result<ConfigurationKey, Error> {
-    key.parse().map_err(|error| Error::Unexpected(format!("{error}")))
 }
 
 fn unexpected(reply: &Reply) -> Error {

@@ -7,8 +7,9 @@ use sennit_protocol::{Request, control};
 use tokio::sync::mpsc;
 
 use crate::{
-    configuration::{ConfigurationEntry, checked},
-    configuration_watch::{ConfigurationChange, ConfigurationEvent, Event},
+    configuration_event::{
+        ConfigurationChange, ConfigurationEntry, ConfigurationEvent, Event, checked,
+    },
     connection_handle::ReplySender,
     error::Error,
 };

@@ -11,7 +11,7 @@ use sennit_protocol::{Reply, Request, Taken, control};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
-    configuration_watch::Event, delivery_queue::DeliveryQueue, error::Error, outbox::Outbox,
+    configuration_event::Event, delivery_queue::DeliveryQueue, error::Error, outbox::Outbox,
     publisher_core::SharedPublisher, read_range::ReadRange, reader_queue::ReaderQueue,
     watched_topics::WatchedTopics,
 };
@@ -27,6 +27,7 @@ pub(crate) fn respond<T>(answer: Option<ReplySender<T>>, result: Result<T, Error
 }
 
 /// A command for the connection task.
+#[expect(clippy::large_enum_variant, reason = "requests of a program are few, and short-lived")]
 pub(crate) enum Command {
     /// Send a request to the broker. `resend` says whether to send it again after a lost
     /// connection.

@@ -14,6 +14,7 @@ mod admin;
 mod auto_commit;
 mod client;
 mod configuration;
+mod configuration_event;
 mod configuration_watch;
 mod configuration_watches;
 mod connection;
@@ -23,6 +24,7 @@ mod conversation;
 mod delivery;
 mod delivery_queue;
 mod error;
+mod explain;
 mod gap;
 mod outbox;
 mod partition_buffer;
@@ -57,13 +59,13 @@ pub use admin::{
 };
 pub use auto_commit::AutoCommit;
 pub use client::{Client, ClientBuilder};
-pub use configuration::{
-    Configuration, ConfigurationChanged, ConfigurationEntry, ConfigurationPage,
-};
-pub use configuration_watch::{ConfigurationChange, ConfigurationEvent, ConfigurationWatch};
+pub use configuration::{Configuration, ConfigurationChanged, ConfigurationPage};
+pub use configuration_event::{ConfigurationChange, ConfigurationEntry, ConfigurationEvent};
+pub use configuration_watch::ConfigurationWatch;
 pub use consumer::{Consumer, ConsumerBuilder};
 pub use delivery::{Delivery, DeliveryRun};
 pub use error::Error;
+pub use explain::{ExplainSubject, Explanation, FairKey, WaitReason};
 pub use gap::{Gap, Received};
 pub use pattern_reader::{PatternReader, PatternReaderBuilder};
 pub use pending::{Confirm, ConfirmedRun, Pending, PendingBatch};

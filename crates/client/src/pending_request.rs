@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use crate::{connection_handle::ReplySender, publisher_core::SharedPublisher};
 
 /// A request under way, by the purpose of its answer.
+#[expect(clippy::large_enum_variant, reason = "requests of a program are few, and short-lived")]
 pub(crate) enum PendingRequest {
     /// A program's request. `resend` says whether the client may send it twice.
     Call { request: Request, resend: bool, answer: ReplySender<Reply> },

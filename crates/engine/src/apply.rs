@@ -11,9 +11,10 @@ use crate::{
     command::{DeadLetters, GroupSetting},
     engine::{Engine, mark_ready},
     log::Place,
-    partition::{NEVER, Partition},
+    partition::Partition,
     record::Record,
     stream::StreamNote,
+    timer::NEVER,
 };
 
 impl Engine {

@@ -9,7 +9,6 @@ use sennit_model::{
 
 use crate::{
     command::{CatalogueCommand, DeadLetters, GroupSetting, Placed},
-    group::{NamedTerms, Terms},
     names::SourceNames,
     ordered::Ordered,
     pages::Pages,
@@ -17,6 +16,7 @@ use crate::{
     refusal::Refusal,
     settings_hash::SettingsHash,
     shared::Shared,
+    terms::{NamedTerms, Terms},
 };
 
 /// A group as the catalogue knows it.

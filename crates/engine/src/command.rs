@@ -10,7 +10,6 @@ use sennit_model::{
 };
 
 use crate::{
-    explain::ExplainSubject,
     names::SourceNames,
     stream::{StreamAppend, StreamCommand},
 };
@@ -363,8 +362,18 @@ pub enum DeadLetters {
     Stay,
 }
 
+/// The message or key that is asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExplainSubject {
+    /// The message at an offset.
+    Offset(Offset),
+    /// The oldest ready message of a fair key.
+    FairKey(String),
+}
+
 /// Changes to one partition and questions to it. Each may be sent again: what is already so stays so.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "settings are opened rarely, and sent one by one")]
 pub enum PartitionCommand {
     /// Be there, with these settings and exactly these groups.
     Open {

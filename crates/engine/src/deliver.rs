@@ -1,26 +1,20 @@
 //! Delivery: the members of a group take turns at its ready messages, as far as their credit and the loaded batches
 //! allow. A lease is not a record; it lives in memory.
 
-use sennit_model::{Generation, GroupId, Offset, OffsetRange, PartitionId, ReadFrom, Timestamp};
+use sennit_model::{GroupId, Offset, OffsetRange, PartitionId, ReadFrom, Timestamp};
 
 use crate::{
     command::DeadLetters,
+    delivery_turn::{TURN_MESSAGES, Turn},
     effect::{Delivery, Effect, GapReason},
     engine::{Engine, Journal, Outbox, Payloads, mark_ready},
     fair_delivery::{Passed, Scheduling},
     gather::{AtHand, Part},
     group::{Activity, Group, range},
-    log::{Log, Place},
+    log::Place,
     readers::TURN_WORK,
-    reserved::Reach,
-    runs::Runs,
     stream::StreamRefusal,
-    timer::Timer,
-    wheel::Wheel,
 };
-
-/// Most messages a member gets in one turn while others wait for theirs.
-pub(crate) const TURN_MESSAGES: u64 = 256;
 
 impl Engine {
     /// Delivers what can be delivered and moves dead letters, in every partition where something
@@ -187,18 +181,6 @@ impl Engine {
     }
 }
 
-/// One round over a group of one partition.
-pub(crate) struct Turn<'a> {
-    pub(crate) id: PartitionId,
-    pub(crate) log: &'a Log,
-    expiries: &'a Runs<Timestamp>,
-    pub(crate) generation: Generation,
-    pub(crate) reach: Reach,
-    pub(crate) now: Timestamp,
-    pub(crate) wheel: &'a mut Wheel<Timer>,
-    pub(crate) expired: Vec<OffsetRange>,
-}
-
 impl Turn<'_> {
     /// Leases to the members of `group` what they have room for. False if a batch has to be fetched
     /// first.
@@ -248,18 +230,5 @@ impl Turn<'_> {
             }));
         }
         true
-    }
-
-    /// How far from `start` the messages are alive, or else how far they are expired.
-    pub(crate) fn alive(&self, start: u64, end: u64) -> Result<u64, u64> {
-        if self.expiries.is_empty() {
-            return Ok(end);
-        }
-        for (from, to, expiry) in self.expiries.within(start, end) {
-            if expiry <= self.now {
-                return if from == start { Err(to) } else { Ok(from) };
-            }
-        }
-        Ok(end)
     }
 }

@@ -11,7 +11,7 @@ use sennit_model::{
 
 use crate::{
     command::{DeliveryRun, Origin, SessionId},
-    explain::{Explanation, KeyDescription},
+    explanation::{Explanation, KeyDescription},
     lease::Holder,
     refusal::Refusal,
     stream::StreamAnswer,

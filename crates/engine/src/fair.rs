@@ -18,13 +18,13 @@ mod turns;
 use self::turns::Ring;
 use crate::{
     classes::{ClassNumber, Classes, NO_CLASS},
-    explain::WaitReason,
-    fair_delivery::MessagePlaces,
-    group::Terms,
+    explanation::WaitReason,
     lane::Lane,
-    partition::NEVER,
+    message_places::MessagePlaces,
     runs::Runs,
+    terms::Terms,
     throttles::{Bucket, Throttles},
+    timer::NEVER,
     tries::Tries,
 };
 

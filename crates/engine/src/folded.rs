@@ -7,10 +7,11 @@ use sennit_model::{GroupId, Offset, PartitionId, ProducerId, Timestamp, TopicCon
 
 use crate::{
     command::DeadLetters,
-    group::{Group, Terms},
+    group::Group,
     log::{Entry, Log, Place},
     partition::Partition,
     producer::{AppendedBatch, Producer, Producers},
+    terms::Terms,
     tries::Tries,
 };
 

@@ -4,10 +4,7 @@
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-use sennit_model::{
-    GroupConfig, GroupId, GroupName, MessageFields, Offset, OffsetRange, PartitionId, StartAt,
-    Timestamp,
-};
+use sennit_model::{GroupId, MessageFields, Offset, OffsetRange, PartitionId, Timestamp};
 
 use crate::{
     classes::Classes,
@@ -17,6 +14,7 @@ use crate::{
     lease::{Holder, Lease},
     member::Member,
     runs::{Runs, SettledSet},
+    terms::Terms,
     timer::Timer,
     tries::Tries,
     wheel::Wheel,
@@ -54,20 +52,6 @@ impl Damaged {
             Self::Dying(dying) => dying.tries,
         }
     }
-}
-
-/// What partitions share of a group's settings.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Terms {
-    pub(crate) config: GroupConfig,
-    pub(crate) start: StartAt,
-}
-
-/// What groups share in the catalogue: queues, their default group.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct NamedTerms {
-    pub(crate) name: GroupName,
-    pub(crate) terms: Arc<Terms>,
 }
 
 /// A group in one partition.

@@ -18,7 +18,7 @@ use crate::{
     catalogue::{CatalogueGroup, Topic},
     codec::{Reader, Writer},
     command::{DeadLetters, GroupSetting},
-    group::{Damaged, Dying, Group, NamedTerms, Terms, Waiting, range},
+    group::{Damaged, Dying, Group, Waiting, range},
     latest::Clean,
     log::{Entry, Place},
     partition::Partition,
@@ -29,6 +29,7 @@ use crate::{
     seen_values::SeenValue,
     stream_codec::KeptStream,
     streams::Stream,
+    terms::{NamedTerms, Terms},
     tries::Tries,
 };
 

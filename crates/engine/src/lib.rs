@@ -22,9 +22,11 @@ mod decide;
 mod dedup;
 mod deliver;
 mod delivery_list;
+mod delivery_turn;
 mod effect;
 mod engine;
 mod explain;
+mod explanation;
 mod fair;
 mod fair_delivery;
 mod filter;
@@ -42,6 +44,7 @@ mod log;
 mod lost;
 mod member;
 mod memory_topics;
+mod message_places;
 mod names;
 mod naming;
 mod ordered;
@@ -77,6 +80,7 @@ mod stream_commands;
 mod stream_read;
 mod streams;
 mod survey;
+mod terms;
 mod throttles;
 mod tiers;
 mod timer;
@@ -90,8 +94,8 @@ pub use catalogue::{Catalogue, CatalogueGroup, Topic};
 pub use checkpoint::Checkpoint;
 pub use command::{
     CatalogueCommand, Command, Credit, CursorClaim, CursorSetter, DeadLetters, DeliveryRun,
-    GroupSetting, Origin, PartitionCommand, Placed, Publish, Read, ReaderChange, SessionId, Settle,
-    Subscribe, Verdict,
+    ExplainSubject, GroupSetting, Origin, PartitionCommand, Placed, Publish, Read, ReaderChange,
+    SessionId, Settle, Subscribe, Verdict,
 };
 pub use compaction::{CompactionPass, CompactionScope};
 pub use content::Content;
@@ -105,7 +109,7 @@ pub use effect::{
     PartitionDescription, PublishNote, Settled,
 };
 pub use engine::{Engine, Journal, Outbox, Payloads};
-pub use explain::{ExplainSubject, Explanation, KeyDescription, WaitReason};
+pub use explanation::{Explanation, KeyDescription, WaitReason};
 pub use latest::Tombstones;
 pub use log::{KeptBatch, Place};
 pub use names::SourceNames;

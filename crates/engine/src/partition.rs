@@ -10,13 +10,14 @@ use crate::{
     classes::Classes,
     command::{DeadLetters, GroupSetting},
     effect::PartitionDescription,
-    group::{Group, Terms, range},
+    group::{Group, range},
     lease::Holder,
     log::{Entry, Log, Place},
     producer::Producers,
     runs::Runs,
     seen_values::SeenValues,
-    timer::Timer,
+    terms::Terms,
+    timer::{NEVER, Timer},
     tries::Tries,
     wheel::Wheel,
 };
@@ -62,9 +63,6 @@ pub(crate) enum Rest {
     /// It could not be folded at the last visit, and was not changed since.
     None,
 }
-
-/// A time that does not come.
-pub(crate) const NEVER: Timestamp = Timestamp(u64::MAX);
 
 /// One partition.
 #[derive(Debug)]

@@ -272,9 +272,9 @@ mod tests {
     use super::*;
     use crate::{
         command::{Credit, GroupSetting, SessionId},
-        group::Terms,
         lease::Holder,
         log::{Entry as Batch, Place},
+        terms::Terms,
         wheel::Wheel,
     };
 

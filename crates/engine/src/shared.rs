@@ -7,10 +7,10 @@ use sennit_model::{GroupId, GroupName, TopicConfig};
 use crate::{
     codec::Writer,
     command::GroupSetting,
-    group::{NamedTerms, Terms},
     interner::Interner,
     record::TopicSettings,
     stream::StreamSettings,
+    terms::{NamedTerms, Terms},
 };
 
 /// Settings, each kept once.

@@ -1,8 +1,11 @@
 //! The kinds of timers on the wheel.
 
-use sennit_model::{GroupId, Offset, OffsetRange, PartitionId};
+use sennit_model::{GroupId, Offset, OffsetRange, PartitionId, Timestamp};
 
 use crate::command::SessionId;
+
+/// A time that does not come.
+pub(crate) const NEVER: Timestamp = Timestamp(u64::MAX);
 
 /// A reason to wait for a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

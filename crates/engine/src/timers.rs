@@ -11,11 +11,10 @@ use crate::{
     folded::Folded,
     group::range,
     log::Entry,
-    partition::NEVER,
     record::Record,
     retry::Failure,
     streams::Stream,
-    timer::Timer,
+    timer::{NEVER, Timer},
 };
 
 /// Timers that are looked at for each that was set.

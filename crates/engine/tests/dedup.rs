@@ -16,7 +16,7 @@ use world::{ALICE, ORDERS, World, queue, run};
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn dedup(mode: DedupMode) -> Option<Dedup> {
-    Some(Dedup { header: "id".parse().unwrap(), window: MINUTE, mode })
+    Some(Dedup { header: "id".parse().expect("it is a header"), window: MINUTE, mode })
 }
 
 fn world(mode: DedupMode) -> World {

@@ -18,7 +18,7 @@ use world::{ALICE, BOB, DEAD, ORDERS, World, queue, run, setting};
 const SECOND: Duration = Duration::from_secs(1);
 
 fn fields() -> MessageFields {
-    let name = |text: &str| Some(text.parse().unwrap());
+    let name = |text: &str| Some(text.parse().expect("it is a name"));
     MessageFields {
         fair_key: name("tenant"),
         weight: name("weight"),
@@ -39,11 +39,11 @@ fn group(rules: Vec<KeyRule>) -> GroupConfig {
 }
 
 fn rule(pattern: &str) -> KeyRule {
-    KeyRule::new(pattern.parse().unwrap())
+    KeyRule::new(pattern.parse().expect("it is a pattern"))
 }
 
 fn rate(text: &str) -> Option<ThrottleRate> {
-    Some(ThrottleRate::parse(text).unwrap())
+    Some(ThrottleRate::parse(text).expect("it is a rate"))
 }
 
 fn of(tenant: &str, more: &[(&str, &str)]) -> Message {

@@ -227,6 +227,16 @@ pub const FIELD_NAME_BYTES_MAX: usize = 64;
 /// Longest fair key, in bytes. A longer value is cut to it.
 pub const FAIR_KEY_BYTES_MAX: usize = 256;
 
+/// Fair keys that a listing has unless it asks for another number.
+pub const FAIR_KEYS_LISTED_DEFAULT: usize = 20;
+
+/// Most fair keys that a listing may have. One with many reasons fits a frame.
+pub const FAIR_KEYS_LISTED_MAX: usize = 1000;
+
+/// Most fair keys of all partitions of a topic together that are looked at for a listing: of more than 65 partitions
+/// each tells fewer than a listing may have.
+pub const FAIR_KEYS_GATHERED_MAX: usize = 65_536;
+
 /// Most throttle keys of a message; the others of a header that names more are ignored.
 pub const THROTTLE_KEYS_MAX: usize = 8;
 

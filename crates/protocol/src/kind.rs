@@ -169,6 +169,14 @@ kinds! {
     ConfigurationChanges = 89, false, true;
     /// What a batch has done to older messages.
     PublishNote = 110, false, true;
+    /// Asks why a message or a fair key waits in a group.
+    Explain = 128, true, false;
+    /// Why a message or a fair key waits, by partition.
+    Explanations = 129, false, true;
+    /// Asks for the fair keys of a group with the most ready messages.
+    ListFairKeys = 130, true, false;
+    /// Fair keys of a group.
+    FairKeyList = 131, false, true;
 }
 
 impl fmt::Display for Kind {

@@ -41,6 +41,8 @@ pub enum Reply {
     ConfigurationChanges(control::ConfigurationChanges),
     /// What a batch has done to older messages.
     PublishNote(PublishNote),
+    Explanations(control::Explanations),
+    FairKeyList(control::FairKeyList),
 }
 
 impl Reply {
@@ -76,6 +78,8 @@ impl Reply {
             Self::WatchingConfiguration(_) => Kind::WatchingConfiguration,
             Self::ConfigurationChanges(_) => Kind::ConfigurationChanges,
             Self::PublishNote(_) => Kind::PublishNote,
+            Self::Explanations(_) => Kind::Explanations,
+            Self::FairKeyList(_) => Kind::FairKeyList,
         }
     }
 
@@ -111,6 +115,8 @@ impl Reply {
             Self::WatchingConfiguration(body) => control::encode(kind, body, request, out),
             Self::ConfigurationChanges(body) => control::encode(kind, body, request, out),
             Self::PublishNote(body) => body.encode(request, out),
+            Self::Explanations(body) => control::encode(kind, body, request, out),
+            Self::FairKeyList(body) => control::encode(kind, body, request, out),
         }
     }
 
@@ -152,6 +158,8 @@ impl Reply {
             }
             Kind::ConfigurationChanges => Self::ConfigurationChanges(control::decode(kind, body)?),
             Kind::PublishNote => Self::PublishNote(PublishNote::decode(body)?),
+            Kind::Explanations => Self::Explanations(control::decode(kind, body)?),
+            Kind::FairKeyList => Self::FairKeyList(control::decode(kind, body)?),
             Kind::Hello
             | Kind::Goodbye
             | Kind::CreateTopic
@@ -183,7 +191,9 @@ impl Reply {
             | Kind::SetConfiguration
             | Kind::DeleteConfiguration
             | Kind::ListConfiguration
-            | Kind::WatchConfiguration => return Err(DecodeError::Direction { kind }),
+            | Kind::WatchConfiguration
+            | Kind::Explain
+            | Kind::ListFairKeys => return Err(DecodeError::Direction { kind }),
         })
     }
 }

@@ -49,6 +49,8 @@ pub enum Request {
     DeleteConfiguration(control::DeleteConfiguration),
     ListConfiguration(control::ListConfiguration),
     WatchConfiguration(control::WatchConfiguration),
+    Explain(control::Explain),
+    ListFairKeys(control::ListFairKeys),
 }
 
 impl Request {
@@ -90,6 +92,8 @@ impl Request {
             Self::DeleteConfiguration(_) => Kind::DeleteConfiguration,
             Self::ListConfiguration(_) => Kind::ListConfiguration,
             Self::WatchConfiguration(_) => Kind::WatchConfiguration,
+            Self::Explain(_) => Kind::Explain,
+            Self::ListFairKeys(_) => Kind::ListFairKeys,
         }
     }
 
@@ -132,6 +136,8 @@ impl Request {
             Self::DeleteConfiguration(body) => control::encode(kind, body, request, out),
             Self::ListConfiguration(body) => control::encode(kind, body, request, out),
             Self::WatchConfiguration(body) => control::encode(kind, body, request, out),
+            Self::Explain(body) => control::encode(kind, body, request, out),
+            Self::ListFairKeys(body) => control::encode(kind, body, request, out),
         }
     }
 
@@ -190,6 +196,8 @@ impl Request {
             Kind::DeleteConfiguration => Self::DeleteConfiguration(control::decode(kind, body)?),
             Kind::ListConfiguration => Self::ListConfiguration(control::decode(kind, body)?),
             Kind::WatchConfiguration => Self::WatchConfiguration(control::decode(kind, body)?),
+            Kind::Explain => Self::Explain(control::decode(kind, body)?),
+            Kind::ListFairKeys => Self::ListFairKeys(control::decode(kind, body)?),
             Kind::HelloOk
             | Kind::Error
             | Kind::GoAway
@@ -215,7 +223,9 @@ impl Request {
             | Kind::ConfigurationList
             | Kind::WatchingConfiguration
             | Kind::ConfigurationChanges
-            | Kind::PublishNote => return Err(DecodeError::Direction { kind }),
+            | Kind::PublishNote
+            | Kind::Explanations
+            | Kind::FairKeyList => return Err(DecodeError::Direction { kind }),
         })
     }
 }

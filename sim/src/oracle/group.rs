@@ -8,7 +8,9 @@ use std::{
 use sennit_engine::{Delivery, GroupSetting, SessionId};
 use sennit_model::{Generation, StartAt, Timestamp};
 
-use super::{Violation, attempts::FailedAttempts, dedup::Replacements, retry::PolicyHistory};
+use super::{
+    Violation, attempts::FailedAttempts, replacements::Replacements, retry::PolicyHistory,
+};
 
 /// Whether a group has acked a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,6 +14,7 @@ mod native;
 mod outstanding;
 mod partition;
 mod reader;
+mod replacements;
 mod restart;
 mod retry;
 mod settlements;

@@ -15,9 +15,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     Violation,
-    dedup::value_of,
     fair::{self, Says, header_delay},
     group::GroupModel,
+    replacements::value_of,
 };
 use crate::numbered_messages;
 

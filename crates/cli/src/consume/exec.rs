@@ -146,7 +146,7 @@ pub async fn run(
                 break;
             }
             let is_over = is_idle && !args.follow;
-            if is_over && group_consumer.has_nothing_ready().await? {
+            if is_over && group_consumer.is_drained().await? {
                 break;
             }
             continue;

@@ -7,7 +7,9 @@ use sennit_client::{Backoff, Client, Consumer, DeliveryRun, GroupDescription, Re
 use sennit_model::{GroupName, TopicName};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 
-use crate::exit::Failure;
+use crate::{exit::Failure, output::print_to_stderr};
+
+use super::held_back::{HeldBack, held_back};
 
 /// Time without messages after which the broker is asked whether any are ready.
 const IDLE_AFTER: Duration = Duration::from_millis(500);
@@ -32,6 +34,8 @@ pub struct GroupConsumer<'a> {
     end: Option<Result<(), Failure>>,
     /// Whether the group's retry policy has delays.
     pub has_backoff: bool,
+    /// Whether it was said which limit holds messages back.
+    has_said_limit: bool,
     credit: u32,
     lease: Duration,
     extend: Interval,
@@ -66,6 +70,7 @@ impl<'a> GroupConsumer<'a> {
             in_progress,
             end: None,
             has_backoff: config.retry.backoff != Backoff::None,
+            has_said_limit: false,
             credit,
             lease,
             extend,
@@ -121,12 +126,28 @@ impl<'a> GroupConsumer<'a> {
         }
     }
 
-    /// Returns whether the broker says that the group has no ready messages.
+    /// Returns whether no more messages come by themselves: the broker says that none is ready, or that a pause
+    /// holds all of them back, which is then printed. A limit that holds all of them back is printed once.
     ///
     /// # Errors
     /// The broker's final refusal.
-    pub async fn has_nothing_ready(&self) -> Result<bool, Failure> {
-        Ok(self.description().await?.is_some_and(|group| group.ready == 0))
+    pub async fn is_drained(&mut self) -> Result<bool, Failure> {
+        let Some(group) = self.description().await? else { return Ok(false) };
+        if group.ready == 0 {
+            return Ok(true);
+        }
+        match held_back(self.client, &group).await? {
+            Some(HeldBack::Paused(text)) => {
+                print_to_stderr(&text);
+                Ok(true)
+            }
+            Some(HeldBack::Limited(text)) if !self.has_said_limit => {
+                self.has_said_limit = true;
+                print_to_stderr(&text);
+                Ok(false)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// The number of partitions; `None` if the broker does not answer now.

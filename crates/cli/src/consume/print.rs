@@ -88,7 +88,7 @@ pub async fn run(
                 continue;
             }
             // Printed messages that are held stay leased: all other ready messages have come.
-            if !args.follow && (holds || group_consumer.has_nothing_ready().await?) {
+            if !args.follow && (holds || group_consumer.is_drained().await?) {
                 break;
             }
             continue;

@@ -101,7 +101,9 @@ impl Conversation {
             | Reply::ConfigurationValue(_)
             | Reply::ConfigurationChanged(_)
             | Reply::ConfigurationList(_)
-            | Reply::PublishedAt(_) => self.answered(number, reply, now)?,
+            | Reply::PublishedAt(_)
+            | Reply::Explanations(_)
+            | Reply::FairKeyList(_) => self.answered(number, reply, now)?,
         }
         Ok(())
     }

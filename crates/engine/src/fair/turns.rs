@@ -6,9 +6,7 @@ use std::{cmp::Reverse, collections::VecDeque, time::Duration};
 use sennit_model::{Priority, Timestamp};
 
 use super::{Fair, FlowState, NONE, Setting};
-use crate::{
-    classes::ClassNumber, partition::NEVER, runs::Runs, throttles::take_of_all, tries::Tries,
-};
+use crate::{classes::ClassNumber, runs::Runs, throttles::take_of_all, timer::NEVER, tries::Tries};
 
 /// Of so many messages one is of the lowest priority that there is, so that it is served at all.
 const LOWEST_SHARE: u64 = 16;

@@ -9,7 +9,10 @@ use sennit_model::{
     ProducerStamp, Timestamp, TopicId, limits::DURATION_MAX,
 };
 
-use super::any_settings::{group_config, start, topic_config};
+use super::{
+    any_explanation::{explanation_reply, explanation_request},
+    any_settings::{group_config, start, topic_config},
+};
 use crate::{
     Confirm, ConfirmHead, ConfirmRun, Deliver, DeliverHead, Durability, Gap, GapReason, Publish,
     PublishAt, PublishHead, PublishNote, PublishedAt, Reply, Request, SetCredit, Settle,
@@ -457,6 +460,7 @@ fn configuration_reply() -> impl Strategy<Value = Reply> {
 pub fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
         configuration_request(),
+        explanation_request(),
         catalogue_request(),
         group_request(),
         (text(), text())
@@ -512,6 +516,7 @@ fn listing_reply() -> impl Strategy<Value = Reply> {
 pub fn reply() -> impl Strategy<Value = Reply> {
     prop_oneof![
         configuration_reply(),
+        explanation_reply(),
         hello_ok().prop_map(Reply::HelloOk),
         error().prop_map(Reply::Error),
         Just(Reply::Ping),

@@ -58,6 +58,8 @@ fn the_page_states_the_limits_in_force() {
         ("runs of a settle", limits::SETTLE_RUNS_MAX),
         ("reason", limits::REASON_BYTES_MAX),
         ("cursors of a topic", limits::CURSORS_PER_TOPIC_MAX),
+        ("fair keys of a listing", limits::FAIR_KEYS_LISTED_MAX),
+        ("fair key", limits::FAIR_KEY_BYTES_MAX),
         ("subscriptions of a connection", limits::SUBSCRIPTIONS_PER_CONNECTION_MAX),
         (
             "partitions of all subscriptions of a connection",

@@ -121,6 +121,10 @@ impl Frame {
             Kind::WatchingConfiguration => body!(Reply::WatchingConfiguration),
             Kind::ConfigurationChanges => body!(Reply::ConfigurationChanges),
             Kind::PublishNote => Self::Reply(Reply::PublishNote(publish_note(fields))),
+            Kind::Explain => body!(Request::Explain),
+            Kind::Explanations => body!(Reply::Explanations),
+            Kind::ListFairKeys => body!(Request::ListFairKeys),
+            Kind::FairKeyList => body!(Reply::FairKeyList),
         };
         vec![frame]
     }
@@ -148,6 +152,12 @@ fn control_body<T: serde::Serialize + serde::de::DeserializeOwned>(fields: &Valu
     for name in ["start", "from"] {
         if let Some(place) = fields.get_mut(name).filter(|place| place.is_object()) {
             *place = serde_json::json!({ "at": place.take() });
+        }
+    }
+    // The subject of Explain; in other bodies these fields are deeper.
+    for name in ["offset", "fair_key"] {
+        if let Some(value) = fields.as_object_mut().and_then(|fields| fields.remove(name)) {
+            fields["subject"] = serde_json::json!({ name: value });
         }
     }
     if let Some(message_fields) = fields.pointer_mut("/config/fields") {

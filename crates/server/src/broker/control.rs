@@ -5,6 +5,7 @@
 mod cursor_list;
 mod dead_letter_topics;
 mod descriptions;
+mod explain;
 mod groups;
 mod reading;
 mod start;
@@ -122,6 +123,10 @@ impl Control {
             ControlRequest::ListGroups { topic } => self.list_groups(&topic),
             ControlRequest::DescribeGroup { topic, group } => {
                 self.describe_group(&topic, &group).await
+            }
+            ControlRequest::Explain(explain) => self.explain(explain).await,
+            ControlRequest::ListFairKeys { topic, group, most } => {
+                self.list_fair_keys(&topic, &group, most).await
             }
             ControlRequest::RetryParked(retry) => self.retry_parked(retry).await,
             ControlRequest::Subscribe(subscribe) => self.subscribe(subscribe).await,

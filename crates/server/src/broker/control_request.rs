@@ -5,6 +5,7 @@ mod answer;
 mod protection;
 mod refusal;
 
+use sennit_engine::ExplainSubject;
 use sennit_model::{
     CursorName, GroupChange, GroupConfig, GroupName, Offset, PartitionIndex, ReadFrom, StartAt,
     TopicConfig, TopicId, TopicName,
@@ -12,8 +13,9 @@ use sennit_model::{
 
 pub(crate) use self::{
     answer::{
-        ConsumerStart, ControlAnswer, CursorPositions, GroupDescription, ListedGroup, ListedTopic,
-        ParkedRun, ReaderStart, TopicDescription, TopicOpened, TopicPage, TopicPlace,
+        ConsumerStart, ControlAnswer, CursorPositions, ExplainedPartition, GroupDescription,
+        ListedGroup, ListedTopic, ParkedRun, ReaderStart, TopicDescription, TopicOpened, TopicPage,
+        TopicPlace,
     },
     protection::{check_request, check_topic},
     refusal::{ControlRefusal, STORAGE_FULL_RETRY_MS, TOPIC_FULL_RETRY_MS},
@@ -48,6 +50,10 @@ pub(crate) enum ControlRequest {
     ListGroups { topic: TopicName },
     /// Describes a group, with its parked messages. [`ControlAnswer::Group`].
     DescribeGroup { topic: TopicName, group: GroupName },
+    /// Explains why a message or a fair key waits. [`ControlAnswer::Explanations`].
+    Explain(Explain),
+    /// Lists the fair keys of a group with the most ready messages, `most` at most. [`ControlAnswer::FairKeys`].
+    ListFairKeys { topic: TopicName, group: GroupName, most: usize },
     /// Makes parked messages of a group ready again. [`ControlAnswer::Done`].
     RetryParked(RetryParked),
     /// Finds what a consumer has to know to take part in a group. [`ControlAnswer::ConsumerStart`].
@@ -97,6 +103,16 @@ pub(crate) struct RetryParked {
     pub(crate) group: GroupName,
     /// Which of them; all of them if this is empty.
     pub(crate) offsets: Vec<OffsetsOfPartition>,
+}
+
+/// A message or a fair key that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Explain {
+    pub(crate) topic: TopicName,
+    pub(crate) group: GroupName,
+    /// Only this partition is asked; all without.
+    pub(crate) partition: Option<PartitionIndex>,
+    pub(crate) subject: ExplainSubject,
 }
 
 /// A consumer that wants to take part in a group.

@@ -178,14 +178,13 @@ impl Store {
         }
         let content = batch.take().map(Content::from);
         let append = StreamAppend { content, content_type: None, note: StreamNote::default() };
-        let appended = match self.try_append(&append).await {
+        match self.try_append(&append).await {
             Err(StreamFailure::Stream(StreamRefusal::Unknown)) => {
                 self.create().await?;
                 self.try_append(&append).await
             }
             appended => appended,
-        };
-        appended
+        }
     }
 
     async fn try_append(&self, append: &StreamAppend) -> Result<Offset, StreamFailure> {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sennit_engine::PartitionDescription;
+use sennit_engine::{Explanation, KeyDescription, PartitionDescription};
 use sennit_model::{
     CursorName, GroupConfig, GroupId, GroupName, Incarnation, Offset, OffsetRange, PartitionIndex,
     Timestamp, TopicConfig, TopicId, TopicName,
@@ -31,6 +31,10 @@ pub(crate) enum ControlAnswer {
     Groups(Vec<ListedGroup>),
     /// One group.
     Group(GroupDescription),
+    /// Why a message or a fair key waits, by partition.
+    Explanations(Vec<ExplainedPartition>),
+    /// Fair keys of a group, those with the most ready messages first.
+    FairKeys(Vec<KeyDescription>),
     /// The cursors of a topic, by name.
     Cursors(Vec<CursorPositions>),
     /// What a publisher has to know of a topic.
@@ -131,6 +135,13 @@ pub(crate) struct GroupDescription {
 pub(crate) struct ParkedRun {
     pub(crate) partition: PartitionIndex,
     pub(crate) run: sennit_engine::ParkedRun,
+}
+
+/// Why a message or a fair key waits in a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExplainedPartition {
+    pub(crate) partition: PartitionIndex,
+    pub(crate) explanation: Explanation,
 }
 
 /// A named cursor.

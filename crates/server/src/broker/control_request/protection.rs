@@ -27,6 +27,8 @@ pub(crate) fn check_request(request: &ControlRequest) -> Result<(), ControlRefus
         | ControlRequest::ListTopics(_)
         | ControlRequest::ListGroups { .. }
         | ControlRequest::DescribeGroup { .. }
+        | ControlRequest::Explain(_)
+        | ControlRequest::ListFairKeys { .. }
         | ControlRequest::Read(_)
         | ControlRequest::SetCursor(_)
         | ControlRequest::DeleteCursor { .. }

@@ -2,6 +2,7 @@
 //! The control carries the requests out.
 
 mod answers;
+mod explanations;
 mod requests;
 
 use sennit_engine::SessionId;

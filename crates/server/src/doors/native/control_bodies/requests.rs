@@ -5,16 +5,18 @@
 
 use std::str::FromStr;
 
+use sennit_engine::ExplainSubject;
 use sennit_model::{
     ConfigError, CursorName, GroupChange, NameError, Offset, PartitionIndex, ReadFrom, TopicId,
     TopicName,
+    limits::{FAIR_KEY_BYTES_MAX, FAIR_KEYS_LISTED_DEFAULT, FAIR_KEYS_LISTED_MAX},
 };
 use sennit_protocol::{ErrorCode, Kind, Request, control};
 
 use crate::{
     broker::control_request::{
-        AlterGroup, ControlRefusal, ControlRequest, CreateGroup, ListTopics, OffsetsOfPartition,
-        PartitionOffset, Read, RetryParked, SetCursor, Subscribe, check_topic,
+        AlterGroup, ControlRefusal, ControlRequest, CreateGroup, Explain, ListTopics,
+        OffsetsOfPartition, PartitionOffset, Read, RetryParked, SetCursor, Subscribe, check_topic,
     },
     doors::native::refusal_reply::control_reply,
 };
@@ -31,6 +33,12 @@ pub(super) enum RequestFault {
     /// The name of a group or cursor is not one; the client is told of that only if this request about the
     /// topic is not refused.
     IfAccepted(Box<ControlRequest>, NameError),
+    /// A question about a waiting message names neither an offset nor a fair key.
+    NoSubject,
+    /// A fair key of so many bytes is asked about, which no message has.
+    LongFairKey(usize),
+    /// So many fair keys are asked for, more than a listing has.
+    ManyFairKeys(u32),
     /// The control has no answer to frames of this kind.
     Kind(Kind),
 }
@@ -53,6 +61,23 @@ impl From<&RequestFault> for control::Error {
             RequestFault::Name(error) | RequestFault::IfAccepted(_, error) => error.into(),
             RequestFault::Config(error) => error.into(),
             RequestFault::Reserved => control_reply(&ControlRefusal::Reserved),
+            RequestFault::NoSubject => Self::new(
+                ErrorCode::InvalidConfig,
+                "the question names no message: name an offset or a fair key",
+            ),
+            RequestFault::LongFairKey(bytes) => Self::new(
+                ErrorCode::LimitReached,
+                format!(
+                    "a fair key has at most FAIR_KEY_BYTES_MAX, {FAIR_KEY_BYTES_MAX}, bytes, not {bytes}: a longer \
+                     one of a message is cut to it"
+                ),
+            ),
+            RequestFault::ManyFairKeys(most) => Self::new(
+                ErrorCode::LimitReached,
+                format!(
+                    "a listing has at most FAIR_KEYS_LISTED_MAX, {FAIR_KEYS_LISTED_MAX}, keys, not {most}"
+                ),
+            ),
             RequestFault::Kind(kind) => {
                 Self::new(ErrorCode::Internal, format!("{kind:?} is not for the control"))
             }
@@ -101,6 +126,8 @@ pub(super) fn control_request(request: &Request) -> Result<ControlRequest, Reque
             let group = name_in(&topic, &body.name)?;
             ControlRequest::DescribeGroup { topic, group }
         }
+        Request::Explain(body) => ControlRequest::Explain(explain(body)?),
+        Request::ListFairKeys(body) => list_fair_keys(body)?,
         Request::RetryParked(body) => ControlRequest::RetryParked(retry_parked(body)?),
         Request::Subscribe(body) => ControlRequest::Subscribe(subscribe(body)?),
         Request::Read(body) => ControlRequest::Read(read(body)?),
@@ -126,7 +153,10 @@ fn changed_topic(name: &str) -> Result<Result<TopicName, NameError>, RequestFaul
 }
 
 /// The name of a group or cursor of a topic.
-fn name_in<T: FromStr<Err = NameError>>(topic: &TopicName, name: &str) -> Result<T, RequestFault> {
+pub(super) fn name_in<T: FromStr<Err = NameError>>(
+    topic: &TopicName,
+    name: &str,
+) -> Result<T, RequestFault> {
     name.parse().map_err(|error| {
         let of_topic = ControlRequest::ListGroups { topic: topic.clone() };
         RequestFault::IfAccepted(Box::new(of_topic), error)
@@ -161,6 +191,31 @@ fn retry_parked(body: &control::RetryParked) -> Result<RetryParked, RequestFault
         end: Offset(offsets.end),
     });
     Ok(RetryParked { topic, group, offsets: offsets.collect() })
+}
+
+fn explain(body: &control::Explain) -> Result<Explain, RequestFault> {
+    let topic = body.topic.parse()?;
+    let group = name_in(&topic, &body.group)?;
+    let subject = match &body.subject {
+        None => return Err(RequestFault::NoSubject),
+        Some(control::explain::Subject::Offset(offset)) => ExplainSubject::Offset(Offset(*offset)),
+        Some(control::explain::Subject::FairKey(key)) if key.len() > FAIR_KEY_BYTES_MAX => {
+            return Err(RequestFault::LongFairKey(key.len()));
+        }
+        Some(control::explain::Subject::FairKey(key)) => ExplainSubject::FairKey(key.clone()),
+    };
+    Ok(Explain { topic, group, partition: body.partition.map(PartitionIndex), subject })
+}
+
+fn list_fair_keys(body: &control::ListFairKeys) -> Result<ControlRequest, RequestFault> {
+    let topic = body.topic.parse()?;
+    let group = name_in(&topic, &body.group)?;
+    let most = match body.most as usize {
+        0 => FAIR_KEYS_LISTED_DEFAULT,
+        most if most > FAIR_KEYS_LISTED_MAX => return Err(RequestFault::ManyFairKeys(body.most)),
+        most => most,
+    };
+    Ok(ControlRequest::ListFairKeys { topic, group, most })
 }
 
 fn subscribe(body: &control::Subscribe) -> Result<Subscribe, RequestFault> {

@@ -96,3 +96,36 @@ fn of_a_bad_name_of_a_cursor_a_reader_is_told_only_where_the_topic_is_the_one_it
     // A partition that does not exist is told of after the name.
     assert!(read.positions.is_empty());
 }
+
+fn question(subject: Option<control::explain::Subject>) -> control::Explain {
+    let (topic, group) = ("jobs".into(), "default".into());
+    control::Explain { topic, group, partition: None, subject }
+}
+
+#[test]
+fn a_question_needs_an_offset_or_a_key_that_a_message_may_have() {
+    use control::explain::Subject;
+    assert_eq!(explain(&question(None)), Err(RequestFault::NoSubject));
+    let key = "k".repeat(FAIR_KEY_BYTES_MAX);
+    let asked = explain(&question(Some(Subject::FairKey(key.clone()))));
+    assert_eq!(asked.map(|asked| asked.subject), Ok(ExplainSubject::FairKey(key.clone())));
+    let long = explain(&question(Some(Subject::FairKey(key + "k"))));
+    assert_eq!(long, Err(RequestFault::LongFairKey(FAIR_KEY_BYTES_MAX + 1)));
+}
+
+#[test]
+fn a_listing_has_a_default_and_a_most() {
+    let list = |most| {
+        let (topic, group) = ("jobs".into(), "default".into());
+        match list_fair_keys(&control::ListFairKeys { topic, group, most }) {
+            Ok(ControlRequest::ListFairKeys { most, .. }) => Ok(most),
+            Ok(other) => panic!("{other:?}"),
+            Err(fault) => Err(fault),
+        }
+    };
+    assert_eq!(list(0), Ok(FAIR_KEYS_LISTED_DEFAULT));
+    assert_eq!(list(1000), Ok(FAIR_KEYS_LISTED_MAX));
+    assert_eq!(list(1001), Err(RequestFault::ManyFairKeys(1001)));
+    let error = control::Error::from(&RequestFault::ManyFairKeys(1001));
+    assert!(error.message.contains("FAIR_KEYS_LISTED_MAX, 1000"), "{}", error.message);
+}
