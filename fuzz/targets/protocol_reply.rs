@@ -23,11 +23,11 @@ fuzz_target!(|data: &[u8]| {
     let is_hot = matches!(
         reply.kind(),
         Kind::Confirm
-        | Kind::Deliver
-        | Kind::Settled
-        | Kind::Gap
-        | Kind::PublishedAt
-        | Kind::PublishNote
+            | Kind::Deliver
+            | Kind::Settled
+            | Kind::Gap
+            | Kind::PublishedAt
+            | Kind::PublishNote
     );
     if is_hot {
         assert_eq!(written, body, "a hot body has one form");

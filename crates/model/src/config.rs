@@ -235,7 +235,7 @@ pub struct GroupConfig {
     pub is_paused: bool,
     /// The rate at which the group is given messages, over all fair keys.
     pub throttle: Option<ThrottleRate>,
-    /// The limits of fair keys. Of use where the topic has [`TopicConfig::fields`].
+    /// The limits of fair keys. Of use where the topic has `fields`.
     pub key_rules: KeyRules,
 }
 

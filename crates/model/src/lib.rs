@@ -49,9 +49,7 @@ pub use offset::{Offset, OffsetRange};
 pub use pattern::{PatternError, TopicPattern};
 pub use read_from::ReadFrom;
 pub use retry_policy::{Backoff, RetryDelays, RetryPolicy};
-pub use throttle_rule::{
-    ThrottleError, ThrottlePattern, ThrottleRate, ThrottleRule, throttle_rule_of,
-};
+pub use throttle_rule::{ThrottleError, ThrottlePattern, ThrottleRate, ThrottleRule};
 pub use time::Timestamp;
 pub use topic_limit::{TopicLimit, WhenFull};
 pub use when_slow::WhenSlow;
