@@ -1,5 +1,7 @@
 //! `sennit explain`: why a message or a fair key waits, in one sentence. Other verbs take its words for reasons.
 
+use std::io::{self, Write};
+
 use sennit_client::{ExplainSubject, Explanation, WaitReason};
 use sennit_model::{GroupName, Offset, PartitionIndex, TopicName};
 use serde_json::{Value, json};
@@ -73,9 +75,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 print_json(&explanation_json(one))?;
                 continue;
             }
-            use std::io::Write as _;
             let line = sentence(one, &subject, names_partition);
-            ignore_broken_pipe(writeln!(std::io::stdout(), "{line}"))?;
+            ignore_broken_pipe(writeln!(io::stdout(), "{line}"))?;
         }
         Ok(())
     })

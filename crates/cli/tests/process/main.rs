@@ -17,6 +17,7 @@ mod crash;
 mod descriptors;
 mod durability;
 mod exec;
+mod explain;
 mod fair;
 mod fair_settings;
 mod files;
