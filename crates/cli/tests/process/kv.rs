@@ -281,7 +281,7 @@ fn a_key_that_is_set_again_and_again_does_not_grow_its_stream() {
     broker.start_again();
     broker.ok(&["kv", "set", "k0", "last"], b"");
     let topic = broker.ok(&["topic", "describe", "__ds/configuration", "--json"], b"");
-    let partition = json_lines(&topic)[0]["partitions"][0].clone();
+    let partition = json_lines(&topic)[0]["partition"][0].clone();
     // 24 MB were written; 1 MiB may lie there, and what was trimmed with it a moment later.
     let bytes = partition["bytes"].as_u64().unwrap();
     assert!(bytes < 6 << 20 && partition["start"].as_u64() > Some(0), "{partition}");
