@@ -172,8 +172,6 @@ impl Swarm {
             swarm.dedup_values = [300, 800][random.below(2) as usize];
         }
         if FAIR_SEEDS.contains(&(seed % FAIR_CYCLE)) {
-            // Not both at once yet: which message a group is through with depends on what held it back.
-            swarm.dedup_values = 0;
             swarm.fair = [500, 1000][random.below(2) as usize];
             swarm.weights[1] *= 4;
         }

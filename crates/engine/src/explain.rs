@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use sennit_model::{GroupId, Offset, PartitionId, Timestamp};
+use sennit_model::{GroupId, Offset, PartitionId, Timestamp, limits::READY_COUNTED_MAX};
 
 use crate::{
     classes::NO_CLASS,
@@ -17,9 +17,6 @@ use crate::{
     partition::Partition,
     refusal::Refusal,
 };
-
-/// Most ready messages that are counted by key: beyond it, the oldest count.
-const COUNTED_MAX: u64 = 1_000_000;
 
 impl Engine {
     /// Explains why a message or a key waits.
@@ -150,7 +147,7 @@ impl Partition {
             Some(fair) => {
                 let key = self.fair_key(offset);
                 let mut messages = 0;
-                let mut left = COUNTED_MAX;
+                let mut left = READY_COUNTED_MAX;
                 for (start, end, _) in before {
                     let end = end.min(start.saturating_add(left));
                     left -= end - start;
@@ -165,7 +162,7 @@ impl Partition {
     }
 
     fn oldest_ready(&self, group: &Group, key: &str) -> Option<u64> {
-        let (mut oldest, mut left) = (None, COUNTED_MAX);
+        let (mut oldest, mut left) = (None, READY_COUNTED_MAX);
         for (start, end, _) in group.ready.iter() {
             let end = end.min(start.saturating_add(left));
             left -= end - start;
@@ -185,7 +182,7 @@ impl Partition {
     fn keys(&self, group: &Group, most: usize, now: Timestamp) -> Vec<KeyDescription> {
         let mut counts = HashMap::<u32, (u64, u64, u64), FixedState>::default();
         let key_of = |class| self.classes.get(class).map_or(0, |view| view.key);
-        let mut left = COUNTED_MAX;
+        let mut left = READY_COUNTED_MAX;
         for (start, end, _) in group.ready.iter() {
             let end = end.min(start.saturating_add(left));
             left -= end - start;

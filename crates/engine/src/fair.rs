@@ -35,6 +35,8 @@ const INDEXED_PER_PASS: u64 = 65_536;
 const INDEX_RUNS_MAX: usize = 2 << 20;
 /// So many runs each key may have whatever the others have.
 const LANE_RUNS_MIN: usize = 64;
+/// The queue of a flow is cleared of what is there for nothing if it has so many more than two for each lane.
+const QUEUED_MIN: usize = 64;
 const NONE: u32 = u32::MAX;
 
 /// A group and its settings, as an index must know them.
@@ -58,20 +60,34 @@ struct Key {
     weight: u32,
     is_paused: bool,
     bucket: Option<Arc<Bucket>>,
+    /// When that has a token, once it had none.
+    free_at: Timestamp,
 }
 
 /// Where a flow is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FlowState {
-    /// It has no message.
+    /// It has no message, or only some that throttles hold back.
     Empty,
     /// In the ring of its priority.
     InRing,
-    /// It waits for a throttle.
+    /// It waits for its key's throttle.
     Throttled,
     /// Its key is paused or has as many messages under way as it may: it waits for a message that is settled.
     Held,
 }
+
+/// Held back by a throttle, with its number and its age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Throttled {
+    /// By those of its messages.
+    Lane(ClassNumber, u32),
+    /// By that of its key.
+    Flow(u32, u32),
+}
+
+/// A lane with its place in the queue of its flow, the oldest first.
+type QueuedLane = Reverse<(u64, ClassNumber)>;
 
 /// The messages of a key with one priority. They have a lane for each class.
 #[derive(Debug)]
@@ -80,7 +96,11 @@ struct Flow {
     age: u32,
     key: u32,
     next_of_key: u32,
-    first_lane: u32,
+    /// How many lanes it has.
+    lanes: u32,
+    /// The lanes with messages that no throttle holds back. One that is not at its [`Lane::queued_at`] is there for
+    /// nothing.
+    queue: BinaryHeap<QueuedLane>,
     band: u8,
     state: FlowState,
     /// Whether it has received its share of this round.
@@ -106,7 +126,8 @@ pub(crate) struct Fair {
     free_flows: Vec<u32>,
     /// By priority.
     rings: [Ring; Priority::COUNT],
-    throttled: BinaryHeap<Reverse<(Timestamp, u32, u32)>>,
+    /// What throttles hold back, by the time when these have tokens.
+    throttled: BinaryHeap<Reverse<(Timestamp, Throttled)>>,
     /// Messages that became ready and are not in the index yet.
     arrived: VecDeque<Range<u64>>,
     /// Messages whose leases ended, and which still count for their keys.
@@ -231,10 +252,13 @@ impl Fair {
         if has_changed || changes != self.throttle_changes {
             self.throttle_changes = changes;
             self.group_free_at = Timestamp(0);
-            for lane in &mut self.lanes {
-                lane.free_at = Timestamp(0);
+            self.throttled.clear();
+            for lane in 0..self.lanes.len() as u32 {
+                self.lanes[lane as usize].free_at = Timestamp(0);
+                self.queue(lane);
             }
             for key in 0..self.keys.len() as u32 {
+                self.keys[key as usize].free_at = Timestamp(0);
                 self.relink_key(key, |state| state != FlowState::Empty);
             }
         }
@@ -277,9 +301,30 @@ impl Fair {
         let is_full = self.runs >= INDEX_RUNS_MAX;
         let lane = &mut self.lanes[class as usize];
         self.runs += lane.add(start..end, is_full.then_some(LANE_RUNS_MIN));
-        let flow = lane.flow;
-        if self.flows[flow as usize].state == FlowState::Empty {
-            self.link(flow);
+        self.queue(class);
+    }
+
+    /// Puts a lane into the queue of its flow, unless it is there, has no message, or is held back.
+    fn queue(&mut self, number: ClassNumber) {
+        let lane = &mut self.lanes[number as usize];
+        let begins = lane.begins();
+        if begins >= lane.queued_at || lane.free_at > Timestamp(0) {
+            return;
+        }
+        lane.queued_at = begins;
+        let flow = &mut self.flows[lane.flow.0 as usize];
+        assert_eq!(flow.age, lane.flow.1, "the flow of a lane with messages is not given away");
+        flow.queue.push(Reverse((begins, number)));
+        let state = flow.state;
+        if flow.queue.len() > QUEUED_MIN + 2 * flow.lanes as usize {
+            let mut queued = std::mem::take(&mut flow.queue).into_vec();
+            queued.retain(|Reverse((at, lane))| self.lanes[*lane as usize].queued_at == *at);
+            queued.sort_unstable();
+            queued.dedup();
+            flow.queue = queued.into();
+        }
+        if state == FlowState::Empty {
+            self.link(self.lanes[number as usize].flow.0);
         }
     }
 
@@ -289,7 +334,7 @@ impl Fair {
         let view = setting.classes.get(class);
         let (age, key, key_age) = view.map_or((0, 0, 0), |view| (view.age, view.key, view.key_age));
         let number = class as usize;
-        if self.lanes.get(number).is_some_and(|lane| lane.age == age && lane.flow != NONE) {
+        if self.lanes.get(number).is_some_and(|lane| lane.age == age && self.is_of_flow(lane)) {
             return key;
         }
         let class = view.map_or(&none, |view| view.class);
@@ -298,14 +343,18 @@ impl Fair {
         if self.lanes.len() <= number {
             self.lanes.resize_with(number + 1, Lane::default);
         }
-        if self.lanes[number].flow != NONE {
-            self.drop_lane(number as u32);
-        }
+        self.drop_lane(number as u32);
         let buckets =
             class.throttle_keys.iter().map(|key| setting.throttles.of_key(key, setting.now));
-        let next = std::mem::replace(&mut self.flows[flow as usize].first_lane, number as u32);
-        self.lanes[number] = Lane::new(age, flow, next, class.weight, buckets.collect());
+        let held = &mut self.flows[flow as usize];
+        held.lanes += 1;
+        self.lanes[number] = Lane::new(age, (flow, held.age), class.weight, buckets.collect());
         key
+    }
+
+    /// Whether the lane has a flow, and that was not given to another since.
+    fn is_of_flow(&self, lane: &Lane) -> bool {
+        lane.flow.0 != NONE && self.flows[lane.flow.0 as usize].age == lane.flow.1
     }
 
     fn make_key(&mut self, number: u32, age: u32, setting: &Setting<'_>) {
@@ -318,6 +367,7 @@ impl Fair {
             weight: 0,
             is_paused: false,
             bucket: None,
+            free_at: Timestamp(0),
         };
         if let Some(key) = self.keys.get(index)
             && key.age == age
@@ -357,7 +407,8 @@ impl Fair {
             age,
             key,
             next_of_key,
-            first_lane: NONE,
+            lanes: 0,
+            queue: BinaryHeap::new(),
             band,
             state: FlowState::Empty,
             in_visit: false,
@@ -378,26 +429,22 @@ impl Fair {
         flow
     }
 
-    /// Takes a lane whose class is gone out of its flow.
-    fn drop_lane(&mut self, number: u32) {
-        let (flow, next) = (self.lanes[number as usize].flow, self.lanes[number as usize].next);
-        let mut at = self.flows[flow as usize].first_lane;
-        if at == number {
-            self.flows[flow as usize].first_lane = next;
-        } else {
-            while at != NONE && self.lanes[at as usize].next != number {
-                at = self.lanes[at as usize].next;
-            }
-            assert!(at != NONE, "a lane is one of its flow's");
-            self.lanes[at as usize].next = next;
+    /// Empties a lane whose class is gone.
+    fn drop_lane(&mut self, number: ClassNumber) {
+        let lane = std::mem::take(&mut self.lanes[number as usize]);
+        self.runs -= lane.len();
+        if self.is_of_flow(&lane) {
+            self.flows[lane.flow.0 as usize].lanes -= 1;
         }
-        self.runs -= self.lanes[number as usize].len();
-        self.lanes[number as usize] = Lane::default();
     }
 
+    /// Makes room for another flow. Its lanes go with it; one that a throttle holds back goes when that lets it pass.
     fn drop_flow(&mut self, flow: u32) {
-        while self.flows[flow as usize].first_lane != NONE {
-            self.drop_lane(self.flows[flow as usize].first_lane);
+        for Reverse((at, lane)) in std::mem::take(&mut self.flows[flow as usize].queue) {
+            let held = &self.lanes[lane as usize];
+            if held.flow == (flow, self.flows[flow as usize].age) && held.queued_at == at {
+                self.drop_lane(lane);
+            }
         }
         let held = &mut self.flows[flow as usize];
         let ring = &mut self.rings[usize::from(held.band)];
@@ -419,8 +466,8 @@ impl Fair {
 
     /// Why a class is held back, if it is.
     pub(crate) fn hold(&self, class: ClassNumber, now: Timestamp) -> Option<WaitReason> {
-        let lane = self.lanes.get(class as usize).filter(|lane| lane.flow != NONE)?;
-        let key = &self.keys[self.flows[lane.flow as usize].key as usize];
+        let lane = self.lanes.get(class as usize).filter(|lane| self.is_of_flow(lane))?;
+        let key = &self.keys[self.flows[lane.flow.0 as usize].key as usize];
         if key.is_paused {
             return Some(WaitReason::KeyPaused);
         }
@@ -431,7 +478,8 @@ impl Fair {
         if self.group_free_at > now {
             return Some(WaitReason::GroupThrottled { until: self.group_free_at });
         }
-        (lane.free_at > now).then_some(WaitReason::Throttled { until: lane.free_at })
+        let until = lane.free_at.max(key.free_at);
+        (until > now).then_some(WaitReason::Throttled { until })
     }
 
     /// How many keys take turns, each for every priority that it has.

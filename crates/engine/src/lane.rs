@@ -3,6 +3,8 @@
 
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
+use sennit_model::Timestamp;
+
 use crate::{
     classes::{ClassNumber, Classes},
     runs::Runs,
@@ -14,22 +16,22 @@ use crate::{
 const RUNS_FOUND_MAX: usize = 4096;
 
 /// No offset is as high.
-const NOWHERE: u64 = u64::MAX;
+pub(crate) const NOWHERE: u64 = u64::MAX;
 
 /// The messages of a class.
 #[derive(Debug)]
 pub(crate) struct Lane {
     /// That of its class.
     pub(crate) age: u32,
-    /// Its flow; `u32::MAX` if it is in none.
-    pub(crate) flow: u32,
-    /// The next lane of the flow.
-    pub(crate) next: u32,
+    /// Its flow, with the flow's age; `u32::MAX` if it is in none.
+    pub(crate) flow: (u32, u32),
     pub(crate) weight: u32,
     /// The buckets of its throttle keys.
     pub(crate) buckets: Box<[Arc<Bucket>]>,
-    /// When these have a token.
-    pub(crate) free_at: sennit_model::Timestamp,
+    /// When these have a token, while they hold it back; else 0.
+    pub(crate) free_at: Timestamp,
+    /// Its place in the queue of its flow: not beyond its oldest message; [`NOWHERE`] if it is not there.
+    pub(crate) queued_at: u64,
     runs: VecDeque<Range<u64>>,
     /// Messages from here on are not among the runs.
     rest: u64,
@@ -37,20 +39,25 @@ pub(crate) struct Lane {
 
 impl Default for Lane {
     fn default() -> Self {
-        Self::new(0, u32::MAX, u32::MAX, 1, Box::default())
+        Self::new(0, (u32::MAX, 0), 1, Box::default())
     }
 }
 
 impl Lane {
     pub(crate) fn new(
         age: u32,
-        flow: u32,
-        next: u32,
+        flow: (u32, u32),
         weight: u32,
         buckets: Box<[Arc<Bucket>]>,
     ) -> Self {
-        let (free_at, runs) = (sennit_model::Timestamp(0), VecDeque::new());
-        Self { age, flow, next, weight, buckets, free_at, runs, rest: NOWHERE }
+        let (free_at, queued_at) = (Timestamp(0), NOWHERE);
+        let runs = VecDeque::new();
+        Self { age, flow, weight, buckets, free_at, queued_at, runs, rest: NOWHERE }
+    }
+
+    /// None of its messages lies before this; [`NOWHERE`] if it has none.
+    pub(crate) fn begins(&self) -> u64 {
+        self.runs.front().map_or(self.rest, |run| run.start)
     }
 
     /// How many runs it has.

@@ -10,7 +10,9 @@ use std::sync::{
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use sennit_model::{ThrottlePattern, ThrottleRate, ThrottleRule, Timestamp};
+use sennit_model::{
+    ThrottlePattern, ThrottleRate, ThrottleRule, Timestamp, limits::THROTTLE_BUCKETS_MAX,
+};
 
 const NS_PER_MS: u64 = 1_000_000;
 
@@ -19,7 +21,8 @@ const NS_PER_MS: u64 = 1_000_000;
 const LATENESS_NS_MIN: u64 = 2 * NS_PER_MS;
 const LATENESS_NS_MAX: u64 = 50 * NS_PER_MS;
 
-/// Buckets are looked through for those that are full and in nobody's hands when there are this many.
+/// Buckets are looked through for those that are full and in nobody's hands after so many new names, or as many as
+/// there are buckets.
 const SWEEP_AT_MIN: usize = 1024;
 
 /// The tokens of one throttle key. Times are in nanoseconds since the Unix epoch.
@@ -123,7 +126,9 @@ pub struct Throttles {
 struct Buckets {
     rules: Rules,
     named: HashMap<Box<str>, Arc<Bucket>, FixedState>,
-    sweep_at: usize,
+    /// How many names without a bucket were asked for since the last sweep, and how many buckets that left.
+    since_sweep: usize,
+    after_sweep: usize,
 }
 
 /// Rules, to be found by key.
@@ -149,9 +154,12 @@ impl Rules {
 
     /// The rate of a key. Costs a step for each rule with a wildcard.
     fn of(&self, key: &str) -> Option<ThrottleRate> {
-        let matches = |(pattern, _): &&(ThrottlePattern, _)| pattern.matches(key.as_bytes());
         let exact = self.exact.get(key).copied();
-        exact.or_else(|| self.wild.iter().find(matches).map(|(_, rate)| *rate))
+        exact.or_else(|| self.wild_for(key).map(|(_, rate)| *rate))
+    }
+
+    fn wild_for(&self, key: &str) -> Option<&(ThrottlePattern, ThrottleRate)> {
+        self.wild.iter().find(|(pattern, _)| pattern.matches(key.as_bytes()))
     }
 }
 
@@ -186,14 +194,24 @@ impl Throttles {
     /// The bucket of a throttle key.
     pub(crate) fn of_key(&self, key: &str, now: Timestamp) -> Arc<Bucket> {
         let mut held = self.lock();
-        let rate = held.rules.of(key);
-        held.get(key, rate, now)
+        if held.has_room_for(key, now) || held.rules.exact.contains_key(key) {
+            let rate = held.rules.of(key);
+            return held.get(key, rate);
+        }
+        let shared = held.rules.wild_for(key).map(|(pattern, rate)| (pattern.to_string(), *rate));
+        match shared {
+            Some((pattern, rate)) => held.get(&pattern, Some(rate)),
+            None => held.get("*", None),
+        }
     }
 
     /// A bucket that no throttle key has, of a group or of one of its fair keys.
     pub(crate) fn own(&self, name: &str, rate: ThrottleRate, now: Timestamp) -> Arc<Bucket> {
         assert!(is_own(name), "it is no throttle key");
-        self.lock().get(name, Some(rate), now)
+        let mut held = self.lock();
+        let of_all = || name.rfind('/').map_or(name, |end| &name[..=end]);
+        let name = if held.has_room_for(name, now) { name } else { of_all() };
+        held.get(name, Some(rate))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Buckets> {
@@ -208,17 +226,26 @@ fn is_own(name: &str) -> bool {
 }
 
 impl Buckets {
-    fn get(&mut self, name: &str, rate: Option<ThrottleRate>, now: Timestamp) -> Arc<Bucket> {
+    /// Whether there is a bucket of this name or room for one. Costs a step for each bucket, at times.
+    fn has_room_for(&mut self, name: &str, now: Timestamp) -> bool {
+        if self.named.contains_key(name) {
+            return true;
+        }
+        self.since_sweep += 1;
+        if self.since_sweep > self.after_sweep.max(SWEEP_AT_MIN) {
+            // A bucket that is full is as a new one.
+            self.named.retain(|_, bucket| Arc::strong_count(bucket) > 1 || !bucket.is_full(now));
+            (self.since_sweep, self.after_sweep) = (0, self.named.len());
+        }
+        self.named.len() < THROTTLE_BUCKETS_MAX
+    }
+
+    fn get(&mut self, name: &str, rate: Option<ThrottleRate>) -> Arc<Bucket> {
         if let Some(bucket) = self.named.get(name) {
             if is_own(name) {
                 bucket.set_rate(rate);
             }
             return bucket.clone();
-        }
-        if self.named.len() >= self.sweep_at.max(SWEEP_AT_MIN) {
-            // A bucket that is full is as a new one.
-            self.named.retain(|_, bucket| Arc::strong_count(bucket) > 1 || !bucket.is_full(now));
-            self.sweep_at = 2 * self.named.len();
         }
         let bucket = Arc::new(Bucket::default());
         bucket.set_rate(rate);

@@ -285,6 +285,35 @@ fn a_message_waits_for_all_of_its_throttle_keys_and_holds_back_no_others() {
 }
 
 #[test]
+fn one_fair_key_with_thousands_of_throttle_keys_gives_the_oldest_message_that_none_holds_back() {
+    let lease = Duration::from_secs(3600);
+    let mut world = World::with(fair(), GroupConfig { lease, ..group(vec![]) });
+    let rule = ThrottleRule {
+        pattern: "t*".parse().unwrap(),
+        rate: ThrottleRate::parse("1/m burst 1").unwrap(),
+    };
+    world.do_now(Command::SetThrottles([rule].into()));
+    for _ in 0..2 {
+        for start in (0..5000).step_by(100) {
+            let batch = |number: i32| of("a", &[("throttle", format!("t{number}").as_str())]);
+            world.publish(&(start..start + 100).map(batch).collect::<Vec<_>>());
+        }
+    }
+    world.publish(&[of("a", &[])]);
+    world.subscribe(ALICE, 20_000);
+    let offsets = |world: &mut World| -> Vec<u64> {
+        let runs = world.deliveries().into_iter();
+        runs.flat_map(|run| run.first.0..run.first.0 + u64::from(run.count)).collect()
+    };
+    let first: Vec<_> = (0..5000).chain([10_000]).collect();
+    assert_eq!(offsets(&mut world), first, "one of each throttle key, and one that has none");
+    world.pass(Duration::from_secs(59));
+    assert_eq!(offsets(&mut world), []);
+    world.pass(SECOND);
+    assert_eq!(offsets(&mut world), (5000..10_000).collect::<Vec<_>>());
+}
+
+#[test]
 fn the_throttle_of_a_group_counts_over_all_of_its_keys() {
     let config = GroupConfig { throttle: rate("10/s burst 5"), ..group(vec![]) };
     // It needs no fair key.

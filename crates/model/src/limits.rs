@@ -255,6 +255,14 @@ pub const COST_MAX: u32 = 1_000_000;
 /// Most throttle rules of a broker. Each shard has all of them.
 pub const THROTTLE_RULES_MAX: usize = 10_000;
 
+/// Throttle keys, of all topics together, that have a bucket each. Of those beyond them, which are new or were long
+/// without a message, the keys of one rule share one.
+pub const THROTTLE_BUCKETS_MAX: usize = 1_000_000;
+
+/// Most ready messages of a partition's group that are counted by key for a listing, or searched for a key: the
+/// oldest ones.
+pub const READY_COUNTED_MAX: u64 = 250_000;
+
 /// Longest key of the configuration, in bytes.
 pub const CONFIGURATION_KEY_BYTES_MAX: usize = 256;
 

@@ -13,9 +13,11 @@ impl GroupModel {
 }
 
 impl PartitionModel {
-    /// Notes whether the partition looks for duplicates from now on.
-    pub(super) fn note_dedup(&mut self, before: Option<Dedup>) {
-        if before.is_none() {
+    /// Notes that the partition follows `config` from now on. A longer window does not bring back the values that the
+    /// shorter one let go.
+    pub(super) fn note_dedup(&mut self, config: Option<Dedup>) {
+        let window = |dedup: Option<Dedup>| dedup.map(|dedup| dedup.window);
+        if window(config) > window(self.config.dedup) {
             self.dedup_since = self.entries.len() as u64;
         }
     }

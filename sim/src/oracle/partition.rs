@@ -77,7 +77,8 @@ pub(super) struct PartitionModel {
     pub(super) start: u64,
     /// Messages before this one may have been dropped because the topic was full.
     pub(super) dropped_before: u64,
-    /// It has looked for duplicates since before this message, as far as the oracle knows.
+    /// It has looked for duplicates, in a window no longer than now, since before this message, as far as the oracle
+    /// knows.
     pub(super) dedup_since: u64,
     pub(super) groups: BTreeMap<GroupId, GroupModel>,
     /// Offsets that at some time no group needed any more: they may be freed, so later groups may not receive them.
@@ -179,7 +180,7 @@ impl PartitionModel {
         let changes =
             self.config != config || self.dead_letters != dead_letters || !settings.eq(groups);
         let retention = config.retention;
-        self.note_dedup(self.config.dedup);
+        self.note_dedup(config.dedup);
         self.ever_drops |= config.limit.when_full == WhenFull::DropOldest;
         self.config = config;
         self.dead_letters = dead_letters;

@@ -1,12 +1,19 @@
 //! Whose turn it is: the rings of the flows that may be served, one for each priority, and the throttles that take
 //! flows out of them for a time.
 
-use std::{cmp::Reverse, collections::VecDeque, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{VecDeque, binary_heap::PeekMut},
+    time::Duration,
+};
 
 use sennit_model::{Priority, Timestamp};
 
-use super::{Fair, FlowState, NONE, Setting};
-use crate::{classes::ClassNumber, runs::Runs, throttles::take_of_all, timer::NEVER, tries::Tries};
+use super::{Fair, Flow, FlowState, Setting, Throttled};
+use crate::{
+    classes::ClassNumber, lane::NOWHERE, runs::Runs, throttles::take_of_all, timer::NEVER,
+    tries::Tries,
+};
 
 /// Of so many messages one is of the lowest priority that there is, so that it is served at all.
 const LOWEST_SHARE: u64 = 16;
@@ -55,7 +62,6 @@ impl Ring {
 /// What a flow has to give.
 enum Head {
     Message(ClassNumber, u64, Tries),
-    Throttled(Timestamp),
     Empty,
 }
 
@@ -102,15 +108,7 @@ impl Fair {
     /// [`Self::wake`] says.
     pub(crate) fn next(&mut self, ready: &Runs<Tries>, setting: &Setting<'_>) -> Option<Candidate> {
         let now = setting.now;
-        while let Some(&Reverse((due, flow, age))) = self.throttled.peek()
-            && due <= now
-        {
-            self.throttled.pop();
-            let held = &self.flows[flow as usize];
-            if held.is(age, FlowState::Throttled) {
-                self.link(flow);
-            }
-        }
+        self.release_throttled(now);
         if self.group_free_at > now {
             return None;
         }
@@ -126,15 +124,15 @@ impl Fair {
                 self.leave_ring(band, FlowState::Held);
                 continue;
             }
+            if key.free_at > now {
+                self.throttled.push(Reverse((key.free_at, Throttled::Flow(flow, head.1))));
+                self.leave_ring(band, FlowState::Throttled);
+                continue;
+            }
             let (lane, offset, tries) = match self.head(flow, ready, setting) {
                 Head::Message(lane, offset, tries) => (lane, offset, tries),
                 Head::Empty => {
                     self.leave_ring(band, FlowState::Empty);
-                    continue;
-                }
-                Head::Throttled(free_at) => {
-                    self.leave_ring(band, FlowState::Throttled);
-                    self.throttled.push(Reverse((free_at, flow, head.1)));
                     continue;
                 }
             };
@@ -151,8 +149,16 @@ impl Fair {
                 self.lanes[lane as usize].free_at = now.plus(RULES_DELAY);
                 continue;
             }
-            if let Err(free_at) = take_of_all(of_lane.iter().chain(&key.bucket), now) {
+            if let Err(free_at) = take_of_all(of_lane.iter(), now) {
                 self.lanes[lane as usize].free_at = free_at;
+                continue;
+            }
+            if let Some(bucket) = &key.bucket
+                && let Err(free_at) = bucket.take(now)
+            {
+                of_lane.iter().for_each(|bucket| bucket.give_back());
+                let number = self.flows[flow as usize].key;
+                self.keys[number as usize].free_at = free_at;
                 continue;
             }
             if let Some(bucket) = &self.group_bucket
@@ -187,29 +193,66 @@ impl Fair {
         ring.flows.push_back(head);
     }
 
+    /// Lets in what has waited for tokens that are there now.
+    fn release_throttled(&mut self, now: Timestamp) {
+        while let Some(&Reverse((due, held))) = self.throttled.peek()
+            && due <= now
+        {
+            self.throttled.pop();
+            let (number, age) = match held {
+                Throttled::Lane(number, age) => (number, age),
+                Throttled::Flow(number, age) => {
+                    if self.flows[number as usize].is(age, FlowState::Throttled) {
+                        self.link(number);
+                    }
+                    continue;
+                }
+            };
+            let lane = &mut self.lanes[number as usize];
+            if lane.age != age || lane.free_at != due {
+                continue;
+            }
+            lane.free_at = Timestamp(0);
+            let is_of_flow = self.is_of_flow(&self.lanes[number as usize]);
+            if is_of_flow { self.queue(number) } else { self.drop_lane(number) }
+        }
+    }
+
     /// The oldest message of a flow that no throttle holds back.
     fn head(&mut self, flow: u32, ready: &Runs<Tries>, setting: &Setting<'_>) -> Head {
-        let (mut oldest, mut free_at) = (None::<(ClassNumber, u64, Tries)>, NEVER);
-        let mut number = self.flows[flow as usize].first_lane;
-        while number != NONE {
+        let Flow { queue, age, .. } = &mut self.flows[flow as usize];
+        while let Some(mut first) = queue.peek_mut() {
+            let Reverse((at, number)) = *first;
             let lane = &mut self.lanes[number as usize];
+            if lane.flow != (flow, *age) || lane.queued_at != at {
+                PeekMut::pop(first);
+                continue;
+            }
+            if lane.free_at > setting.now {
+                lane.queued_at = NOWHERE;
+                let held = Throttled::Lane(number, lane.age);
+                self.throttled.push(Reverse((lane.free_at, held)));
+                PeekMut::pop(first);
+                continue;
+            }
             let before = lane.len();
             let message = lane.first(number, ready, setting.classes, self.indexed_to);
             self.runs = self.runs + lane.len() - before;
-            if let Some((offset, tries)) = message {
-                if lane.free_at > setting.now {
-                    free_at = free_at.min(lane.free_at);
-                } else if oldest.is_none_or(|(_, other, _)| offset < other) {
-                    oldest = Some((number, offset, tries));
+            match message {
+                Some((offset, tries)) if offset == at => {
+                    return Head::Message(number, offset, tries);
+                }
+                Some((offset, _)) => {
+                    lane.queued_at = offset;
+                    *first = Reverse((offset, number));
+                }
+                None => {
+                    lane.queued_at = NOWHERE;
+                    PeekMut::pop(first);
                 }
             }
-            number = lane.next;
         }
-        match oldest {
-            Some((lane, offset, tries)) => Head::Message(lane, offset, tries),
-            None if free_at < NEVER => Head::Throttled(free_at),
-            None => Head::Empty,
-        }
+        Head::Empty
     }
 
     /// The candidate is given, and costs so much.
