@@ -136,6 +136,13 @@ pub fn predicate(reason: &WaitReason) -> String {
             format!("waits for the group's throttle until {}", show(until.0))
         }
         WaitReason::Throttled { until } => format!("waits for a throttle until {}", show(until.0)),
+        WaitReason::BehindFailed { offset, until } => format!(
+            "waits in order behind offset {offset}, which has its next attempt at {}",
+            show(until.0)
+        ),
+        WaitReason::HeldBy { session } => format!(
+            "waits in order for the consumer of session {session}, which holds earlier messages"
+        ),
         WaitReason::NoCredit => {
             "waits because each consumer holds as many messages as it takes at once".into()
         }
@@ -165,6 +172,10 @@ pub fn cell(reason: Option<&WaitReason>) -> String {
         }
         WaitReason::GroupThrottled { until } => format!("group's throttle until {}", show(until.0)),
         WaitReason::Throttled { until } => format!("throttle until {}", show(until.0)),
+        WaitReason::BehindFailed { offset, until } => {
+            format!("offset {offset} until {}", show(until.0))
+        }
+        WaitReason::HeldBy { session } => format!("consumer {session}"),
         WaitReason::NoCredit => "room of a consumer".into(),
         WaitReason::Behind { .. } => "its turn".into(),
         other => other.name().into(),
@@ -198,6 +209,10 @@ pub fn reason_json(reason: &WaitReason) -> Value {
         WaitReason::Delayed { until }
         | WaitReason::GroupThrottled { until }
         | WaitReason::Throttled { until } => json!({ "until_ms": until.0 }),
+        WaitReason::BehindFailed { offset, until } => {
+            json!({ "offset": offset.0, "until_ms": until.0 })
+        }
+        WaitReason::HeldBy { session } => json!({ "session": session }),
         WaitReason::Behind { messages, keys } => json!({ "messages": messages, "keys": keys }),
         WaitReason::Unknown(number) => json!({ "number": number }),
         _ => json!({}),

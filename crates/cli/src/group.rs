@@ -6,9 +6,10 @@ mod keys;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sennit_client::{Client, GroupChange, GroupDescription, ParkedRun};
+use sennit_client::{Client, FairKey, GroupChange, GroupDescription, ParkedRun};
 use sennit_model::{
-    GroupConfig, GroupName, Offset, OffsetRange, PartitionIndex, StartAt, Timestamp, TopicName,
+    GroupConfig, GroupName, Offset, OffsetRange, Order, PartitionIndex, StartAt, Timestamp,
+    TopicName,
 };
 use serde_json::{Value, json};
 
@@ -64,6 +65,10 @@ enum Verb {
         retry: RetryOptions,
         #[command(flatten)]
         throttle: ThrottleOptions,
+        /// What has one active consumer at a time, so that its messages keep their order: none, each fair
+        /// key, or each partition
+        #[arg(long, value_name = "none|key|partition", default_value = "none")]
+        order: Order,
         /// The start of the group: earliest, latest or an offset
         #[arg(long, value_name = "WHERE", default_value = "earliest", value_parser = start_at)]
         start: StartAt,
@@ -85,7 +90,7 @@ enum Verb {
     /// New leases have the new length. The next failed attempt at a message is compared with the
     /// new limit and waits for the new delay; messages that wait already keep theirs.
     #[command(group = clap::ArgGroup::new("setting").required(true).multiple(true).args([
-        "lease", "attempts", "retry_backoff", "retry_jitter", "retry_age", "throttle",
+        "lease", "attempts", "retry_backoff", "retry_jitter", "retry_age", "throttle", "order",
     ]))]
     Alter {
         /// The topic's name
@@ -102,6 +107,9 @@ enum Verb {
         retry: RetryOptions,
         #[command(flatten)]
         throttle: ThrottleOptions,
+        /// What has one active consumer at a time: none, each fair key, or each partition
+        #[arg(long, value_name = "none|key|partition")]
+        order: Option<Order>,
     },
     /// Give a group no messages until it is resumed; what its consumers hold they may settle
     Pause {
@@ -192,9 +200,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let throttle = throttle.map(|rate| rate.0);
         let client = args.connect.client().await?;
         match args.verb {
-            Verb::Create { topic, name, lease, attempts, retry, throttle: _, start } => {
-                let change =
-                    GroupChange { lease, attempts_max: attempts, throttle, ..retry.change() };
+            Verb::Create { topic, name, lease, attempts, retry, throttle: _, order, start } => {
+                let (attempts_max, order) = (attempts, Some(order));
+                let change = GroupChange { lease, attempts_max, throttle, order, ..retry.change() };
                 let config = change.applied_to(&GroupConfig::default());
                 let created = client.create_group(&topic, &name, config, start).await;
                 let created = created.map_err(|error| about(error, &topic, &name))?;
@@ -209,11 +217,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
             Verb::Describe { topic, name } => {
                 let group = client.describe_group(&topic, &name).await;
                 let group = group.map_err(|error| about(error, &topic, &name))?;
-                describe(&group, args.json)
+                let keys = match group.config.order {
+                    Order::Key => client.list_fair_keys(&topic, &name, 0).await?,
+                    _ => Vec::new(),
+                };
+                describe(&group, &keys, args.json)
             }
-            Verb::Alter { topic, name, lease, attempts, retry, throttle: _ } => {
-                let change =
-                    GroupChange { lease, attempts_max: attempts, throttle, ..retry.change() };
+            Verb::Alter { topic, name, lease, attempts, retry, throttle: _, order } => {
+                let attempts_max = attempts;
+                let change = GroupChange { lease, attempts_max, throttle, order, ..retry.change() };
                 let altered = client.alter_group(&topic, &name, change).await;
                 altered.map_err(|error| about(error, &topic, &name))?;
                 say_done(args.json, &topic, &name, "altered")
@@ -298,6 +310,10 @@ fn print(groups: &[GroupDescription], as_json: bool) -> Result<(), Failure> {
             row.push(show_policy(&group.config.retry));
             row.push(show_throttle(group.config.throttle));
             row.push(if group.config.is_paused { "paused" } else { "-" }.into());
+            row.push(match group.config.order {
+                Order::None => "-".into(),
+                order => order.to_string(),
+            });
             row
         })
         .collect();
@@ -314,6 +330,7 @@ fn print(groups: &[GroupDescription], as_json: bool) -> Result<(), Failure> {
         "RETRY",
         "THROTTLE",
         "PAUSED",
+        "ORDER",
     ];
     print_table(&heads, &rows)
 }
@@ -331,16 +348,34 @@ fn age(since: Timestamp) -> String {
 }
 
 /// Prints a group with what only its own description has: parked messages and rules for keys.
-fn describe(group: &GroupDescription, as_json: bool) -> Result<(), Failure> {
+fn describe(group: &GroupDescription, keys: &[FairKey], as_json: bool) -> Result<(), Failure> {
     let rules = &group.config.key_rules;
     if as_json {
         let mut value = description_json(group);
         value["key_rules"] = rules.iter().map(key::rule_json).collect();
+        if group.config.order == Order::Key {
+            value["keys"] = keys.iter().map(keys::key_json).collect();
+        }
         return print_json(&value);
     }
     print(std::slice::from_ref(group), false)?;
     key::print_rules(rules)?;
+    keys::print_holders(keys)?;
+    print_active(group)?;
     print_parked(group)
+}
+
+/// Prints which consumer each partition is with, where the group keeps the order of partitions.
+fn print_active(group: &GroupDescription) -> Result<(), Failure> {
+    if group.active_sessions.is_empty() {
+        return Ok(());
+    }
+    let row = |(partition, session): (usize, &Option<u64>)| {
+        let session = session.map_or_else(|| "-".into(), |session| session.to_string());
+        vec![partition.to_string(), session]
+    };
+    let rows: Vec<_> = group.active_sessions.iter().enumerate().map(row).collect();
+    print_table(&["PARTITION", "CONSUMER"], &rows)
 }
 
 fn print_parked(group: &GroupDescription) -> Result<(), Failure> {
@@ -395,6 +430,8 @@ pub(crate) fn description_json(group: &GroupDescription) -> Value {
         "retry": policy_json(&group.config.retry),
         "throttle": throttle_json(group.config.throttle),
         "paused": group.config.is_paused,
+        "order": group.config.order.to_string(),
+        "active_sessions": group.active_sessions,
     })
 }
 

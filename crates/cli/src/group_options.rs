@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sennit_client::{Client, GroupChange};
-use sennit_model::{GroupName, TopicName};
+use sennit_model::{GroupName, Order, TopicName};
 
 use crate::{
     exit::{Exit, Failure},
@@ -23,12 +23,16 @@ pub struct GroupOptions {
     attempts: Option<u32>,
     #[command(flatten)]
     retry: RetryOptions,
+    /// For the group of a queue: what has one active consumer at a time, so that its messages keep their
+    /// order: none, each fair key, or each partition [default: none]
+    #[arg(long, value_name = "none|key|partition")]
+    order: Option<Order>,
 }
 
 impl GroupOptions {
     fn change(self) -> GroupChange {
-        let Self { lease, attempts, retry } = self;
-        GroupChange { lease, attempts_max: attempts, ..retry.change() }
+        let Self { lease, attempts, retry, order } = self;
+        GroupChange { lease, attempts_max: attempts, order, ..retry.change() }
     }
 
     /// Whether one of them is given.

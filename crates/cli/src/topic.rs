@@ -65,7 +65,7 @@ enum Verb {
         #[arg(long, value_name = "TIER", default_value_t)]
         durability: Durability,
         #[command(flatten)]
-        group: GroupOptions,
+        group: Box<GroupOptions>,
     },
     /// Print all topics by name
     List,
@@ -281,7 +281,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 let queue = TopicConfig { partitions, durability, ..queue };
                 let config = settings.apply_to(queue)?;
                 if group.is_given() && config.kind() != TopicKind::Queue {
-                    let text = "--lease, --attempts and --retry-... are for the group of a queue";
+                    let text =
+                        "--lease, --attempts, --retry-... and --order are for the group of a queue";
                     return Err(Failure::new(Exit::Usage, text));
                 }
                 let created = client.create_topic(&name, config).await;

@@ -40,7 +40,6 @@ pub struct Sennit {
 }
 
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "a program has one, once")]
 enum Verb {
     /// Run the broker until it is stopped
     Serve(serve::Args),

@@ -102,6 +102,9 @@ pub struct GroupDescription {
     pub consumers: u32,
     /// For each partition, by index: all offsets before this one are settled.
     pub settled_before: Vec<Offset>,
+    /// In a group that keeps the order of partitions, for each partition, by index: the session of the consumer
+    /// that holds messages of it.
+    pub active_sessions: Vec<Option<u64>>,
 }
 
 /// Adjacent messages of a dead-letter topic that failed for good.
@@ -434,5 +437,10 @@ fn group_description(body: control::GroupDescription) -> Result<GroupDescription
         holds_since: body.holds_since_ms.map(Timestamp),
         consumers: body.consumers,
         settled_before: body.settled_before.into_iter().map(Offset).collect(),
+        active_sessions: body
+            .active_sessions
+            .into_iter()
+            .map(|session| Some(session).filter(|session| *session > 0))
+            .collect(),
     })
 }

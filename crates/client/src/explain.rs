@@ -43,6 +43,8 @@ pub struct FairKey {
     pub oldest_at: Option<Timestamp>,
     /// Why the oldest ready message waits; `None` without one.
     pub reason: Option<WaitReason>,
+    /// In a group that keeps the order of keys: the session of the consumer that holds messages of this one.
+    pub session: Option<u64>,
 }
 
 /// Why a message is not with a consumer. The first reason that applies, in this order.
@@ -108,6 +110,19 @@ pub enum WaitReason {
         /// Until when.
         until: Timestamp,
     },
+    /// The group keeps an order, and an earlier message waits for its next attempt.
+    BehindFailed {
+        /// The earlier message.
+        offset: Offset,
+        /// When its attempt is due.
+        until: Timestamp,
+    },
+    /// The group keeps an order, and a consumer holds earlier messages: it has no room for more, or another takes
+    /// over once these are settled.
+    HeldBy {
+        /// The session of the consumer's connection.
+        session: u64,
+    },
     /// The windows of all consumers are full.
     NoCredit,
     /// It is ready, and others go first.
@@ -141,6 +156,8 @@ impl WaitReason {
             Self::Concurrency { .. } => "concurrency",
             Self::GroupThrottled { .. } => "group-throttled",
             Self::Throttled { .. } => "throttled",
+            Self::BehindFailed { .. } => "behind-failed",
+            Self::HeldBy { .. } => "held-by",
             Self::NoCredit => "no-credit",
             Self::Behind { .. } => "behind",
             Self::Unknown(_) => "unknown",
@@ -169,6 +186,8 @@ impl WaitReason {
             }
             WaitKind::GroupThrottled => Self::GroupThrottled { until },
             WaitKind::Throttled => Self::Throttled { until },
+            WaitKind::BehindFailed => Self::BehindFailed { offset: Offset(body.offset), until },
+            WaitKind::HeldBy => Self::HeldBy { session: body.session_id },
             WaitKind::NoCredit => Self::NoCredit,
             WaitKind::Behind => Self::Behind { messages: body.messages, keys: body.keys },
             WaitKind::Unspecified => Self::Unknown(body.kind),
@@ -210,8 +229,8 @@ impl Client {
         }
     }
 
-    /// Lists the fair keys of a group that have the most ready messages, at most `most` and 1000; 0 stands for 20. If
-    /// a topic has more than a million ready messages in a partition, the oldest of them are counted.
+    /// Lists the fair keys of a group that have the most ready messages, at most `most` and 1000; 0 stands for 20. Of
+    /// more than 250,000 ready messages in a partition, the oldest 250,000 are counted.
     ///
     /// # Errors
     /// `unknown-topic`, `unknown-group`, `limit-reached`; [`Error::Closed`], [`Error::Unreachable`].
@@ -246,6 +265,7 @@ fn fair_key(body: control::FairKey) -> FairKey {
         in_flight: body.in_flight,
         oldest_at: body.oldest_ms.map(Timestamp),
         reason: body.reason.map(WaitReason::of),
+        session: body.session_id,
     }
 }
 

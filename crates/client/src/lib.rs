@@ -81,7 +81,7 @@ pub use sennit_model::{
     Backoff, Batch, BatchBuilder, BatchError, ConfigurationKey, Cost, CursorName, Filter,
     FilterError, Generation, GroupChange, GroupConfig, GroupId, GroupName, Header, HeaderKind,
     HeaderName, Headers, KeyRule, KeyRules, Message, MessageFields, MessageView, Messages, Offset,
-    OffsetRange, PartitionIndex, ProducerId, ReadFrom, Retention, RetryDelays, RetryPolicy,
+    OffsetRange, Order, PartitionIndex, ProducerId, ReadFrom, Retention, RetryDelays, RetryPolicy,
     StartAt, ThrottleError, ThrottlePattern, ThrottleRate, Timestamp, TopicConfig, TopicId,
     TopicKind, TopicName, TopicPattern, WhenSlow,
 };

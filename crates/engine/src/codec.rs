@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::{Buf, BufMut, Bytes};
 use sennit_model::{
     Backoff, Batch, CursorName, Dedup, DedupHeader, DedupMode, Durability, GroupConfig, GroupId,
-    GroupName, KeyRules, Offset, OffsetRange, PartitionId, PartitionIndex, ProducerId,
+    GroupName, KeyRules, Offset, OffsetRange, Order, PartitionId, PartitionIndex, ProducerId,
     ProducerStamp, Retention, RetryDelays, RetryPolicy, StartAt, Timestamp, TopicConfig, TopicId,
     TopicLimit, TopicName, WhenFull,
 };
@@ -179,10 +179,11 @@ impl Writer<'_> {
             StartAt::Latest => (2, 0),
             StartAt::Offset(offset) => (3, offset.0),
         };
-        let GroupConfig { lease, attempts_max, retry, is_paused, throttle, key_rules } =
+        let GroupConfig { lease, attempts_max, retry, is_paused, throttle, key_rules, order } =
             &setting.config;
         let has_policy = *retry != RetryPolicy::default();
-        let has_scheduling = *is_paused || throttle.is_some() || !key_rules.is_empty();
+        let how = u8::from(*is_paused) | order.number() << 1;
+        let has_scheduling = how != 0 || throttle.is_some() || !key_rules.is_empty();
         let flags = if has_policy { RETRY_POLICY } else { 0 };
         let flags = flags | if has_scheduling { SCHEDULING } else { 0 };
         self.u32(setting.id.0).duration(*lease).u32(*attempts_max).u8(tag | flags).u64(offset);
@@ -190,7 +191,7 @@ impl Writer<'_> {
             self.retry_policy(retry);
         }
         if has_scheduling {
-            self.u8(u8::from(*is_paused)).optional_rate(*throttle).key_rules(key_rules);
+            self.u8(how).optional_rate(*throttle).key_rules(key_rules);
         }
         self
     }
@@ -449,15 +450,18 @@ impl Reader {
             tag => return Err(self.field("start", tag)),
         };
         let retry = if has_policy { self.retry_policy()? } else { RetryPolicy::default() };
-        let (is_paused, throttle, key_rules) = if has_scheduling {
-            (self.flag("paused")?, self.optional_rate()?, self.key_rules()?)
+        let (how, throttle, key_rules) = if has_scheduling {
+            (self.u8()?, self.optional_rate()?, self.key_rules()?)
         } else {
-            (false, None, KeyRules::default())
+            (0, None, KeyRules::default())
         };
-        if has_scheduling && !is_paused && throttle.is_none() && key_rules.is_empty() {
+        let is_paused = how & 1 != 0;
+        let order = Order::of_number(how >> 1).ok_or_else(|| self.field("order", how))?;
+        if has_scheduling && how == 0 && throttle.is_none() && key_rules.is_empty() {
             return Err(self.field("scheduling of none", 0_u8));
         }
-        let config = GroupConfig { lease, attempts_max, retry, is_paused, throttle, key_rules };
+        let config =
+            GroupConfig { lease, attempts_max, retry, is_paused, throttle, key_rules, order };
         config.check().map_err(|error| RecordError::Config { kind: self.kind, error })?;
         Ok(GroupSetting { id, config, start })
     }

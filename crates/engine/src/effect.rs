@@ -364,4 +364,6 @@ pub struct GroupDescription {
     pub settled_before: Offset,
     /// The number of subscriptions that take part.
     pub consumers: u32,
+    /// In a group that keeps the order of the partition: the session that has messages of it.
+    pub active: Option<SessionId>,
 }

@@ -132,7 +132,10 @@ impl Partition {
         }
         let mut class = NO_CLASS;
         self.classes.runs(offset..offset + 1, |_, of_message| class = of_message);
-        if let Some(reason) = activity.fair.as_ref().and_then(|fair| fair.hold(class, now)) {
+        if let Some(fair) = &activity.fair
+            && let Some(reason) =
+                fair.hold(class, now).or_else(|| fair.order_hold(class, offset, &activity.waiting))
+        {
             return reason;
         }
         if activity.members.iter().all(|member| member.room_messages() == 0) {
@@ -208,6 +211,7 @@ impl Partition {
             in_flight,
             oldest_appended_at: self.log.find(oldest).map(|entry| entry.appended_at),
             reason: (ready > 0).then(|| self.reason_of_ready(group, oldest, now)),
+            session: group.holder_of(key).filter(|_| in_flight > 0),
         };
         counts.into_iter().map(describe).collect()
     }

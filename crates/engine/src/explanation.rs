@@ -66,6 +66,19 @@ pub enum WaitReason {
         /// Until then.
         until: Timestamp,
     },
+    /// The group keeps the order of its keys, or of its partition, and an earlier message waits for another attempt.
+    BehindFailed {
+        /// The earlier message.
+        offset: Offset,
+        /// When its next attempt is due.
+        until: Timestamp,
+    },
+    /// The group keeps the order of its keys, or of its partition, and a consumer has earlier messages: it has no
+    /// room for more, or another takes over when it is through with them.
+    HeldBy {
+        /// The session of that consumer.
+        session: SessionId,
+    },
     /// Nobody has room: the windows of all consumers are full.
     NoCredit,
     /// It is ready, and others go first.
@@ -101,4 +114,6 @@ pub struct KeyDescription {
     pub oldest_appended_at: Option<Timestamp>,
     /// Why the oldest ready one waits; `None` without one.
     pub reason: Option<WaitReason>,
+    /// The session that has messages of it, where the group keeps the order of keys.
+    pub session: Option<SessionId>,
 }

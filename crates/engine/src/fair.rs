@@ -11,21 +11,24 @@ use std::{
     sync::Arc,
 };
 
-use sennit_model::{Class, PartitionId, Priority, Timestamp};
+use sennit_model::{Class, Order, PartitionId, Priority, Timestamp};
 
+mod order;
 mod turns;
 
-use self::turns::Ring;
+pub(crate) use self::turns::Candidate;
+use self::{order::Ordered, turns::Ring};
 use crate::{
-    classes::{ClassNumber, Classes, NO_CLASS},
+    classes::{ClassNumber, Classes},
     explanation::WaitReason,
-    lane::Lane,
+    lane::{Lane, NOWHERE},
+    lease::Holder,
     message_places::MessagePlaces,
     runs::Runs,
     terms::Terms,
     throttles::{Bucket, Throttles},
     timer::NEVER,
-    tries::Tries,
+    tries::{Tries, Waiting},
 };
 
 /// Most messages that are taken into the index in one pass: the others follow in the next.
@@ -49,6 +52,13 @@ pub(crate) struct Setting<'a> {
     pub(crate) now: Timestamp,
 }
 
+/// The messages of a group that no consumer has.
+#[derive(Clone, Copy)]
+pub(crate) struct Pending<'a> {
+    pub(crate) ready: &'a Runs<Tries>,
+    pub(crate) waiting: &'a Runs<Waiting>,
+}
+
 /// A fair key.
 #[derive(Debug)]
 struct Key {
@@ -63,6 +73,9 @@ struct Key {
     /// When that has a token, once it had none.
     free_at: Timestamp,
 }
+
+/// A flow and its age.
+type FlowName = (u32, u32);
 
 /// Where a flow is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,15 +166,20 @@ pub(crate) struct Fair {
     /// offsets.
     pub(crate) round: u64,
     band: usize,
+    /// Which consumers have the keys, where the group has an order.
+    ordered: Option<Box<Ordered>>,
+    /// Messages that failed and whose keys are not noted yet.
+    failed: Vec<Range<u64>>,
 }
 
 impl Fair {
     /// An index of what is ready, with what is leased under way.
     pub(crate) fn new(
-        ready: impl Iterator<Item = Range<u64>>,
-        leased: impl Iterator<Item = Range<u64>>,
+        pending: &Pending<'_>,
+        leased: impl Iterator<Item = (Range<u64>, Holder)>,
         setting: &Setting<'_>,
     ) -> Self {
+        let order = setting.terms.config.order;
         let mut fair = Self {
             lanes: Vec::new(),
             keys: Vec::new(),
@@ -169,7 +187,7 @@ impl Fair {
             free_flows: Vec::new(),
             rings: Default::default(),
             throttled: BinaryHeap::new(),
-            arrived: ready.collect(),
+            arrived: pending.ready.iter().map(|(start, end, _)| start..end).collect(),
             released: Vec::new(),
             gone: Runs::default(),
             indexed_to: 0,
@@ -183,15 +201,30 @@ impl Fair {
             places: MessagePlaces::default(),
             round: 0,
             band: 0,
+            ordered: (order != Order::None).then(|| Box::new(Ordered::new(order))),
+            failed: Vec::new(),
         };
         fair.follow(setting);
-        for run in leased {
+        for (run, holder) in leased {
             setting.classes.runs(run, |part, class| {
-                let key = fair.key_of(class, setting);
-                fair.keys[key as usize].in_flight += part.end - part.start;
+                let number = fair.key_of(class, setting);
+                let key = &mut fair.keys[number as usize];
+                if let Some(ordered) = &mut fair.ordered {
+                    ordered.has(number, holder, key.in_flight > 0);
+                }
+                key.in_flight += part.end - part.start;
             });
         }
+        for (start, end, _) in pending.waiting.iter() {
+            fair.fail(start, end);
+        }
         fair
+    }
+
+    /// The key of a class, which all messages share where the partition has one consumer at a time.
+    fn key_number(&self, class: ClassNumber, classes: &Classes) -> u32 {
+        let is_shared = self.order() == Order::Partition;
+        classes.get(class).filter(|_| !is_shared).map_or(0, |view| view.key)
     }
 
     /// These messages are ready.
@@ -225,13 +258,20 @@ impl Fair {
     pub(crate) fn account(&mut self, classes: &Classes) {
         for range in std::mem::take(&mut self.released) {
             classes.runs(range, |part, class| {
-                let key = classes.get(class).map_or(0, |view| view.key);
+                let key = self.key_number(class, classes);
                 // A message that was leased has been counted under this key, which has had it since.
                 let held = &mut self.keys[key as usize];
                 held.in_flight -= part.end - part.start;
                 if held.in_flight < held.concurrency {
                     self.relink_key(key, |state| state == FlowState::Held);
                 }
+            });
+        }
+        for range in std::mem::take(&mut self.failed) {
+            classes.runs(range, |part, class| {
+                let key = self.key_number(class, classes);
+                let ordered = self.ordered.iter_mut();
+                ordered.for_each(|ordered| part.clone().for_each(|at| ordered.fail(key, at)));
             });
         }
     }
@@ -308,7 +348,14 @@ impl Fair {
     fn queue(&mut self, number: ClassNumber) {
         let lane = &mut self.lanes[number as usize];
         let begins = lane.begins();
-        if begins >= lane.queued_at || lane.free_at > Timestamp(0) {
+        let is_ordered = self.ordered.is_some();
+        if begins >= lane.queued_at || lane.free_at > Timestamp(0) && !is_ordered {
+            if is_ordered
+                && begins < NOWHERE
+                && self.flows[lane.flow.0 as usize].state == FlowState::Held
+            {
+                self.link(self.lanes[number as usize].flow.0);
+            }
             return;
         }
         lane.queued_at = begins;
@@ -323,7 +370,7 @@ impl Fair {
             queued.dedup();
             flow.queue = queued.into();
         }
-        if state == FlowState::Empty {
+        if state == FlowState::Empty || is_ordered && state == FlowState::Held {
             self.link(self.lanes[number as usize].flow.0);
         }
     }
@@ -333,13 +380,17 @@ impl Fair {
         let none = Class::default();
         let view = setting.classes.get(class);
         let (age, key, key_age) = view.map_or((0, 0, 0), |view| (view.age, view.key, view.key_age));
+        let (key, key_age) = if self.order() == Order::Partition { (0, 0) } else { (key, key_age) };
         let number = class as usize;
         if self.lanes.get(number).is_some_and(|lane| lane.age == age && self.is_of_flow(lane)) {
             return key;
         }
         let class = view.map_or(&none, |view| view.class);
         self.make_key(key, key_age, setting);
-        let flow = self.flow_of(key, class.priority);
+        // Messages that overtake others have no order.
+        let is_ordered = self.ordered.is_some();
+        let priority = if is_ordered { Priority::DEFAULT } else { class.priority };
+        let flow = self.flow_of(key, priority);
         if self.lanes.len() <= number {
             self.lanes.resize_with(number + 1, Lane::default);
         }
@@ -389,6 +440,9 @@ impl Fair {
             }
         }
         self.keys[index] = new(age);
+        if let Some(ordered) = &mut self.ordered {
+            ordered.forget_key(number);
+        }
         self.resolve(number, setting);
     }
 
@@ -518,7 +572,7 @@ impl Fair {
         let counted = leased.chain(self.released.iter().cloned());
         for run in counted {
             classes.runs(run, |part, class| {
-                let key = classes.get(class).map_or(NO_CLASS, |view| view.key);
+                let key = self.key_number(class, classes);
                 in_flight[key as usize] += part.end - part.start;
             });
         }

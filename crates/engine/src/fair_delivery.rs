@@ -4,14 +4,14 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use sennit_model::{MessageFields, MessageView, Messages, Offset};
+use sennit_model::{MessageFields, MessageView, Messages, Offset, Order};
 
 use crate::{
     classes::Classes,
     delivery_turn::{TURN_MESSAGES, Turn},
     effect::{Delivery, Effect},
     engine::{Outbox, Payloads},
-    fair::{Fair, Setting},
+    fair::{Candidate, Fair, Setting},
     group::{Group, range},
     log::Entry,
     throttles::Throttles,
@@ -35,6 +35,8 @@ struct Pass<'a> {
     fields: Option<&'a MessageFields>,
     /// Batches that have to be fetched first.
     misses: usize,
+    /// The batch of the last message.
+    last: Option<(Entry, Bytes)>,
 }
 
 /// How a pass over a group ended.
@@ -83,13 +85,17 @@ impl Turn<'_> {
         fair.account(scheduling.classes);
         fair.follow(&setting);
         let is_indexed = fair.absorb(&setting);
-        let mut pass = Pass { fair, setting, fields: scheduling.fields, misses: 0 };
-        while let Some(index) = group.next_member() {
-            let picks = self.pick(group, index, &mut pass, payloads);
-            if picks.is_empty() {
-                break;
+        let mut pass = Pass { fair, setting, fields: scheduling.fields, misses: 0, last: None };
+        if terms.config.order == Order::None {
+            while let Some(index) = group.next_member() {
+                let picks = self.pick(group, index, &mut pass, payloads);
+                if picks.is_empty() {
+                    break;
+                }
+                self.give(group, index, picks, out);
             }
-            self.give(group, index, picks, out);
+        } else {
+            self.give_in_order(group, &mut pass, payloads, out);
         }
         let Pass { mut fair, misses, .. } = pass;
         if fair.wakes_at <= self.now {
@@ -116,52 +122,88 @@ impl Turn<'_> {
         pass: &mut Pass<'_>,
         payloads: &mut impl Payloads,
     ) -> Vec<Pick> {
-        let Pass { fair, setting, fields, misses } = pass;
         let member = &group.activity().members[index];
         let room = member.room_messages().min(TURN_MESSAGES);
         let room_bytes = member.credit.bytes.saturating_sub(member.held_bytes);
         let (mut picks, mut bytes) = (Vec::new(), 0);
-        let mut last: Option<(Entry, Bytes)> = None;
-        while (picks.len() as u64) < room && (picks.is_empty() || bytes < room_bytes) {
-            if *misses >= MISSES_MAX {
-                break;
-            }
-            let Some(candidate) = fair.next(&group.ready, setting) else { break };
-            let offset = candidate.offset;
-            if let Err(expired_end) = self.alive(offset, offset + 1) {
-                group.ready.remove(offset, expired_end);
-                self.expired.push(range(offset, expired_end));
-                fair.skip(candidate);
-                continue;
-            }
-            let at_hand =
-                last.as_ref().filter(|(entry, _)| (entry.first..entry.end()).contains(&offset));
-            let (entry, batch) = match at_hand {
-                Some(held) => held.clone(),
-                None => {
-                    let entry = *self.log.find(offset).expect("ready messages are kept");
-                    let Some(batch) = payloads.batch(self.id, entry.place) else {
-                        *misses += 1;
-                        fair.put_off(candidate);
-                        continue;
-                    };
-                    last.insert((entry, batch)).clone()
-                }
-            };
-            let place = usize::try_from(offset - entry.first).expect("within the batch");
-            let part = fair.places.of((&entry, &batch), place);
-            let cost = fields.map_or(1, |fields| {
-                let message = Messages::of_checked(&batch[part.clone()]).next();
-                message.map_or(1, |message: MessageView<'_>| fields.cost(&message))
-            });
-            fair.take(candidate, cost);
-            // It is nobody's until it is leased, below.
-            group.ready.remove(offset, offset + 1);
-            bytes += part.len() as u64;
-            let (round, tries) = (fair.round, candidate.tries);
-            picks.push(Pick { round, offset, tries, entry, batch, bytes: part });
+        while (picks.len() as u64) < room
+            && (picks.is_empty() || bytes < room_bytes)
+            && pass.misses < MISSES_MAX
+        {
+            let Some(candidate) = pass.fair.next(group.pending(), &pass.setting) else { break };
+            let Some(pick) = self.take(group, candidate, pass, payloads) else { continue };
+            bytes += pick.bytes.len() as u64;
+            picks.push(pick);
         }
         picks
+    }
+
+    /// Leases to the members of `group` what they have room for, each key to one of them at a time.
+    fn give_in_order(
+        &mut self,
+        group: &mut Group,
+        pass: &mut Pass<'_>,
+        payloads: &mut impl Payloads,
+        out: &mut Outbox,
+    ) {
+        pass.fair.begin_ordered(&group.activity().members);
+        let mut of_member: Vec<Vec<Pick>> = Vec::new();
+        of_member.resize_with(group.activity().members.len(), Vec::new);
+        while pass.misses < MISSES_MAX && pass.fair.has_room() {
+            let Some(candidate) = pass.fair.next(group.pending(), &pass.setting) else { break };
+            let Some(pick) = self.take(group, candidate, pass, payloads) else { continue };
+            let index = candidate.consumer;
+            pass.fair.use_room(index, pick.bytes.len() as u64);
+            of_member[index].push(pick);
+            if of_member[index].len() as u64 >= TURN_MESSAGES {
+                self.give(group, index, std::mem::take(&mut of_member[index]), out);
+            }
+        }
+        for (index, picks) in of_member.into_iter().enumerate() {
+            self.give(group, index, picks, out);
+        }
+    }
+
+    /// Takes the message whose turn it is, unless it is expired or its batch has to be fetched first.
+    fn take(
+        &mut self,
+        group: &mut Group,
+        candidate: Candidate,
+        pass: &mut Pass<'_>,
+        payloads: &mut impl Payloads,
+    ) -> Option<Pick> {
+        let Pass { fair, fields, misses, last, .. } = pass;
+        let offset = candidate.offset;
+        if let Err(expired_end) = self.alive(offset, offset + 1) {
+            group.ready.remove(offset, expired_end);
+            self.expired.push(range(offset, expired_end));
+            fair.skip(candidate);
+            return None;
+        }
+        let at_hand =
+            last.as_ref().filter(|(entry, _)| (entry.first..entry.end()).contains(&offset));
+        let (entry, batch) = match at_hand {
+            Some(held) => held.clone(),
+            None => {
+                let entry = *self.log.find(offset).expect("ready messages are kept");
+                let Some(batch) = payloads.batch(self.id, entry.place) else {
+                    *misses += 1;
+                    fair.put_off(candidate);
+                    return None;
+                };
+                last.insert((entry, batch)).clone()
+            }
+        };
+        let place = usize::try_from(offset - entry.first).expect("within the batch");
+        let bytes = fair.places.of((&entry, &batch), place);
+        let cost = fields.map_or(1, |fields| {
+            let message = Messages::of_checked(&batch[bytes.clone()]).next();
+            message.map_or(1, |message: MessageView<'_>| fields.cost(&message))
+        });
+        fair.take(candidate, cost);
+        // It is nobody's until it is leased.
+        group.ready.remove(offset, offset + 1);
+        Some(Pick { round: fair.round, offset, tries: candidate.tries, entry, batch, bytes })
     }
 
     /// Leases the picked messages to the member at `index`. Within a round the order of the offsets is as good as

@@ -4,28 +4,21 @@
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-use sennit_model::{GroupId, MessageFields, Offset, OffsetRange, PartitionId, Timestamp};
+use sennit_model::{GroupId, MessageFields, Offset, OffsetRange, Order, PartitionId, Timestamp};
 
 use crate::{
     classes::Classes,
-    command::GroupSetting,
+    command::{GroupSetting, SessionId},
     effect::GroupDescription,
-    fair::{Fair, Setting},
+    fair::{Fair, Pending, Setting},
     lease::{Holder, Lease},
     member::Member,
     runs::{Runs, SettledSet},
     terms::Terms,
     timer::Timer,
-    tries::Tries,
+    tries::{Tries, Waiting},
     wheel::Wheel,
 };
-
-/// A run of messages that failed and are not ready before their due time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Waiting {
-    pub(crate) tries: Tries,
-    pub(crate) due: Timestamp,
-}
 
 /// A run of messages that failed for good: on their way to the dead-letter topic, or parked where they
 /// are in such a topic.
@@ -173,7 +166,8 @@ impl Group {
     /// Whether its messages are given by fair key, of a topic that has these fields.
     pub(crate) fn is_fair(&self, fields: Option<&MessageFields>) -> bool {
         let config = &self.terms.config;
-        fields.is_some() || config.throttle.is_some() || !config.key_rules.is_empty()
+        let has_rules = config.throttle.is_some() || !config.key_rules.is_empty();
+        fields.is_some() || has_rules || config.order != Order::None
     }
 
     pub(crate) fn id(&self) -> GroupId {
@@ -197,14 +191,22 @@ impl Group {
         }
     }
 
+    /// What no consumer has.
+    pub(crate) fn pending(&self) -> Pending<'_> {
+        Pending { ready: &self.ready, waiting: &self.activity().waiting }
+    }
+
     /// Takes the index by fair key, which is made if there is none, for [`Self::put_fair`].
     pub(crate) fn take_fair(&mut self, setting: &Setting<'_>) -> Box<Fair> {
-        if let Some(fair) = self.activity_mut().fair.take() {
+        let order = self.terms.config.order;
+        if let Some(fair) = self.activity_mut().fair.take()
+            && fair.order() == order
+        {
             return fair;
         }
-        let ready = self.ready.iter().map(|(start, end, _)| start..end);
-        let leased = self.activity().leases.iter().map(|(&start, lease)| start..lease.end);
-        Box::new(Fair::new(ready, leased, setting))
+        let leased =
+            self.activity().leases.iter().map(|(&start, lease)| (start..lease.end, lease.holder));
+        Box::new(Fair::new(&self.pending(), leased, setting))
     }
 
     pub(crate) fn put_fair(&mut self, fair: Box<Fair>) {
@@ -243,11 +245,13 @@ impl Group {
         if !self.ready.is_empty() {
             self.ready.remove(start, end);
         }
-        let Some(Activity { waiting, dying, damaged, .. }) = self.activity.as_deref_mut() else {
-            return;
-        };
-        if !waiting.is_empty() {
-            waiting.remove(start, end);
+        let Some(activity) = self.activity.as_deref_mut() else { return };
+        let Activity { waiting, dying, damaged, fair, .. } = activity;
+        if !waiting.is_empty()
+            && !waiting.remove(start, end).is_empty()
+            && let Some(fair) = fair
+        {
+            fair.free_failed();
         }
         if !dying.is_empty() {
             dying.remove(start, end);
@@ -353,7 +357,11 @@ impl Group {
     ) {
         let (partition, group) = (self.partition, self.id());
         wheel.set(waiting.due, Timer::Retry { partition, group, range: range(start, end) });
-        self.activity_mut().waiting.insert(start, end, waiting);
+        let activity = self.activity_mut();
+        activity.waiting.insert(start, end, waiting);
+        if let Some(fair) = &mut activity.fair {
+            fair.fail(start, end);
+        }
     }
 
     /// The member whose turn it is and who has room; the turn passes on to the one after.
@@ -370,6 +378,12 @@ impl Group {
     /// Whether this subscription takes part.
     pub(crate) fn has_member(&self, holder: Holder) -> bool {
         self.activity().members.iter().any(|member| member.holder == holder)
+    }
+
+    /// The session that has messages of a key, where the group has an order.
+    pub(crate) fn holder_of(&self, key: u32) -> Option<SessionId> {
+        let holder = self.activity().fair.as_ref()?.holder_of(key)?;
+        Some(holder.session)
     }
 
     /// Whether some member has room for a message.
@@ -414,6 +428,7 @@ impl Group {
             damaged: damaged.count(),
             settled_before: Offset(self.settled.floor()),
             consumers: u32::try_from(members.len()).unwrap_or(u32::MAX),
+            active: self.holder_of(0).filter(|_| self.terms.config.order == Order::Partition),
         }
     }
 

@@ -18,7 +18,7 @@ use crate::{
     catalogue::{CatalogueGroup, Topic},
     codec::{Reader, Writer},
     command::{DeadLetters, GroupSetting},
-    group::{Damaged, Dying, Group, Waiting, range},
+    group::{Damaged, Dying, Group, range},
     latest::Clean,
     log::{Entry, Place},
     partition::Partition,
@@ -30,7 +30,7 @@ use crate::{
     stream_codec::KeptStream,
     streams::Stream,
     terms::{NamedTerms, Terms},
-    tries::Tries,
+    tries::{Tries, Waiting},
 };
 
 const TOPIC: u8 = 1;

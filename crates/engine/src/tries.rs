@@ -1,5 +1,7 @@
 //! The number of deliveries of a message, and how many of them count as failed attempts. It knows no lease.
 
+use sennit_model::Timestamp;
+
 /// The result of a message's deliveries in a group, without the one that is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tries {
@@ -11,6 +13,13 @@ pub(crate) struct Tries {
     returned: u32,
     /// Whether the last holder left on purpose, and so has no more to say of its delivery.
     is_given_up: bool,
+}
+
+/// A run of messages that failed and are not ready before their due time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    pub(crate) tries: Tries,
+    pub(crate) due: Timestamp,
 }
 
 /// Most returned deliveries that are counted; more need as many leases.

@@ -13,6 +13,7 @@ use crate::{
     },
     message_fields::MessageFields,
     offset::Offset,
+    order::Order,
     retry_policy::{Backoff, RetryPolicy},
     throttle_rule::ThrottleRate,
     topic_limit::TopicLimit,
@@ -237,6 +238,8 @@ pub struct GroupConfig {
     pub throttle: Option<ThrottleRate>,
     /// The limits of fair keys. Of use where the topic has `fields`.
     pub key_rules: KeyRules,
+    /// What has one active consumer at a time, so that its messages keep their order.
+    pub order: Order,
 }
 
 impl Default for GroupConfig {
@@ -248,6 +251,7 @@ impl Default for GroupConfig {
             is_paused: false,
             throttle: None,
             key_rules: KeyRules::default(),
+            order: Order::None,
         }
     }
 }
@@ -272,6 +276,8 @@ pub struct GroupChange {
     /// Rules of [`GroupConfig::key_rules`] that are added, or take the place of those with the same pattern.
     /// One that says nothing removes it.
     pub key_rules: Vec<KeyRule>,
+    /// For [`GroupConfig::order`].
+    pub order: Option<Order>,
 }
 
 impl GroupChange {
@@ -289,6 +295,7 @@ impl GroupChange {
             is_paused: self.is_paused.unwrap_or(held.is_paused),
             throttle: self.throttle.unwrap_or(held.throttle),
             key_rules: held.key_rules.with(&self.key_rules),
+            order: self.order.unwrap_or(held.order),
         }
     }
 }
@@ -326,8 +333,8 @@ impl GroupConfig {
     }
 
     /// Each field and its value as text.
-    fn fields(&self) -> [(&'static str, String); 8] {
-        let Self { lease, attempts_max, retry, is_paused, throttle, key_rules } = self;
+    fn fields(&self) -> [(&'static str, String); 9] {
+        let Self { lease, attempts_max, retry, is_paused, throttle, key_rules, order } = self;
         let RetryPolicy { backoff, jitter_percent, age_max } = retry;
         [
             ("lease", format!("{lease:?}")),
@@ -338,6 +345,7 @@ impl GroupConfig {
             ("paused", yes_or_no(*is_paused)),
             ("throttle", throttle.map_or("none".into(), |rate| rate.to_string())),
             ("key_rules", key_rules.to_string()),
+            ("order", order.to_string()),
         ]
     }
 }

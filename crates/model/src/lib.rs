@@ -19,6 +19,7 @@ mod message;
 mod message_fields;
 mod name;
 mod offset;
+mod order;
 mod pattern;
 mod read_from;
 mod retry_policy;
@@ -41,11 +42,12 @@ pub use id::{
 };
 pub use key_rule::{KeyRule, KeyRules};
 pub use message::{Message, MessageView};
-pub use message_fields::{Class, ClassRef, Cost, HeaderName, MessageFields, Priority};
+pub use message_fields::{Class, ClassRef, Cost, HeaderName, MESSAGE_KEY, MessageFields, Priority};
 pub use name::{
     CursorName, DEAD_LETTER_SHARED_BYTES, DEAD_LETTER_SUFFIX, GroupName, NameError, TopicName,
 };
 pub use offset::{Offset, OffsetRange};
+pub use order::Order;
 pub use pattern::{PatternError, TopicPattern};
 pub use read_from::ReadFrom;
 pub use retry_policy::{Backoff, RetryDelays, RetryPolicy};

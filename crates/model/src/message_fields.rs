@@ -81,6 +81,10 @@ impl Priority {
     }
 }
 
+/// As the name of the header of the fair key: the message's own key, if it is text. A header cannot have this name
+/// for a field.
+pub const MESSAGE_KEY: &str = ":key";
+
 /// The headers from which the fields of a message are taken. A value that is not what its field needs counts
 /// as none: a publisher's mistake costs its own message its place, and nobody else.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -201,12 +205,16 @@ impl MessageFields {
     #[must_use]
     pub fn class<'a>(&self, message: &MessageView<'a>) -> ClassRef<'a> {
         let mut class = ClassRef::default();
+        if self.fair_key.as_ref().is_some_and(|name| name.as_str() == MESSAGE_KEY) {
+            let key = std::str::from_utf8(message.key()).unwrap_or_default();
+            class.fair_key = cut(key, FAIR_KEY_BYTES_MAX);
+        }
         if message.encoded_headers().is_empty() {
             return class;
         }
         for (name, _, value) in message.headers().map_while(Result::ok) {
             let Ok(value) = std::str::from_utf8(value) else { continue };
-            if is(&self.fair_key, name) {
+            if is(&self.fair_key, name) && name != MESSAGE_KEY {
                 class.fair_key = cut(value, FAIR_KEY_BYTES_MAX);
             }
             if is(&self.weight, name)

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use sennit_model::{
-    Backoff, ConfigError, Dedup, DedupMode, Durability, GroupChange, GroupConfig, Offset, ReadFrom,
-    Retention, RetryDelays, StartAt, Timestamp, TopicConfig, TopicKind, TopicLimit, WhenFull,
-    WhenSlow,
+    Backoff, ConfigError, Dedup, DedupMode, Durability, GroupChange, GroupConfig, Offset, Order,
+    ReadFrom, Retention, RetryDelays, StartAt, Timestamp, TopicConfig, TopicKind, TopicLimit,
+    WhenFull, WhenSlow,
     limits::{
         BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, GREETING_BYTES_MAX,
         MESSAGE_BYTES_MAX, TOMBSTONE_AGE_DEFAULT,
@@ -175,8 +175,18 @@ impl TryFrom<&control::GroupConfig> for GroupChange {
             is_paused: message.paused,
             throttle: throttle_change(message.throttle.as_ref())?,
             key_rules: key_rules(&message.key_rules)?,
+            order: message.order.map(order).transpose()?,
         })
     }
+}
+
+fn order(number: u32) -> Result<Order, ConfigError> {
+    let order = u8::try_from(number).ok().and_then(Order::of_number);
+    order.ok_or_else(|| ConfigError {
+        field: "order",
+        value: number.to_string(),
+        allowed: "0 for none, 1 for key, 2 for partition".into(),
+    })
 }
 
 fn backoff(message: &control::GroupConfig) -> Result<Option<Backoff>, ConfigError> {
@@ -211,6 +221,7 @@ impl From<&GroupConfig> for control::GroupConfig {
             is_paused: Some(config.is_paused).filter(|is_paused| *is_paused),
             throttle: config.throttle.map(Some),
             key_rules: config.key_rules.iter().cloned().collect(),
+            order: Some(config.order).filter(|order| *order != Order::None),
         })
     }
 }
@@ -234,6 +245,7 @@ impl From<&GroupChange> for control::GroupConfig {
             paused: change.is_paused,
             throttle: change.throttle.map(control::Throttle::from),
             key_rules: change.key_rules.iter().map(control::KeyRule::from).collect(),
+            order: change.order.map(|order| order.number().into()),
         }
     }
 }

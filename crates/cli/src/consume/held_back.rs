@@ -106,12 +106,13 @@ mod tests {
             holds_since: None,
             consumers: 1,
             settled_before: Vec::new(),
+            active_sessions: Vec::new(),
         }
     }
 
     fn key(name: &str, ready: u64, reason: WaitReason) -> FairKey {
         let (fair_key, reason) = (name.into(), Some(reason));
-        FairKey { fair_key, ready, in_flight: 0, oldest_at: None, reason }
+        FairKey { fair_key, ready, in_flight: 0, oldest_at: None, reason, session: None }
     }
 
     fn is_paused(held: Option<HeldBack>) -> bool {

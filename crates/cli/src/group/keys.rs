@@ -37,8 +37,23 @@ impl Args {
             return keys.iter().try_for_each(|key| print_json(&key_json(key)));
         }
         let rows: Vec<_> = keys.iter().map(row).collect();
-        print_table(&["KEY", "READY", "IN FLIGHT", "OLDEST", "WAITS FOR"], &rows)
+        print_table(&["KEY", "READY", "IN FLIGHT", "OLDEST", "CONSUMER", "WAITS FOR"], &rows)
     }
+}
+
+/// Prints the keys of which consumers hold messages, and the sessions of these.
+pub fn print_holders(keys: &[FairKey]) -> Result<(), Failure> {
+    let held = keys.iter().filter_map(|key| Some((key, key.session?)));
+    let rows: Vec<_> = held
+        .map(|(key, session)| {
+            let (name, count) = (key.fair_key.clone(), key.in_flight.to_string());
+            vec![name, count, session.to_string()]
+        })
+        .collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    print_table(&["KEY", "IN FLIGHT", "CONSUMER"], &rows)
 }
 
 fn row(key: &FairKey) -> Vec<String> {
@@ -48,16 +63,18 @@ fn row(key: &FairKey) -> Vec<String> {
         key.ready.to_string(),
         key.in_flight.to_string(),
         key.oldest_at.map_or_else(|| "-".into(), age),
+        key.session.map_or_else(|| "-".into(), |session| session.to_string()),
         cell(key.reason.as_ref()),
     ]
 }
 
-fn key_json(key: &FairKey) -> Value {
+pub fn key_json(key: &FairKey) -> Value {
     json!({
         "fair_key": key.fair_key,
         "ready": key.ready,
         "in_flight": key.in_flight,
         "oldest_ms": key.oldest_at.map(|at| at.0),
+        "session": key.session,
         "reason": key.reason.as_ref().map(reason_json),
     })
 }

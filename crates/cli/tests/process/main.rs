@@ -36,6 +36,7 @@ mod ledger;
 mod limits;
 mod lost_brokers;
 mod memory;
+mod order;
 mod patterns;
 mod pipes;
 mod reading;

@@ -7,12 +7,16 @@ use std::{
     time::Duration,
 };
 
-use sennit_model::{Priority, Timestamp};
+use sennit_model::{Order, Priority, Timestamp};
 
-use super::{Fair, Flow, FlowState, Setting, Throttled};
+use super::{Fair, Flow, FlowName, FlowState, Pending, Setting, Throttled, order::Admission};
 use crate::{
-    classes::ClassNumber, lane::NOWHERE, runs::Runs, throttles::take_of_all, timer::NEVER,
-    tries::Tries,
+    classes::ClassNumber,
+    lane::NOWHERE,
+    runs::Runs,
+    throttles::take_of_all,
+    timer::NEVER,
+    tries::{Tries, Waiting},
 };
 
 /// Of so many messages one is of the lowest priority that there is, so that it is served at all.
@@ -28,10 +32,9 @@ pub(crate) struct Candidate {
     pub(crate) tries: Tries,
     flow: u32,
     lane: ClassNumber,
+    /// The place of the consumer that gets it, where the group has an order.
+    pub(crate) consumer: usize,
 }
-
-/// A flow and its age.
-pub(super) type FlowName = (u32, u32);
 
 /// The flows of a priority that may be served.
 #[derive(Debug)]
@@ -62,6 +65,8 @@ impl Ring {
 /// What a flow has to give.
 enum Head {
     Message(ClassNumber, u64, Tries),
+    /// The next message in order has to wait for its throttles.
+    Throttled(Timestamp),
     Empty,
 }
 
@@ -106,7 +111,11 @@ impl Fair {
 
     /// The message whose turn it is, unless there is none or none may go; then the time may come that
     /// [`Self::wake`] says.
-    pub(crate) fn next(&mut self, ready: &Runs<Tries>, setting: &Setting<'_>) -> Option<Candidate> {
+    pub(crate) fn next(
+        &mut self,
+        pending: Pending<'_>,
+        setting: &Setting<'_>,
+    ) -> Option<Candidate> {
         let now = setting.now;
         self.release_throttled(now);
         if self.group_free_at > now {
@@ -129,10 +138,27 @@ impl Fair {
                 self.leave_ring(band, FlowState::Throttled);
                 continue;
             }
-            let (lane, offset, tries) = match self.head(flow, ready, setting) {
+            let (lane, offset, tries) = match self.head(flow, pending.ready, setting) {
                 Head::Message(lane, offset, tries) => (lane, offset, tries),
+                Head::Throttled(free_at) => {
+                    self.throttled.push(Reverse((free_at, Throttled::Flow(flow, head.1))));
+                    self.leave_ring(band, FlowState::Throttled);
+                    continue;
+                }
                 Head::Empty => {
                     self.leave_ring(band, FlowState::Empty);
+                    continue;
+                }
+            };
+            let consumer = match self.admit(flow, offset, pending.waiting, setting) {
+                Admission::Gets(place) => place,
+                Admission::Held => {
+                    self.leave_ring(band, FlowState::Held);
+                    continue;
+                }
+                Admission::Parked(holder) => {
+                    self.park(head, holder);
+                    self.leave_ring(band, FlowState::Held);
                     continue;
                 }
             };
@@ -168,8 +194,27 @@ impl Fair {
                 of_lane.iter().chain(&key.bucket).for_each(|bucket| bucket.give_back());
                 return None;
             }
-            return Some(Candidate { offset, tries, flow, lane });
+            return Some(Candidate { offset, tries, flow, lane, consumer });
         }
+    }
+
+    /// Which consumer gets the message of a flow; nobody knows where the group has no order.
+    fn admit(
+        &mut self,
+        flow: u32,
+        offset: u64,
+        waiting: &Runs<Waiting>,
+        setting: &Setting<'_>,
+    ) -> Admission {
+        let Some(ordered) = &mut self.ordered else { return Admission::Gets(0) };
+        let number = self.flows[flow as usize].key;
+        let partition = setting.partition.index.0.to_string();
+        let name = match ordered.order {
+            Order::Partition => &partition,
+            _ => setting.classes.key_name(number).unwrap_or_default(),
+        };
+        let in_flight = self.keys[number as usize].in_flight;
+        ordered.admit((number, name), in_flight, offset, waiting)
     }
 
     fn begin_visit(&mut self, head: (u32, u32), lane: ClassNumber) {
@@ -228,6 +273,9 @@ impl Fair {
                 PeekMut::pop(first);
                 continue;
             }
+            if lane.free_at > setting.now && self.ordered.is_some() {
+                return Head::Throttled(lane.free_at);
+            }
             if lane.free_at > setting.now {
                 lane.queued_at = NOWHERE;
                 let held = Throttled::Lane(number, lane.age);
@@ -235,6 +283,7 @@ impl Fair {
                 PeekMut::pop(first);
                 continue;
             }
+            lane.free_at = Timestamp(0);
             let before = lane.len();
             let message = lane.first(number, ready, setting.classes, self.indexed_to);
             self.runs = self.runs + lane.len() - before;
@@ -257,16 +306,20 @@ impl Fair {
 
     /// The candidate is given, and costs so much.
     pub(crate) fn take(&mut self, candidate: Candidate, cost: u32) {
-        let Candidate { offset, flow, lane, .. } = candidate;
+        let Candidate { offset, flow, lane, consumer, .. } = candidate;
         self.runs -= self.lanes[lane as usize].take(offset);
         self.served += 1;
         let flow = &mut self.flows[flow as usize];
-        self.keys[flow.key as usize].in_flight += 1;
+        let key = flow.key;
+        self.keys[key as usize].in_flight += 1;
         flow.deficit -= i64::from(cost);
         let (band, is_over) = (usize::from(flow.band), flow.deficit <= 0);
         self.rings[band].has_served = true;
         if is_over {
             self.pass_turn(band);
+        }
+        if let Some(ordered) = &mut self.ordered {
+            ordered.gets(key, consumer);
         }
     }
 

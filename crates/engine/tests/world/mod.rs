@@ -3,6 +3,7 @@
 
 #![allow(dead_code, clippy::allow_attributes, reason = "each test file uses a part of it")]
 
+pub mod fair_groups;
 pub mod streams;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

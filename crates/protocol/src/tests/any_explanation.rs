@@ -27,9 +27,9 @@ pub fn explanation_request() -> impl Strategy<Value = Request> {
 }
 
 fn reason() -> impl Strategy<Value = WaitReason> {
-    let numbers = any::<(i32, u64, u32, u64, u32, u64, u64, u64, u64)>();
+    let numbers = any::<(i32, u64, u32, u64, u32, u64, u64, u64, u64, u64)>();
     (numbers, text()).prop_map(|(numbers, text)| {
-        let (kind, until_ms, attempt, session_id, failed, in_flight, limit, messages, keys) =
+        let (kind, until_ms, attempt, session_id, failed, in_flight, limit, messages, keys, offset) =
             numbers;
         WaitReason {
             kind,
@@ -42,6 +42,7 @@ fn reason() -> impl Strategy<Value = WaitReason> {
             messages,
             keys,
             text,
+            offset,
         }
     })
 }
@@ -55,15 +56,15 @@ pub fn explanation_reply() -> impl Strategy<Value = Reply> {
             reason,
         },
     );
-    let key = (text(), any::<(u64, u64, Option<u64>)>(), option::of(reason())).prop_map(
-        |(fair_key, (ready, in_flight, oldest_ms), reason)| FairKey {
+    let key = (text(), any::<(u64, u64, Option<u64>, Option<u64>)>(), option::of(reason()))
+        .prop_map(|(fair_key, (ready, in_flight, oldest_ms, session_id), reason)| FairKey {
             fair_key,
             ready,
             in_flight,
             oldest_ms,
             reason,
-        },
-    );
+            session_id,
+        });
     prop_oneof![
         vec(explanation, 0..3)
             .prop_map(|explanations| Reply::Explanations(Explanations { explanations })),

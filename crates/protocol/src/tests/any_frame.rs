@@ -316,9 +316,9 @@ fn parked_run() -> impl Strategy<Value = ParkedRun> {
 
 fn group_description() -> impl Strategy<Value = GroupDescription> {
     let counts = any::<(u32, u64, u64, u64, u64, u32, u64, Option<u64>)>();
-    let lists = (vec(any::<u64>(), 0..4), vec(parked_run(), 0..3));
+    let lists = (vec(any::<u64>(), 0..4), vec(parked_run(), 0..3), vec(any::<u64>(), 0..4));
     (text(), text(), option::of(group_config()), counts, lists).prop_map(
-        |(name, topic, config, counts, (settled_before, parked_runs))| {
+        |(name, topic, config, counts, (settled_before, parked_runs, active_sessions))| {
             let (id, ready, leased, delayed, dying, consumers, parked, holds_since_ms) = counts;
             GroupDescription {
                 name,
@@ -334,6 +334,7 @@ fn group_description() -> impl Strategy<Value = GroupDescription> {
                 parked,
                 parked_runs,
                 holds_since_ms,
+                active_sessions,
             }
         },
     )

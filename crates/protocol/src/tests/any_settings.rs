@@ -77,7 +77,12 @@ pub(super) fn topic_config() -> impl Strategy<Value = TopicConfig> {
 pub(super) fn group_config() -> impl Strategy<Value = GroupConfig> {
     let retry =
         (any::<(Option<u64>, Option<u64>, Option<u32>, Option<u64>)>(), vec(any::<u64>(), 0..4));
-    let scheduling = (any::<Option<bool>>(), option::of(throttle()), vec(key_rule(), 0..3));
+    let scheduling = (
+        any::<Option<bool>>(),
+        option::of(throttle()),
+        vec(key_rule(), 0..3),
+        any::<Option<u32>>(),
+    );
     (any::<(Option<u64>, Option<u32>)>(), retry, scheduling).prop_map(
         |((lease_ms, attempts_max), ((first, max, jitter, age), delays), scheduling)| GroupConfig {
             lease_ms,
@@ -90,6 +95,7 @@ pub(super) fn group_config() -> impl Strategy<Value = GroupConfig> {
             paused: scheduling.0,
             throttle: scheduling.1,
             key_rules: scheduling.2,
+            order: scheduling.3,
         },
     )
 }

@@ -7,8 +7,9 @@ use bytes::{Bytes, BytesMut};
 use proptest::{collection::vec, option, prelude::*};
 use sennit_model::{
     Backoff, BatchBuilder, Cost, Dedup, DedupMode, GroupChange, GroupConfig, Header, HeaderKind,
-    KeyRule, KeyRules, Message, MessageFields, Offset, PartitionId, ProducerStamp, Retention,
-    RetryDelays, RetryPolicy, StartAt, ThrottleRate, TopicConfig, TopicKind, TopicLimit, WhenFull,
+    KeyRule, KeyRules, Message, MessageFields, Offset, Order, PartitionId, ProducerStamp,
+    Retention, RetryDelays, RetryPolicy, StartAt, ThrottleRate, TopicConfig, TopicKind, TopicLimit,
+    WhenFull,
     limits::{
         FRAME_BYTES_MAX, GREETING_BYTES_MAX, LEASE_MAX, PARTITIONS_MAX, REASON_BYTES_MAX,
         RETRY_DELAYS_MAX, WEIGHT_MAX,
@@ -169,7 +170,7 @@ proptest! {
         lease_ms in 100..=u64::try_from(LEASE_MAX.as_millis()).unwrap(),
         attempts_max in 1..u32::MAX,
         retry in retry_policy(),
-        scheduling in (any::<bool>(), option::of(rate()), key_rules()),
+        scheduling in (any::<bool>(), option::of(rate()), key_rules(), 0..3_u8),
         offset: u64,
     ) {
         let config = GroupConfig {
@@ -179,6 +180,7 @@ proptest! {
             is_paused: scheduling.0,
             throttle: scheduling.1,
             key_rules: scheduling.2,
+            order: Order::of_number(scheduling.3).unwrap(),
         };
         let wire = control::GroupConfig::from(&config);
         prop_assert_eq!(GroupConfig::try_from(&wire), Ok(config.clone()));

@@ -2,7 +2,7 @@
 //! protocol.
 
 use sennit_engine::{CatalogueGroup, PartitionDescription, Topic};
-use sennit_model::{GroupId, PartitionIndex};
+use sennit_model::{GroupId, Order, PartitionIndex};
 
 use super::watches::WatchedTopic;
 use crate::broker::control_request::{GroupDescription, ParkedRun, TopicDescription};
@@ -42,6 +42,7 @@ pub(super) fn group_description(
         parked_runs: Vec::new(),
         consumers: 0,
         settled_before: Vec::new(),
+        active_sessions: Vec::new(),
         holds_since: None,
     };
     for partition in partitions {
@@ -55,6 +56,9 @@ pub(super) fn group_description(
         description.parked += held.parked;
         description.consumers = description.consumers.max(held.consumers);
         description.settled_before.push(held.settled_before);
+        if group.config().order == Order::Partition {
+            description.active_sessions.push(held.active);
+        }
         let holding = partition.holding.as_ref().filter(|held| held.groups.contains(&group.id));
         let since = holding.map(|held| held.since);
         description.holds_since = description.holds_since.into_iter().chain(since).min();

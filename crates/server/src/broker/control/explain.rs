@@ -92,6 +92,7 @@ fn merged(listed: Vec<Vec<KeyDescription>>, most: usize) -> Vec<KeyDescription> 
         };
         held.ready += key.ready;
         held.in_flight += key.in_flight;
+        held.session = held.session.or(key.session);
         let age = |key: &KeyDescription| {
             (key.reason.is_none(), key.oldest_appended_at.unwrap_or(Timestamp(u64::MAX)))
         };
@@ -118,6 +119,7 @@ mod tests {
             fair_key: name.into(),
             ready,
             in_flight: 1,
+            session: None,
             oldest_appended_at: oldest.map(Timestamp),
             reason: oldest.map(|at| WaitReason::Delayed { until: Timestamp(at) }),
         }

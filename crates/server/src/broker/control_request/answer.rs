@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sennit_engine::{Explanation, KeyDescription, PartitionDescription};
+use sennit_engine::{Explanation, KeyDescription, PartitionDescription, SessionId};
 use sennit_model::{
     CursorName, GroupConfig, GroupId, GroupName, Incarnation, Offset, OffsetRange, PartitionIndex,
     Timestamp, TopicConfig, TopicId, TopicName,
@@ -126,6 +126,8 @@ pub(crate) struct GroupDescription {
     pub(crate) consumers: u32,
     /// By partition: all offsets before this one are settled.
     pub(crate) settled_before: Vec<Offset>,
+    /// By partition, where the group keeps their order: the session that has messages of it.
+    pub(crate) active_sessions: Vec<Option<SessionId>>,
     /// When the oldest message was appended that this group holds while other groups have settled it.
     pub(crate) holds_since: Option<Timestamp>,
 }

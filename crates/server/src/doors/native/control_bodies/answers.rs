@@ -128,6 +128,11 @@ fn group_description(group: &GroupDescription) -> control::GroupDescription {
         parked: group.parked,
         parked_runs: group.parked_runs.iter().map(parked_run).collect(),
         holds_since_ms: group.holds_since.map(|since| since.0),
+        active_sessions: group
+            .active_sessions
+            .iter()
+            .map(|session| session.map_or(0, |session| session.0))
+            .collect(),
     }
 }
 

@@ -22,6 +22,7 @@ pub(super) fn fair_key_list(keys: &[KeyDescription]) -> control::FairKeyList {
         in_flight: key.in_flight,
         oldest_ms: key.oldest_appended_at.map(|at| at.0),
         reason: key.reason.as_ref().map(reason),
+        session_id: key.session.map(|session| session.0),
     };
     control::FairKeyList { keys: keys.iter().map(key).collect() }
 }
@@ -62,6 +63,14 @@ fn reason(reason: &WaitReason) -> control::WaitReason {
         }
         WaitReason::Throttled { until } => {
             control::WaitReason { until_ms: until.0, ..of(WaitKind::Throttled) }
+        }
+        WaitReason::BehindFailed { offset, until } => control::WaitReason {
+            offset: offset.0,
+            until_ms: until.0,
+            ..of(WaitKind::BehindFailed)
+        },
+        WaitReason::HeldBy { session } => {
+            control::WaitReason { session_id: session.0, ..of(WaitKind::HeldBy) }
         }
         WaitReason::NoCredit => of(WaitKind::NoCredit),
         WaitReason::Behind { messages, keys } => {

@@ -5,6 +5,8 @@ use sennit_model::{
     PartitionIndex, Retention, Timestamp, TopicConfig, TopicId, TopicName,
 };
 
+use sennit_engine::SessionId;
+
 use super::*;
 use crate::broker::control_request::TopicPlace;
 
@@ -46,6 +48,7 @@ fn group() -> GroupDescription {
         parked_runs: Vec::new(),
         consumers: 6,
         settled_before: vec![Offset(8), Offset(9)],
+        active_sessions: vec![None, Some(SessionId(7))],
         holds_since: Some(Timestamp(10)),
     }
 }
@@ -65,6 +68,7 @@ fn group_reply() -> control::GroupDescription {
         parked: 5,
         parked_runs: Vec::new(),
         holds_since_ms: Some(10),
+        active_sessions: vec![0, 7],
     }
 }
 
