@@ -28,6 +28,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             ".sennit.v1.MessageFields.cost",
             "#[cfg_attr(test, serde(rename_all = \"snake_case\"))]",
         )
+        .type_attribute(".sennit.v1.ChangeDelayed.change", SERDE)
+        .type_attribute(
+            ".sennit.v1.ChangeDelayed.change",
+            "#[cfg_attr(test, serde(rename_all = \"snake_case\"))]",
+        )
         .type_attribute(".sennit.v1.Explain.subject", SERDE)
         .type_attribute(
             ".sennit.v1.Explain.subject",

@@ -7,6 +7,7 @@ mod bench;
 mod connect_options;
 mod consume;
 mod cursor;
+mod delayed;
 mod delimiter;
 mod exit;
 mod explain;

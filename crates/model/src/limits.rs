@@ -252,6 +252,15 @@ pub const KEY_CONCURRENCY_MAX: u32 = 1_000_000;
 /// Highest cost of a message, in messages of cost 1.
 pub const COST_MAX: u32 = 1_000_000;
 
+/// Runs of delayed messages that a page of a listing has unless it asks for another number.
+pub const DELAYED_LISTED_DEFAULT: usize = 100;
+
+/// Most runs of delayed messages on a page of a listing.
+pub const DELAYED_LISTED_MAX: usize = 1000;
+
+/// Most messages whose delay one request may cancel or change.
+pub const DELAYED_CHANGED_MAX: usize = 1000;
+
 /// Most throttle rules of a broker. Each shard has all of them.
 pub const THROTTLE_RULES_MAX: usize = 10_000;
 

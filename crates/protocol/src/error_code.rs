@@ -184,6 +184,12 @@ error_codes! {
     SlowConsumer = 46, "slow-consumer", retry, stay,
         "The reader has fallen behind, and would not wait",
         "read faster, or again from where it was, or with when_slow wait or skip";
+    NotDelayed = 50, "not-delayed", final, stay,
+        "A message is not delayed by its publisher, or not any more; nothing was changed",
+        "list the delayed messages: what is due, with a consumer or settled cannot be changed";
+    UnknownMessage = 51, "unknown-message", final, stay,
+        "The partition has no message of that offset: not published, or not kept any more",
+        "name an offset between the partition's start and end";
     RevisionMismatch = 60, "revision-mismatch", final, stay,
         "The entry of the configuration has another revision than the one that was expected; nothing was changed",
         "get the entry, decide anew, and expect its revision; 0 expects that there is none";

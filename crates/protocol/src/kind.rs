@@ -169,6 +169,12 @@ kinds! {
     ConfigurationChanges = 89, false, true;
     /// What a batch has done to older messages.
     PublishNote = 110, false, true;
+    /// Asks for a page of the messages that their publisher has delayed.
+    ListDelayed = 120, true, false;
+    /// A page of delayed messages.
+    DelayedList = 121, false, true;
+    /// Cancels or changes the delay of messages.
+    ChangeDelayed = 122, true, false;
     /// Asks why a message or a fair key waits in a group.
     Explain = 128, true, false;
     /// Why a message or a fair key waits, by partition.

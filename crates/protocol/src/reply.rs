@@ -41,6 +41,7 @@ pub enum Reply {
     ConfigurationChanges(control::ConfigurationChanges),
     /// What a batch has done to older messages.
     PublishNote(PublishNote),
+    DelayedList(control::DelayedList),
     Explanations(control::Explanations),
     FairKeyList(control::FairKeyList),
 }
@@ -78,6 +79,7 @@ impl Reply {
             Self::WatchingConfiguration(_) => Kind::WatchingConfiguration,
             Self::ConfigurationChanges(_) => Kind::ConfigurationChanges,
             Self::PublishNote(_) => Kind::PublishNote,
+            Self::DelayedList(_) => Kind::DelayedList,
             Self::Explanations(_) => Kind::Explanations,
             Self::FairKeyList(_) => Kind::FairKeyList,
         }
@@ -115,6 +117,7 @@ impl Reply {
             Self::WatchingConfiguration(body) => control::encode(kind, body, request, out),
             Self::ConfigurationChanges(body) => control::encode(kind, body, request, out),
             Self::PublishNote(body) => body.encode(request, out),
+            Self::DelayedList(body) => control::encode(kind, body, request, out),
             Self::Explanations(body) => control::encode(kind, body, request, out),
             Self::FairKeyList(body) => control::encode(kind, body, request, out),
         }
@@ -158,6 +161,7 @@ impl Reply {
             }
             Kind::ConfigurationChanges => Self::ConfigurationChanges(control::decode(kind, body)?),
             Kind::PublishNote => Self::PublishNote(PublishNote::decode(body)?),
+            Kind::DelayedList => Self::DelayedList(control::decode(kind, body)?),
             Kind::Explanations => Self::Explanations(control::decode(kind, body)?),
             Kind::FairKeyList => Self::FairKeyList(control::decode(kind, body)?),
             Kind::Hello
@@ -192,6 +196,8 @@ impl Reply {
             | Kind::DeleteConfiguration
             | Kind::ListConfiguration
             | Kind::WatchConfiguration
+            | Kind::ListDelayed
+            | Kind::ChangeDelayed
             | Kind::Explain
             | Kind::ListFairKeys => return Err(DecodeError::Direction { kind }),
         })

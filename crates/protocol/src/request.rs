@@ -49,6 +49,8 @@ pub enum Request {
     DeleteConfiguration(control::DeleteConfiguration),
     ListConfiguration(control::ListConfiguration),
     WatchConfiguration(control::WatchConfiguration),
+    ListDelayed(control::ListDelayed),
+    ChangeDelayed(control::ChangeDelayed),
     Explain(control::Explain),
     ListFairKeys(control::ListFairKeys),
 }
@@ -92,6 +94,8 @@ impl Request {
             Self::DeleteConfiguration(_) => Kind::DeleteConfiguration,
             Self::ListConfiguration(_) => Kind::ListConfiguration,
             Self::WatchConfiguration(_) => Kind::WatchConfiguration,
+            Self::ListDelayed(_) => Kind::ListDelayed,
+            Self::ChangeDelayed(_) => Kind::ChangeDelayed,
             Self::Explain(_) => Kind::Explain,
             Self::ListFairKeys(_) => Kind::ListFairKeys,
         }
@@ -136,6 +140,8 @@ impl Request {
             Self::DeleteConfiguration(body) => control::encode(kind, body, request, out),
             Self::ListConfiguration(body) => control::encode(kind, body, request, out),
             Self::WatchConfiguration(body) => control::encode(kind, body, request, out),
+            Self::ListDelayed(body) => control::encode(kind, body, request, out),
+            Self::ChangeDelayed(body) => control::encode(kind, body, request, out),
             Self::Explain(body) => control::encode(kind, body, request, out),
             Self::ListFairKeys(body) => control::encode(kind, body, request, out),
         }
@@ -196,6 +202,8 @@ impl Request {
             Kind::DeleteConfiguration => Self::DeleteConfiguration(control::decode(kind, body)?),
             Kind::ListConfiguration => Self::ListConfiguration(control::decode(kind, body)?),
             Kind::WatchConfiguration => Self::WatchConfiguration(control::decode(kind, body)?),
+            Kind::ListDelayed => Self::ListDelayed(control::decode(kind, body)?),
+            Kind::ChangeDelayed => Self::ChangeDelayed(control::decode(kind, body)?),
             Kind::Explain => Self::Explain(control::decode(kind, body)?),
             Kind::ListFairKeys => Self::ListFairKeys(control::decode(kind, body)?),
             Kind::HelloOk
@@ -224,6 +232,7 @@ impl Request {
             | Kind::WatchingConfiguration
             | Kind::ConfigurationChanges
             | Kind::PublishNote
+            | Kind::DelayedList
             | Kind::Explanations
             | Kind::FairKeyList => return Err(DecodeError::Direction { kind }),
         })

@@ -439,6 +439,8 @@ impl Oracle {
             PartitionCommand::Describe
             | PartitionCommand::Explain(..)
             | PartitionCommand::ListKeys(..)
+            | PartitionCommand::ListDelayed(..)
+            | PartitionCommand::ChangeDelayed(..)
             | PartitionCommand::Locate(..)
             | PartitionCommand::ListCursors
             | PartitionCommand::Trim(_) => {}
@@ -468,6 +470,8 @@ impl Oracle {
             | Effect::Cursors { .. }
             | Effect::Explained { .. }
             | Effect::Keys { .. }
+            | Effect::Delayed { .. }
+            | Effect::DelaysChanged { .. }
             | Effect::Unparked { .. }
             | Effect::StreamEnded { .. }
             | Effect::ReaderTooSlow { .. }

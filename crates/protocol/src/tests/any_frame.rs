@@ -10,6 +10,7 @@ use sennit_model::{
 };
 
 use super::{
+    any_delayed::{delayed_reply, delayed_request},
     any_explanation::{explanation_reply, explanation_request},
     any_settings::{group_config, start, topic_config},
 };
@@ -460,6 +461,7 @@ fn configuration_reply() -> impl Strategy<Value = Reply> {
 pub fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
         configuration_request(),
+        delayed_request(),
         explanation_request(),
         catalogue_request(),
         group_request(),
@@ -516,6 +518,7 @@ fn listing_reply() -> impl Strategy<Value = Reply> {
 pub fn reply() -> impl Strategy<Value = Reply> {
     prop_oneof![
         configuration_reply(),
+        delayed_reply(),
         explanation_reply(),
         hello_ok().prop_map(Reply::HelloOk),
         error().prop_map(Reply::Error),

@@ -1,6 +1,7 @@
 //! The promises of the crate: the vectors, round trips of any frame, arbitrary bytes, and the page.
 
 mod any_bytes;
+mod any_delayed;
 mod any_explanation;
 mod any_frame;
 mod any_settings;

@@ -121,6 +121,9 @@ impl Frame {
             Kind::WatchingConfiguration => body!(Reply::WatchingConfiguration),
             Kind::ConfigurationChanges => body!(Reply::ConfigurationChanges),
             Kind::PublishNote => Self::Reply(Reply::PublishNote(publish_note(fields))),
+            Kind::ListDelayed => body!(Request::ListDelayed),
+            Kind::DelayedList => body!(Reply::DelayedList),
+            Kind::ChangeDelayed => body!(Request::ChangeDelayed),
             Kind::Explain => body!(Request::Explain),
             Kind::Explanations => body!(Reply::Explanations),
             Kind::ListFairKeys => body!(Request::ListFairKeys),
@@ -158,6 +161,12 @@ fn control_body<T: serde::Serialize + serde::de::DeserializeOwned>(fields: &Valu
     for name in ["offset", "fair_key"] {
         if let Some(value) = fields.as_object_mut().and_then(|fields| fields.remove(name)) {
             fields["subject"] = serde_json::json!({ name: value });
+        }
+    }
+    // The change of ChangeDelayed.
+    for name in ["cancel", "due_ms", "delay_ms"] {
+        if let Some(value) = fields.as_object_mut().and_then(|fields| fields.remove(name)) {
+            fields["change"] = serde_json::json!({ name: value });
         }
     }
     if let Some(message_fields) = fields.pointer_mut("/config/fields") {
