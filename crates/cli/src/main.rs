@@ -30,6 +30,7 @@ mod read;
 mod read_source;
 mod restore;
 mod retry_options;
+mod schedule;
 mod serve;
 mod stdout_closed;
 mod storage;

@@ -22,6 +22,7 @@ mod offset;
 mod pattern;
 mod read_from;
 mod retry_policy;
+mod schedule;
 mod throttle_rule;
 mod time;
 mod topic_limit;
@@ -43,12 +44,14 @@ pub use key_rule::{KeyRule, KeyRules};
 pub use message::{Message, MessageView};
 pub use message_fields::{Class, ClassRef, Cost, HeaderName, MessageFields, Priority};
 pub use name::{
-    CursorName, DEAD_LETTER_SHARED_BYTES, DEAD_LETTER_SUFFIX, GroupName, NameError, TopicName,
+    CursorName, DEAD_LETTER_SHARED_BYTES, DEAD_LETTER_SUFFIX, GroupName, NameError, ScheduleName,
+    TopicName,
 };
 pub use offset::{Offset, OffsetRange};
 pub use pattern::{PatternError, TopicPattern};
 pub use read_from::ReadFrom;
 pub use retry_policy::{Backoff, RetryDelays, RetryPolicy};
+pub use schedule::{CatchUp, Overlap};
 pub use throttle_rule::{ThrottleError, ThrottlePattern, ThrottleRate, ThrottleRule};
 pub use time::Timestamp;
 pub use topic_limit::{TopicLimit, WhenFull};

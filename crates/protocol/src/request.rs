@@ -51,6 +51,8 @@ pub enum Request {
     WatchConfiguration(control::WatchConfiguration),
     ListDelayed(control::ListDelayed),
     ChangeDelayed(control::ChangeDelayed),
+    ChangeSchedule(control::ChangeSchedule),
+    ListSchedules(control::ListSchedules),
     Explain(control::Explain),
     ListFairKeys(control::ListFairKeys),
 }
@@ -96,6 +98,8 @@ impl Request {
             Self::WatchConfiguration(_) => Kind::WatchConfiguration,
             Self::ListDelayed(_) => Kind::ListDelayed,
             Self::ChangeDelayed(_) => Kind::ChangeDelayed,
+            Self::ChangeSchedule(_) => Kind::ChangeSchedule,
+            Self::ListSchedules(_) => Kind::ListSchedules,
             Self::Explain(_) => Kind::Explain,
             Self::ListFairKeys(_) => Kind::ListFairKeys,
         }
@@ -142,6 +146,8 @@ impl Request {
             Self::WatchConfiguration(body) => control::encode(kind, body, request, out),
             Self::ListDelayed(body) => control::encode(kind, body, request, out),
             Self::ChangeDelayed(body) => control::encode(kind, body, request, out),
+            Self::ChangeSchedule(body) => control::encode(kind, body, request, out),
+            Self::ListSchedules(body) => control::encode(kind, body, request, out),
             Self::Explain(body) => control::encode(kind, body, request, out),
             Self::ListFairKeys(body) => control::encode(kind, body, request, out),
         }
@@ -204,6 +210,8 @@ impl Request {
             Kind::WatchConfiguration => Self::WatchConfiguration(control::decode(kind, body)?),
             Kind::ListDelayed => Self::ListDelayed(control::decode(kind, body)?),
             Kind::ChangeDelayed => Self::ChangeDelayed(control::decode(kind, body)?),
+            Kind::ChangeSchedule => Self::ChangeSchedule(control::decode(kind, body)?),
+            Kind::ListSchedules => Self::ListSchedules(control::decode(kind, body)?),
             Kind::Explain => Self::Explain(control::decode(kind, body)?),
             Kind::ListFairKeys => Self::ListFairKeys(control::decode(kind, body)?),
             Kind::HelloOk
@@ -233,6 +241,8 @@ impl Request {
             | Kind::ConfigurationChanges
             | Kind::PublishNote
             | Kind::DelayedList
+            | Kind::ScheduleList
+            | Kind::ScheduleChanged
             | Kind::Explanations
             | Kind::FairKeyList => return Err(DecodeError::Direction { kind }),
         })

@@ -43,6 +43,7 @@ mod pipes;
 mod reading;
 mod refusals;
 mod rotten;
+mod schedules;
 mod short_frames;
 mod skipped;
 mod small_disk;

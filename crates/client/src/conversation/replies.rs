@@ -103,6 +103,8 @@ impl Conversation {
             | Reply::ConfigurationList(_)
             | Reply::PublishedAt(_)
             | Reply::DelayedList(_)
+            | Reply::ScheduleList(_)
+            | Reply::ScheduleChanged(_)
             | Reply::Explanations(_)
             | Reply::FairKeyList(_) => self.answered(number, reply, now)?,
         }

@@ -12,6 +12,7 @@ use sennit_model::{
 use super::{
     any_delayed::{delayed_reply, delayed_request},
     any_explanation::{explanation_reply, explanation_request},
+    any_schedule::{schedule_reply, schedule_request},
     any_settings::{group_config, start, topic_config},
 };
 use crate::{
@@ -25,7 +26,7 @@ pub(super) fn text() -> impl Strategy<Value = String> {
     ".{0,12}"
 }
 
-fn bytes() -> impl Strategy<Value = Bytes> {
+pub(super) fn bytes() -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..60).prop_map(Bytes::from)
 }
 
@@ -462,6 +463,7 @@ pub fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
         configuration_request(),
         delayed_request(),
+        schedule_request(),
         explanation_request(),
         catalogue_request(),
         group_request(),
@@ -519,6 +521,7 @@ pub fn reply() -> impl Strategy<Value = Reply> {
     prop_oneof![
         configuration_reply(),
         delayed_reply(),
+        schedule_reply(),
         explanation_reply(),
         hello_ok().prop_map(Reply::HelloOk),
         error().prop_map(Reply::Error),

@@ -4,6 +4,7 @@ mod any_bytes;
 mod any_delayed;
 mod any_explanation;
 mod any_frame;
+mod any_schedule;
 mod any_settings;
 pub mod base64_text;
 mod page;

@@ -124,6 +124,10 @@ impl Frame {
             Kind::ListDelayed => body!(Request::ListDelayed),
             Kind::DelayedList => body!(Reply::DelayedList),
             Kind::ChangeDelayed => body!(Request::ChangeDelayed),
+            Kind::ChangeSchedule => body!(Request::ChangeSchedule),
+            Kind::ListSchedules => body!(Request::ListSchedules),
+            Kind::ScheduleList => body!(Reply::ScheduleList),
+            Kind::ScheduleChanged => body!(Reply::ScheduleChanged),
             Kind::Explain => body!(Request::Explain),
             Kind::Explanations => body!(Reply::Explanations),
             Kind::ListFairKeys => body!(Request::ListFairKeys),
@@ -163,8 +167,10 @@ fn control_body<T: serde::Serialize + serde::de::DeserializeOwned>(fields: &Valu
             fields["subject"] = serde_json::json!({ name: value });
         }
     }
-    // The change of ChangeDelayed.
-    for name in ["cancel", "due_ms", "delay_ms"] {
+    // The change of ChangeDelayed or of ChangeSchedule.
+    let changes =
+        ["cancel", "due_ms", "delay_ms", "create", "delete", "pause", "resume", "run_now"];
+    for name in changes {
         if let Some(value) = fields.as_object_mut().and_then(|fields| fields.remove(name)) {
             fields["change"] = serde_json::json!({ name: value });
         }

@@ -59,6 +59,8 @@ pub(crate) enum Answer {
     Located { first: Offset, end: Offset },
     /// So many parked messages are ready again.
     Unparked(u64),
+    /// A message is committed, at this offset unless that is forgotten.
+    Published { first: Option<Offset> },
     /// The messages of a partition that wait because of their publisher's delay.
     Delayed(Vec<DelayedRun>),
     /// The delays of so many messages were cancelled or changed.
@@ -126,6 +128,10 @@ impl Answers {
         let (request, answer) = match effect {
             Effect::Done { origin, topic, group, created } => {
                 (origin.request, Ok(Answer::Done { topic, group, created }))
+            }
+            Effect::Confirmed(confirmed) => {
+                let first = confirmed.first_offset;
+                (confirmed.origin.request, Ok(Answer::Published { first }))
             }
             Effect::Described { origin, description } => {
                 (origin.request, Ok(Answer::Described(description)))
