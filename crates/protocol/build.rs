@@ -28,6 +28,16 @@ fn main() -> Result<(), Box<dyn Error>> {
             ".sennit.v1.MessageFields.cost",
             "#[cfg_attr(test, serde(rename_all = \"snake_case\"))]",
         )
+        .type_attribute(".sennit.v1.ChangeDelayed.change", SERDE)
+        .type_attribute(
+            ".sennit.v1.ChangeDelayed.change",
+            "#[cfg_attr(test, serde(rename_all = \"snake_case\"))]",
+        )
+        .type_attribute(".sennit.v1.ChangeSchedule.change", SERDE)
+        .type_attribute(
+            ".sennit.v1.ChangeSchedule.change",
+            "#[cfg_attr(test, serde(rename_all = \"snake_case\"))]",
+        )
         .type_attribute(".sennit.v1.Explain.subject", SERDE)
         .type_attribute(
             ".sennit.v1.Explain.subject",
@@ -38,6 +48,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         .field_attribute(".sennit.v1.ConfigurationEntry.value", BASE64)
         .field_attribute(".sennit.v1.ConfigurationChange.value", BASE64)
         .field_attribute(".sennit.v1.SetConfiguration.value", BASE64)
+        .field_attribute(".sennit.v1.ScheduleConfig.key", BASE64)
+        .field_attribute(".sennit.v1.ScheduleConfig.payload", BASE64)
+        .field_attribute(".sennit.v1.ScheduleHeader.value", BASE64)
         .compile_fds(files)?;
     Ok(())
 }

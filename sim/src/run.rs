@@ -288,6 +288,9 @@ impl Run {
         stream_actions::step(&mut self.world, &self.swarm)?;
         atomic_append_actions::step(&mut self.world, &self.swarm);
         native_publishing::step(&mut self.world, &self.swarm);
+        if self.swarm.delay_changes > 0 && self.random.chance(self.swarm.delay_changes) {
+            self.topics.change_delay(&mut self.world, &mut self.random, &self.swarm);
+        }
         if self.random.chance(self.swarm.turn_eagerness) {
             self.world.turn()?;
         }

@@ -111,6 +111,8 @@ pub struct Swarm {
     pub careful: u32,
     /// How many of a thousand topics keep the latest message of each key.
     pub latest_per_key: u32,
+    /// How often, in a thousand operations, the delay of a message is cancelled or changed.
+    pub delay_changes: u32,
     /// How many appends of a thousand to streams have several batches.
     pub several_batches: u32,
     /// How many groups of a thousand have a retry policy.
@@ -147,6 +149,9 @@ const FAIR_CYCLE: u64 = 20;
 /// The last digit but one of seeds whose topics may look for duplicates.
 const DEDUP_SEEDS: u64 = 3;
 
+/// The last digit but one of seeds that cancel and change delays.
+const DELAY_SEEDS: u64 = 7;
+
 /// The last digit but one of seeds whose topics may have limits.
 const LIMIT_SEEDS: u64 = 5;
 
@@ -167,6 +172,10 @@ impl Swarm {
         }
         if seed % 100 / 10 == LIMIT_SEEDS {
             swarm.limits = [500, 1000][random.below(2) as usize];
+        }
+        if seed % 100 / 10 == DELAY_SEEDS {
+            swarm.delay_changes = [50, 200][random.below(2) as usize];
+            swarm.timed.0 = 500;
         }
         if seed % 100 / 10 == DEDUP_SEEDS {
             swarm.dedup_values = [300, 800][random.below(2) as usize];
@@ -225,6 +234,7 @@ impl Swarm {
             // These draw from clones, so that they do not change the other draws.
             latest_per_key: some(&mut random.clone(), 350, [200, 600, 1000]),
             several_batches: some(&mut Random::new(random.clone().number()), 300, [50, 200, 500]),
+            delay_changes: 0,
             retry_policies: 0,
             limits: 0,
             dedup_values: 0,

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use sennit_engine::{
-    Command, Credit, DeadLetters, GroupSetting, Origin, PartitionCommand, SessionId, SourceNames,
+    Command, Credit, DeadLetters, DelayChange, GroupSetting, Origin, PartitionCommand, SessionId,
+    SourceNames,
 };
 use sennit_model::{
     GroupId, Offset, PartitionId, PartitionIndex, StartAt, ThrottleRule, TopicConfig, TopicId,
@@ -129,6 +130,31 @@ impl Topics {
             for group in &topic.groups {
                 send_command(world, partition, PartitionCommand::RetryParked(group.id, None));
             }
+        }
+    }
+
+    /// Cancels or changes the delay of some messages of a partition, or of one that is not delayed.
+    pub fn change_delay(&self, world: &mut World, random: &mut Random, swarm: &Swarm) {
+        let ids: Vec<PartitionId> =
+            self.topics.iter().flat_map(|(&id, topic)| partitions(id, &topic.config)).collect();
+        let Some(&id) = random.pick(&ids) else { return };
+        let delayed = world.oracle.delayed(id, world.now);
+        let mut offsets: Vec<Offset> = Vec::new();
+        for _ in 0..random.between(1, 3) {
+            offsets.extend(random.pick(&delayed).copied().map(Offset));
+        }
+        if random.chance(50) {
+            offsets.push(Offset(random.below(100)));
+        }
+        offsets.sort_unstable();
+        offsets.dedup();
+        let change = match random.below(4) {
+            0 | 1 => DelayChange::Cancel,
+            2 => DelayChange::DueAt(world.now),
+            _ => DelayChange::DueAfter(swarm.span(random)),
+        };
+        if !offsets.is_empty() {
+            send_command(world, id, PartitionCommand::ChangeDelayed(offsets, change));
         }
     }
 

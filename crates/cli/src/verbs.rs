@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    backup, bench, consume, cursor, exit::Failure, explain, group, kv, publish, read, restore,
-    serve, storage, stream, subscription, throttle, topic,
+    backup, bench, consume, cursor, delayed, exit::Failure, explain, group, kv, publish, read,
+    restore, schedule, serve, storage, stream, subscription, throttle, topic,
 };
 
 /// Shown below the help of the whole program.
@@ -49,6 +49,10 @@ enum Verb {
     Group(group::Args),
     /// Explain why a message or a fair key waits in a group
     Explain(explain::Args),
+    /// List, cancel and reschedule messages that their publisher has delayed
+    Delayed(delayed::Args),
+    /// Recurring schedules: publish a message at the times of a cron pattern
+    Schedule(schedule::Args),
     /// Publish messages and wait until they are confirmed
     Publish(publish::Args),
     /// Take messages as a member of a group, print them or pass them to a command, and settle them
@@ -87,6 +91,8 @@ pub fn run(command: Sennit) -> Result<(), Failure> {
         Verb::Topic(args) => topic::run(args),
         Verb::Group(args) => group::run(args),
         Verb::Explain(args) => explain::run(args),
+        Verb::Delayed(args) => delayed::run(args),
+        Verb::Schedule(args) => schedule::run(args),
         Verb::Publish(args) => publish::run(args),
         Verb::Consume(args) => consume::run(args),
         Verb::Read(args) => read::run(args),
@@ -197,6 +203,10 @@ What `sennit` prints as help, verb by verb. This page is written by a test of `c
             &["sennit", "kv", "set", "a"],
             &["sennit", "kv", "set", "a", "b", "--if-revision", "-1"],
             &["sennit", "throttle", "set", "a*b", "1/s"],
+            &["sennit", "delayed", "cancel", "jobs"],
+            &["sennit", "delayed", "reschedule", "jobs", "4"],
+            &["sennit", "delayed", "reschedule", "jobs", "4", "--now", "--in", "5s"],
+            &["sennit", "schedule", "create", "report", "--topic", "jobs"],
             &["sennit", "explain", "jobs"],
             &["sennit", "explain", "jobs", "4", "--key", "acme"],
             &["sennit", "group", "keys", "jobs", "default", "--top", "1001"],

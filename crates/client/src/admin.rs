@@ -349,7 +349,7 @@ impl Client {
         }
     }
 
-    async fn change(&self, request: Request) -> Result<control::Done, Error> {
+    pub(crate) async fn change(&self, request: Request) -> Result<control::Done, Error> {
         match self.connection.ask(request, false).await? {
             Reply::Done(done) => Ok(done),
             other => Err(unexpected(&other)),
@@ -361,7 +361,7 @@ fn position(&(partition, offset): &(PartitionIndex, Offset)) -> control::ReadPos
     control::ReadPosition { partition: partition.0, offset: offset.0 }
 }
 
-fn unexpected(reply: &Reply) -> Error {
+pub(crate) fn unexpected(reply: &Reply) -> Error {
     Error::Unexpected(format!("{} is not the answer to this request", reply.kind()))
 }
 

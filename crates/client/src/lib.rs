@@ -21,6 +21,7 @@ mod connection;
 mod connection_handle;
 mod consumer;
 mod conversation;
+mod delayed;
 mod delivery;
 mod delivery_queue;
 mod error;
@@ -44,6 +45,7 @@ mod readers;
 mod ready_list;
 mod receive_window;
 mod reconnect;
+mod schedules;
 mod sent_settlements;
 mod sequence_ranges;
 mod session;
@@ -63,6 +65,7 @@ pub use configuration::{Configuration, ConfigurationChanged, ConfigurationPage};
 pub use configuration_event::{ConfigurationChange, ConfigurationEntry, ConfigurationEvent};
 pub use configuration_watch::ConfigurationWatch;
 pub use consumer::{Consumer, ConsumerBuilder};
+pub use delayed::{DelayedPage, DelayedRun, DueTime};
 pub use delivery::{Delivery, DeliveryRun};
 pub use error::Error;
 pub use explain::{ExplainSubject, Explanation, FairKey, WaitReason};
@@ -74,16 +77,17 @@ pub use read_range::ReadRange;
 pub use read_run::{ReadMessage, ReadRun};
 pub use reader::{Reader, ReaderBuilder};
 pub use reconnect::Reconnect;
+pub use schedules::{LastTick, Schedule, ScheduleConfig, SchedulePage};
 pub use settle_queue::Settled;
 
 // The types in the signatures above, so that a program needs only this crate.
 pub use sennit_model::{
-    Backoff, Batch, BatchBuilder, BatchError, ConfigurationKey, Cost, CursorName, Filter,
+    Backoff, Batch, BatchBuilder, BatchError, CatchUp, ConfigurationKey, Cost, CursorName, Filter,
     FilterError, Generation, GroupChange, GroupConfig, GroupId, GroupName, Header, HeaderKind,
     HeaderName, Headers, KeyRule, KeyRules, Message, MessageFields, MessageView, Messages, Offset,
-    OffsetRange, Order, PartitionIndex, ProducerId, ReadFrom, Retention, RetryDelays, RetryPolicy,
-    StartAt, ThrottleError, ThrottlePattern, ThrottleRate, Timestamp, TopicConfig, TopicId,
-    TopicKind, TopicName, TopicPattern, WhenSlow,
+    OffsetRange, Order, Overlap, PartitionIndex, ProducerId, ReadFrom, Retention, RetryDelays,
+    RetryPolicy, ScheduleName, StartAt, ThrottleError, ThrottlePattern, ThrottleRate, Timestamp,
+    TopicConfig, TopicId, TopicKind, TopicName, TopicPattern, WhenSlow,
 };
 pub use sennit_protocol::{DEFAULT_PORT, Durability, ErrorCode, GapReason};
 

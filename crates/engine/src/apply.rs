@@ -14,7 +14,6 @@ use crate::{
     partition::Partition,
     record::Record,
     stream::StreamNote,
-    timer::NEVER,
 };
 
 impl Engine {
@@ -62,6 +61,12 @@ impl Engine {
             Record::Buried { source, group, offset, target, first: _, appended_at, batch } => {
                 self.apply_letter_taken(*source, *group, offset.0);
                 self.apply_letter_appended(*target, batch, *appended_at, position);
+            }
+            Record::DelaysCancelled { partition: id, ranges } => {
+                self.apply_delays_cancelled(*id, ranges);
+            }
+            Record::DelaysChanged { partition: id, due, ranges } => {
+                self.apply_delays_changed(*id, *due, ranges);
             }
             Record::Trimmed { partition: id, start } => self.apply_trimmed(*id, start.0),
             Record::Deduplicated { partition: id, producer, count, first } => {
@@ -290,7 +295,7 @@ impl Engine {
         for (range, _) in runs {
             // In a replay the timer has not fired that made the message ready. It was leased, so it was
             // due, whatever the clock said when it failed.
-            partition.end_delays(range.start.0, range.end.0, NEVER);
+            partition.end_delays(range.start.0, range.end.0);
         }
         let held = &mut partition.groups[index];
         for (range, attempts) in runs {

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 
 use sennit_model::{
     Batch, CursorName, Filter, Generation, GroupConfig, GroupId, GroupName, Incarnation, Offset,
-    OffsetRange, PartitionId, ProducerStamp, ReadFrom, StartAt, ThrottleRule, TopicConfig, TopicId,
-    TopicName, WhenSlow,
+    OffsetRange, PartitionId, ProducerStamp, ReadFrom, StartAt, ThrottleRule, Timestamp,
+    TopicConfig, TopicId, TopicName, WhenSlow,
 };
 
 use crate::{
@@ -371,6 +371,17 @@ pub enum ExplainSubject {
     FairKey(String),
 }
 
+/// A change of a publisher's delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DelayChange {
+    /// The message is not delivered at all: every group is through with it.
+    Cancel,
+    /// It is due at this time; at once if that has passed.
+    DueAt(Timestamp),
+    /// It is due so long from now.
+    DueAfter(Duration),
+}
+
 /// Changes to one partition and questions to it. Each may be sent again: what is already so stays so.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "settings are opened rarely, and sent one by one")]
@@ -407,4 +418,9 @@ pub enum PartitionCommand {
     Explain(GroupId, ExplainSubject),
     /// Say which fair keys of a group have the most ready messages, so many at most.
     ListKeys(GroupId, usize),
+    /// Say which messages wait because of their publisher's delay, by due time and offset: those behind this one, so
+    /// many runs at most. Answered with [`crate::Effect::Delayed`].
+    ListDelayed(Option<(Timestamp, Offset)>, usize),
+    /// Change the delay of these messages, of all or none. Answered with [`crate::Effect::DelaysChanged`].
+    ChangeDelayed(Vec<Offset>, DelayChange),
 }

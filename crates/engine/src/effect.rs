@@ -118,6 +118,20 @@ pub enum Effect {
         /// The keys, the one with the most first.
         keys: Vec<KeyDescription>,
     },
+    /// Tell the asker which messages wait because of their publisher's delay.
+    Delayed {
+        /// The request that it answers.
+        origin: Origin,
+        /// The messages by due time and offset.
+        runs: Vec<DelayedRun>,
+    },
+    /// Tell the asker that delays were cancelled or changed.
+    DelaysChanged {
+        /// The request that it answers.
+        origin: Origin,
+        /// The number of messages.
+        count: u64,
+    },
     /// Tell the asker where one that reads from there would begin.
     Located {
         /// The request that it answers.
@@ -176,6 +190,15 @@ impl Effect {
     pub(crate) fn ended(Holder { session, subscription }: Holder, partition: PartitionId) -> Self {
         Self::SubscriptionEnded { session, subscription, partition }
     }
+}
+
+/// Neighbouring messages that are due at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelayedRun {
+    /// The messages.
+    pub range: OffsetRange,
+    /// When they are due.
+    pub due: Timestamp,
 }
 
 /// Why messages are passed over.

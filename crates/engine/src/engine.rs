@@ -438,7 +438,7 @@ impl Engine {
         for view in self.partitions.values() {
             let partition = view.partition();
             for group in &partition.groups {
-                group.check(partition.visible, partition.delays.runs(), &partition.classes);
+                group.check(partition.visible, &partition.delays, &partition.classes);
                 // Between a change and the next delivery pass the partition is on the list.
                 let is_held_back = partition.config.is_paused
                     || group.is_paused()

@@ -103,7 +103,7 @@ impl Partition {
             let (session, until) = (lease.holder.session, lease.deadline);
             return WaitReason::Leased { session, attempt: lease.attempt(), until };
         }
-        if let Some((_, _, &until)) = self.delays.runs().run_of(offset) {
+        if let Some(until) = self.delays.due_of(offset) {
             return WaitReason::Delayed { until };
         }
         let activity = group.activity();

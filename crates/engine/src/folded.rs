@@ -19,7 +19,7 @@ use crate::{
 const BYTES_MAX: usize = 512;
 
 /// Bits that say what there is.
-const FLAGS: u32 = 5;
+const FLAGS: u32 = 6;
 
 /// The settings of a partition and of its groups. Many partitions have the same.
 #[derive(Debug)]
@@ -83,7 +83,8 @@ impl Folded {
             kept::encode_producers(&mut out, partition, &ids, true);
             kept::encode_slice(&mut out, partition, all, limit);
             let ready = partition.groups.iter().map(|group| group.ready.within(0, u64::MAX));
-            let unsaid = (partition.dead_letter_topic_requested, partition.age_due);
+            let timers = (partition.age_due, partition.delays.timer_due());
+            let unsaid = (partition.dead_letter_topic_requested, timers);
             (out, partition.visible, partition.log.bytes(), unsaid, ready.collect::<Vec<_>>())
         };
         let unfolded = self.unfolded(partition.id);
@@ -175,7 +176,9 @@ impl Packer {
         let has_producers = !producers.ids().is_empty();
         // As a rule it is due when the oldest batch is too old.
         let has_age_due = *age_due != partition.too_old_at();
+        let has_delays_due = delays.timer_due() != delays.earliest();
         let flags = [
+            has_delays_due,
             has_age_due,
             *dead_letter_topic_requested,
             !delays.is_empty(),
@@ -187,15 +190,22 @@ impl Packer {
         self.put(log.start())?.near(log.end(), log.start())?;
         self.near(*visible, log.end())?;
         self.entries(log)?;
-        for times in [delays, expiries].into_iter().filter(|times| !times.is_empty()) {
-            let times = times.runs().iter();
-            self.runs(times.map(|(start, end, time)| (start, end, time.0)), log.start())?;
+        if !delays.is_empty() {
+            let delays = delays.runs(0, u64::MAX).map(|run| (run.start, run.end, run.due.0));
+            self.runs(delays, log.start())?;
+        }
+        if !expiries.is_empty() {
+            let expiries = expiries.runs().iter();
+            self.runs(expiries.map(|(start, end, time)| (start, end, time.0)), log.start())?;
         }
         if has_producers {
             self.producers(producers, log.end())?;
         }
         if has_age_due {
             self.put(age_due.0)?;
+        }
+        if has_delays_due {
+            self.put(delays.timer_due().0)?;
         }
         groups.iter().try_for_each(|group| self.group(group, log))
     }
@@ -284,8 +294,8 @@ impl Unpacker<'_> {
     fn partition(mut self, id: PartitionId, form: &Form) -> Partition {
         let mut partition = Partition::new(id, form.config.clone());
         let head = self.take();
-        let [has_age_due, requested, has_delays, has_expiries, has_producers] =
-            [4, 3, 2, 1, 0].map(|bit| head >> bit & 1 == 1);
+        let [has_delays_due, has_age_due, requested, has_delays, has_expiries, has_producers] =
+            [5, 4, 3, 2, 1, 0].map(|bit| head >> bit & 1 == 1);
         partition.dead_letter_topic_requested = requested;
         partition.dead_letters = dead_letters_of_bits(head >> FLAGS);
         let start = self.take();
@@ -294,16 +304,20 @@ impl Unpacker<'_> {
         partition.log = Log::empty(start, end);
         self.entries(&mut partition.log);
         let Partition { delays, expiries, producers, .. } = &mut partition;
-        for (times, is_there) in [(delays, has_delays), (expiries, has_expiries)] {
-            for (start, end, time) in is_there.then(|| self.runs(start)).into_iter().flatten() {
-                times.insert(start, end, Timestamp(time));
-            }
+        for (start, end, due) in has_delays.then(|| self.runs(start)).into_iter().flatten() {
+            delays.insert(start, end, Timestamp(due));
+        }
+        for (start, end, time) in has_expiries.then(|| self.runs(start)).into_iter().flatten() {
+            expiries.insert(start, end, Timestamp(time));
         }
         if has_producers {
             self.producers(producers, end);
         }
         partition.age_due =
             if has_age_due { Timestamp(self.take()) } else { partition.too_old_at() };
+        let delays_due = has_delays_due.then(|| Timestamp(self.take()));
+        let earliest = partition.delays.earliest();
+        partition.delays.set_timer_due(delays_due.unwrap_or(earliest));
         partition.groups.reserve_exact(form.terms.len());
         for terms in &form.terms {
             let group = self.group(&partition, terms.clone());
@@ -319,7 +333,7 @@ impl Unpacker<'_> {
         for (start, end, _) in self.runs(start) {
             group.settled.insert(start, end);
         }
-        group.appear(group.settled.floor(), partition.visible, partition.delays.runs());
+        group.appear(group.settled.floor(), partition.visible, &partition.delays);
         for (start, end, tries) in self.runs(start) {
             group.ready.insert(start, end, Tries::of_bits(tries));
         }

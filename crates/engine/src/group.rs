@@ -9,6 +9,7 @@ use sennit_model::{GroupId, MessageFields, Offset, OffsetRange, Order, Partition
 use crate::{
     classes::Classes,
     command::{GroupSetting, SessionId},
+    delays::Delays,
     effect::GroupDescription,
     fair::{Fair, Pending, Setting},
     lease::{Holder, Lease},
@@ -175,7 +176,7 @@ impl Group {
     }
 
     /// Makes the unsettled offsets of `start..end` ready that nobody has tried.
-    pub(crate) fn appear(&mut self, start: u64, end: u64, delays: &Runs<Timestamp>) {
+    pub(crate) fn appear(&mut self, start: u64, end: u64, delays: &Delays) {
         for unsettled in self.settled.gaps(start, end) {
             for due in delays.gaps(unsettled.start, unsettled.end) {
                 self.make_ready(due.start, due.end, Tries::default());
@@ -394,23 +395,17 @@ impl Group {
 
     /// How many messages it waits for until a publisher's delay is over. Costs a step for each run of
     /// what is settled and of what is delayed, where something is.
-    fn delayed(&self, visible: u64, delays: &Runs<Timestamp>) -> u64 {
+    fn delayed(&self, visible: u64, delays: &Delays) -> u64 {
         if delays.is_empty() {
             return 0;
         }
         let unsettled = self.settled.gaps(0, visible).into_iter();
-        let delayed = unsettled.flat_map(|part| delays.within(part.start, part.end));
-        delayed.map(|(start, end, _)| end - start).sum()
+        unsettled.map(|part| delays.count(part.start, part.end)).sum()
     }
 
     /// How the group is doing, with all offsets below `visible` to be accounted for; `parks` says
     /// whether what fails for good is parked.
-    pub(crate) fn describe(
-        &self,
-        visible: u64,
-        delays: &Runs<Timestamp>,
-        parks: bool,
-    ) -> GroupDescription {
+    pub(crate) fn describe(&self, visible: u64, delays: &Delays, parks: bool) -> GroupDescription {
         let unsettled = visible.saturating_sub(self.settled.count());
         let Activity { waiting, dying, damaged, leased_count, members, .. } = self.activity();
         let held = leased_count + waiting.count() + dying.count() + damaged.count();
@@ -434,7 +429,7 @@ impl Group {
 
     /// Asserts that each offset below `visible` is in exactly one state.
     #[cfg(any(test, debug_assertions))]
-    pub(crate) fn check(&self, visible: u64, delays: &Runs<Timestamp>, classes: &Classes) {
+    pub(crate) fn check(&self, visible: u64, delays: &Delays, classes: &Classes) {
         if let Some(fair) = &self.activity().fair {
             let leased = self.activity().leases.iter().map(|(&start, lease)| start..lease.end);
             fair.check(&self.ready, classes, leased);
@@ -453,8 +448,8 @@ impl Group {
             .chain(damaged.iter().map(|(start, end, _)| start..end))
             .chain(leased)
             .collect();
-        for (start, end, _) in delays.iter() {
-            states.extend(self.settled.gaps(start, end.min(visible)));
+        for delayed in delays.pieces(0, visible) {
+            states.extend(self.settled.gaps(delayed.start, delayed.end));
         }
         states.retain(|state| !state.is_empty());
         states.sort_unstable_by_key(|state| state.start);

@@ -280,8 +280,9 @@ pub(crate) fn encode_slice(
         w.u64(entry.first).u32(entry.count).u64(entry.place.position).u32(entry.place.bytes);
         w.u64(entry.appended_at.0);
     }
-    encode_times(&mut w, partition.delays.runs(), &slice);
-    encode_times(&mut w, partition.expiries.runs(), &slice);
+    let delays = partition.delays.runs(slice.start, slice.end);
+    encode_times(&mut w, delays.map(|run| (run.start, run.end, run.due)).collect());
+    encode_times(&mut w, partition.expiries.runs().within(slice.start, slice.end));
     w.count(partition.groups.len());
     for group in &partition.groups {
         encode_group(&mut w, group, &slice);
@@ -314,8 +315,7 @@ fn encode_classes(out: &mut Vec<u8>, partition: &Partition, slice: &Range<u64>) 
     });
 }
 
-fn encode_times(w: &mut Writer<'_>, times: &Runs<Timestamp>, slice: &Range<u64>) {
-    let times = times.within(slice.start, slice.end);
+fn encode_times(w: &mut Writer<'_>, times: Vec<(u64, u64, Timestamp)>) {
     w.count(times.len());
     for (start, end, due) in times {
         w.range(range(start, end)).u64(due.0);

@@ -20,6 +20,8 @@ mod cursors;
 mod dead_letter;
 mod decide;
 mod dedup;
+mod delayed;
+mod delays;
 mod deliver;
 mod delivery_list;
 mod delivery_turn;
@@ -93,9 +95,9 @@ mod wheel;
 pub use catalogue::{Catalogue, CatalogueGroup, Topic};
 pub use checkpoint::Checkpoint;
 pub use command::{
-    CatalogueCommand, Command, Credit, CursorClaim, CursorSetter, DeadLetters, DeliveryRun,
-    ExplainSubject, GroupSetting, Origin, PartitionCommand, Placed, Publish, Read, ReaderChange,
-    SessionId, Settle, Subscribe, Verdict,
+    CatalogueCommand, Command, Credit, CursorClaim, CursorSetter, DeadLetters, DelayChange,
+    DeliveryRun, ExplainSubject, GroupSetting, Origin, PartitionCommand, Placed, Publish, Read,
+    ReaderChange, SessionId, Settle, Subscribe, Verdict,
 };
 pub use compaction::{CompactionPass, CompactionScope};
 pub use content::Content;
@@ -105,8 +107,8 @@ pub use dead_letter::{
     HEADER_SOURCE_TOPIC, HEADER_SOURCE_TOPIC_ID,
 };
 pub use effect::{
-    Confirmed, ConfirmedPart, Delivery, Effect, GapReason, GroupDescription, Holding, ParkedRun,
-    PartitionDescription, PublishNote, Settled,
+    Confirmed, ConfirmedPart, DelayedRun, Delivery, Effect, GapReason, GroupDescription, Holding,
+    ParkedRun, PartitionDescription, PublishNote, Settled,
 };
 pub use engine::{Engine, Journal, Outbox, Payloads};
 pub use explanation::{Explanation, KeyDescription, WaitReason};

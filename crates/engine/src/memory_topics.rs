@@ -45,6 +45,8 @@ impl MemoryTopics {
             | Record::Settled { partition, .. }
             | Record::Failed { partition, .. }
             | Record::Unparked { partition, .. }
+            | Record::DelaysCancelled { partition, .. }
+            | Record::DelaysChanged { partition, .. }
             | Record::Trimmed { partition, .. }
             | Record::StreamNoted { partition, .. } => Some(*partition).filter(|id| self.has(*id)),
             _ => None,

@@ -9,6 +9,7 @@ use sennit_model::{
 use crate::{
     classes::Classes,
     command::{DeadLetters, GroupSetting},
+    delays::{CANCELLED, Delays},
     effect::PartitionDescription,
     group::{Group, range},
     lease::Holder,
@@ -81,8 +82,8 @@ pub(crate) struct Partition {
     pub(crate) groups: Vec<Group>,
     /// The classes of its messages, where the topic's configuration names headers for them.
     pub(crate) classes: Classes,
-    /// Messages whose publisher set a delay that is not over: when it is.
-    pub(crate) delays: MessageTimes,
+    /// Messages whose publisher set a delay that is not over, and those whose delay was cancelled.
+    pub(crate) delays: Delays,
     /// Messages with a time to live: when it is over. Kept until the log drops them.
     pub(crate) expiries: MessageTimes,
     /// When the timer is due that frees what has grown too old, [`NEVER`] without one. What it was set
@@ -111,7 +112,7 @@ impl Partition {
             seen: SeenValues::default(),
             groups: Vec::new(),
             classes: Classes::default(),
-            delays: MessageTimes::default(),
+            delays: Delays::default(),
             expiries: MessageTimes::default(),
             age_due: NEVER,
             dead_letter_topic_requested: false,
@@ -173,7 +174,12 @@ impl Partition {
                 // Nobody will get what every group was through with.
                 group.settled.insert(hole.start, hole.end);
             }
-            group.appear(start, self.visible, self.delays.runs());
+            for cancelled in self.delays.pieces(start, self.log.end()) {
+                if cancelled.due == CANCELLED {
+                    group.settled.insert(cancelled.start, cancelled.end);
+                }
+            }
+            group.appear(start, self.visible, &self.delays);
             let index = self.groups.partition_point(|held| held.id() < setting.id);
             self.groups.reserve_exact(1);
             self.groups.insert(index, group);
@@ -228,8 +234,8 @@ impl Partition {
         }
         for (start, end, &due) in delayed.iter() {
             self.delays.insert(start, end, due);
-            wheel.set(due, Timer::Due { partition: self.id, range: range(start, end) });
         }
+        self.watch_delays(wheel);
         for (start, end, &due) in living.iter() {
             self.expiries.insert(start, end, due);
             wheel.set(due, Timer::Expiry { partition: self.id, range: range(start, end) });
@@ -244,24 +250,51 @@ impl Partition {
         }
         let from = std::mem::replace(&mut self.visible, end);
         for group in &mut self.groups {
-            group.appear(from, end, self.delays.runs());
+            group.appear(from, end, &self.delays);
         }
     }
 
-    /// The delays of `start..end` are over that are due by `now`: the messages are ready.
-    pub(crate) fn end_delays(&mut self, start: u64, end: u64, now: Timestamp) {
-        for (start, end, due) in self.delays.runs().within(start, end) {
-            if due > now {
-                continue;
+    /// The delays of `start..end` are over, unless they were cancelled: the messages are ready.
+    pub(crate) fn end_delays(&mut self, start: u64, end: u64) {
+        let over = self.delays.pieces(start, end).filter(|piece| piece.due < CANCELLED);
+        for piece in over.collect::<Vec<_>>() {
+            self.delays.remove(piece.start, piece.end);
+            self.end_delay(piece.start..piece.end);
+        }
+    }
+
+    /// Delays are over that are due by `now`: the messages are ready. Ends those of `blocks_max` blocks at most, and
+    /// has the wheel say when the next are due, which may be at once.
+    pub(crate) fn end_due_delays(
+        &mut self,
+        now: Timestamp,
+        blocks_max: usize,
+        wheel: &mut Wheel<Timer>,
+    ) {
+        for _ in 0..blocks_max {
+            let Some(over) = self.delays.take_due(now) else { break };
+            over.into_iter().for_each(|range| self.end_delay(range));
+        }
+        self.watch_delays(wheel);
+    }
+
+    /// Messages that were taken out of the delayed are ready.
+    fn end_delay(&mut self, Range { start, end }: Range<u64>) {
+        // What is not committed yet appears when it is.
+        let end = end.min(self.visible);
+        for group in &mut self.groups {
+            for unsettled in group.settled.gaps(start, end) {
+                group.make_ready(unsettled.start, unsettled.end, Tries::default());
             }
-            self.delays.remove(start, end);
-            // What is not committed yet appears when it is.
-            let end = end.min(self.visible);
-            for group in &mut self.groups {
-                for unsettled in group.settled.gaps(start, end) {
-                    group.make_ready(unsettled.start, unsettled.end, Tries::default());
-                }
-            }
+        }
+    }
+
+    /// Has the wheel say when the first delayed message is due.
+    pub(crate) fn watch_delays(&mut self, wheel: &mut Wheel<Timer>) {
+        let due = self.delays.earliest();
+        if due < self.delays.timer_due() {
+            self.delays.set_timer_due(due);
+            wheel.set(due, Timer::Due { partition: self.id });
         }
     }
 
@@ -493,8 +526,7 @@ impl Partition {
     /// How it is; `lost` offsets of it are.
     pub(crate) fn describe(&self, lost: u64) -> PartitionDescription {
         let live_bytes = self.live_bytes();
-        let describe =
-            |group: &Group| group.describe(self.visible, self.delays.runs(), self.parks());
+        let describe = |group: &Group| group.describe(self.visible, &self.delays, self.parks());
         PartitionDescription {
             live_bytes,
             damaged: self.damaged(),

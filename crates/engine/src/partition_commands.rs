@@ -52,6 +52,12 @@ impl Engine {
             PartitionCommand::ListKeys(group, most) => {
                 self.list_keys(origin, (id, group), most, now, out);
             }
+            PartitionCommand::ListDelayed(after, most) => {
+                self.list_delayed(origin, id, after, most, out);
+            }
+            PartitionCommand::ChangeDelayed(offsets, change) => {
+                self.change_delayed(origin, id, (offsets, change), now, journal, out);
+            }
             PartitionCommand::Describe => out.now.push(self.described(origin, id)),
         }
     }

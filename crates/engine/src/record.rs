@@ -156,6 +156,22 @@ pub enum Record {
         /// The dead letter.
         batch: Batch,
     },
+    /// Messages whose publisher had delayed them are not to be delivered: every group is through with them.
+    DelaysCancelled {
+        /// Of which partition.
+        partition: PartitionId,
+        /// The messages.
+        ranges: Vec<OffsetRange>,
+    },
+    /// Messages whose publisher had delayed them are due at another time.
+    DelaysChanged {
+        /// Of which partition.
+        partition: PartitionId,
+        /// When they are due now.
+        due: Timestamp,
+        /// The messages.
+        ranges: Vec<OffsetRange>,
+    },
     /// Retention freed the oldest messages.
     Trimmed {
         /// Of which partition.

@@ -44,6 +44,8 @@ const STREAM_FORKED: u8 = 42;
 const STREAM_DELETED: u8 = 43;
 const UNPARKED: u8 = 48;
 const DEDUPLICATED: u8 = 52;
+const DELAYS_CANCELLED: u8 = 56;
+const DELAYS_CHANGED: u8 = 57;
 
 /// The engine's records have kinds below this; the rest are the shard's own.
 pub const RECORD_KIND_END: u8 = 128;
@@ -68,6 +70,8 @@ impl Record {
             Self::Failed { .. } => FAILED,
             Self::Unparked { .. } => UNPARKED,
             Self::Buried { .. } => BURIED,
+            Self::DelaysCancelled { .. } => DELAYS_CANCELLED,
+            Self::DelaysChanged { .. } => DELAYS_CHANGED,
             Self::Trimmed { .. } => TRIMMED,
             Self::Moved { .. } => MOVED,
             Self::Lost { .. } => LOST,
@@ -154,6 +158,12 @@ impl Record {
             Self::Buried { source, group, offset, target, first, appended_at, batch: _ } => {
                 w.partition(*source).u32(group.0).u64(offset.0);
                 w.partition(*target).u64(first.0).u64(appended_at.0)
+            }
+            Self::DelaysCancelled { partition, ranges } => {
+                w.partition(*partition).list(ranges, |w, range| w.range(*range))
+            }
+            Self::DelaysChanged { partition, due, ranges } => {
+                w.partition(*partition).u64(due.0).list(ranges, |w, range| w.range(*range))
             }
             Self::Trimmed { partition, start } => w.partition(*partition).u64(start.0),
             Self::Moved { partition, moves } => w.partition(*partition).list(moves, |w, moved| {
@@ -321,6 +331,14 @@ impl Record {
                 groups: r.list(Reader::group_setting)?,
             },
             PARTITION_DROPPED => Self::PartitionDropped { partition: r.partition()? },
+            DELAYS_CANCELLED => {
+                Self::DelaysCancelled { partition: r.partition()?, ranges: r.list(Reader::range)? }
+            }
+            DELAYS_CHANGED => Self::DelaysChanged {
+                partition: r.partition()?,
+                due: Timestamp(r.u64()?),
+                ranges: r.list(Reader::range)?,
+            },
             TRIMMED => Self::Trimmed { partition: r.partition()?, start: Offset(r.u64()?) },
             MOVED => Self::Moved {
                 partition: r.partition()?,

@@ -98,6 +98,20 @@ pub enum Refusal {
          have to leave the window first"
     )]
     DedupFull,
+    /// The partition has no such message.
+    #[error("the partition has no message {offset}: not published, or not kept any more")]
+    UnknownMessage {
+        /// The offset.
+        offset: Offset,
+    },
+    /// A message is not delayed by its publisher, or not any more.
+    #[error("message {offset} is not delayed: {state}")]
+    NotDelayed {
+        /// Its offset.
+        offset: Offset,
+        /// What is with it instead.
+        state: &'static str,
+    },
     /// A number has reached its limit.
     #[error("limit reached: {limit} is {value}")]
     Limit {

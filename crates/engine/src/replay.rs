@@ -457,14 +457,14 @@ impl Replay {
         }
         for (range, due) in delays {
             partition.delays.insert(range.start.0, range.end.0, due);
-            wheel.set(due, Timer::Due { partition: id, range });
         }
+        partition.watch_delays(wheel);
         for (range, due) in expiries {
             partition.expiries.insert(range.start.0, range.end.0, due);
             wheel.set(due, Timer::Expiry { partition: id, range });
         }
         for of_group in groups {
-            let delays = partition.delays.runs();
+            let delays = &partition.delays;
             let groups = &mut partition.groups;
             let Ok(index) = groups.binary_search_by_key(&of_group.id, Group::id) else { continue };
             let group = &mut groups[index];

@@ -14,8 +14,8 @@ pub(crate) enum Timer {
     Lease { partition: PartitionId, group: GroupId, last: Offset },
     /// Messages that failed may be ready again.
     Retry { partition: PartitionId, group: GroupId, range: OffsetRange },
-    /// Messages whose publisher set a delay may be ready.
-    Due { partition: PartitionId, range: OffsetRange },
+    /// The first messages of a partition whose publisher set a delay may be ready.
+    Due { partition: PartitionId },
     /// The time to live of messages may be over.
     Expiry { partition: PartitionId, range: OffsetRange },
     /// A throttle may let messages of a group pass.

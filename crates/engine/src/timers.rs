@@ -20,6 +20,9 @@ use crate::{
 /// Timers that are looked at for each that was set.
 const LOOKS_PER_SET: u64 = 2;
 
+/// Blocks of delayed messages of a partition that become ready in one turn: some 65,000 messages, or runs of them.
+const DELAY_BLOCKS_PER_TURN: usize = 256;
+
 /// Attempts that failed at one time, gathered so that each group gets one record.
 type Failures = BTreeMap<(PartitionId, GroupId), Vec<(OffsetRange, u32)>>;
 
@@ -38,7 +41,7 @@ impl Engine {
                 Timer::Retry { partition, group, range } => {
                     self.retry_due(partition, group, range, now);
                 }
-                Timer::Due { partition, range } => self.delay_over(partition, range, now),
+                Timer::Due { partition } => self.delays_over(partition, now),
                 Timer::Expiry { partition, range } => {
                     self.expiry_due(partition, range, now, journal);
                 }
@@ -87,10 +90,9 @@ impl Engine {
                     group.activity().waiting.has_any(range.start.0, range.end.0)
                 })
             }
-            Timer::Due { partition, range } => {
-                self.partitions.peek_if(&partition, Folded::has_delays).is_some_and(|view| {
-                    view.partition().delays.runs().has_any(range.start.0, range.end.0)
-                })
+            Timer::Due { partition } => {
+                let view = self.partitions.peek_if(&partition, Folded::has_delays);
+                view.is_some_and(|view| view.partition().delays.timer_due() == due)
             }
             Timer::Expiry { partition, range } => {
                 self.partitions.peek_if(&partition, Folded::has_expiries).is_some_and(|view| {
@@ -178,9 +180,14 @@ impl Engine {
         mark_ready(&mut self.ready_list, partition);
     }
 
-    fn delay_over(&mut self, id: PartitionId, over: OffsetRange, now: Timestamp) {
+    fn delays_over(&mut self, id: PartitionId, now: Timestamp) {
         let Some(partition) = self.partitions.get_mut(&id) else { return };
-        partition.end_delays(over.start.0, over.end.0, now);
+        if partition.delays.timer_due() > now {
+            // An earlier timer came instead of this one, and set the next.
+            return;
+        }
+        partition.delays.set_timer_due(NEVER);
+        partition.end_due_delays(now, DELAY_BLOCKS_PER_TURN, &mut self.wheel);
         mark_ready(&mut self.ready_list, partition);
     }
 

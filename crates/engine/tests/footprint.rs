@@ -482,3 +482,40 @@ fn partitions(kind: TopicKind, topics: u32) -> Engine {
     }
     engine
 }
+
+/// What a delayed message with a due time of its own may cost; what it did when this was written.
+const DELAYED_BYTES_MAX: f64 = 17.0; // 16.4
+
+#[test]
+fn a_delayed_message_costs_seventeen_bytes_in_whatever_order_they_are_due() {
+    const MESSAGES: u64 = 1_000_000;
+    let origin = Origin::default();
+    let id = PartitionId { topic: TopicId(1), index: PartitionIndex(0) };
+    // As if random, and each a time of its own; or one after the other.
+    let in_no_order = |n: u64| n * 7_919 % MESSAGES;
+    let in_order = |n: u64| n;
+    for delay_of in [in_no_order as fn(u64) -> u64, in_order] {
+        let (config, start) = (GroupConfig::default(), StartAt::Earliest);
+        let open = PartitionCommand::Open {
+            config: TopicConfig::of_kind(TopicKind::Queue),
+            groups: vec![GroupSetting { id: GroupId(1), config, start }],
+            dead_letters: DeadLetters::NotYet,
+        };
+        let (mut engine, mut journal) = (Engine::new(Generation(1), Timestamp(0)), Positions(0));
+        turn(&mut engine, &mut journal, Command::Partition(origin, id, open), Timestamp(0));
+        let before = held_bytes();
+        for first in (0..MESSAGES).step_by(10_000) {
+            let mut builder = BatchBuilder::new();
+            for n in first..first + 10_000 {
+                let delay = Some(Duration::from_millis(1_000 + delay_of(n)));
+                builder.push(&Message { delay, ..Message::new("") }).expect("within the limits");
+            }
+            let batch = builder.take().expect("messages were pushed");
+            let producer = ProducerStamp::default();
+            let publish = Publish { origin, partition: id, producer, batch };
+            turn(&mut engine, &mut journal, Command::Publish(publish), Timestamp(0));
+        }
+        let each = (held_bytes() - before) as f64 / MESSAGES as f64;
+        assert!(each <= DELAYED_BYTES_MAX, "{each} bytes a delayed message");
+    }
+}

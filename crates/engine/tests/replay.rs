@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sennit_engine::{
-    CatalogueCommand, Checkpoint, Command, Credit, CursorSetter, DeadLetters, Engine, GroupSetting,
-    Journal, Origin, PartitionCommand, Place, Publish, Record, Replay, Replayed, SessionId, Settle,
-    Verdict,
+    CatalogueCommand, Checkpoint, Command, Credit, CursorSetter, DeadLetters, DelayChange, Engine,
+    GroupSetting, Journal, Origin, PartitionCommand, Place, Publish, Record, Replay, Replayed,
+    SessionId, Settle, Verdict,
 };
 use sennit_model::{
     Durability, Generation, GroupConfig, GroupId, Incarnation, Message, Offset, PartitionId,
@@ -47,6 +47,7 @@ enum Step {
     Move { nth: u8, count: u8 },
     Checkpoint { steps: u8, piece_bytes: u8 },
     Cursor { which: u8, name: u8, at: Option<u8> },
+    Delay { first: u8, count: u8, change: u8 },
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -68,6 +69,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (0..3u8, 0..8u8, 0..4u8)
             .prop_map(|(which, groups, retention)| Step::Open { which, groups, retention }),
         1 => (0..12u8).prop_map(|which| Step::Drop { which }),
+        4 => (0..40u8, 1..4u8, 0..4u8)
+            .prop_map(|(first, count, change)| Step::Delay { first, count, change }),
         1 => (0..4u8, 0..4u8).prop_map(|(name, change)| Step::Topic { name, change }),
         2 => (0..40u8, 1..4u8).prop_map(|(nth, count)| Step::Move { nth, count }),
         2 => (0..3u8, 0..3u8, proptest::option::weighted(0.8, 0..40u8))
@@ -130,6 +133,19 @@ fn take(world: &mut World, step: Step) {
                 None => PartitionCommand::DeleteCursor(name),
             };
             world.do_now(Command::Partition(Origin::default(), partition, command));
+        }
+        Step::Delay { first, count, change } => {
+            let change = match change {
+                0 | 1 => DelayChange::Cancel,
+                2 => DelayChange::DueAt(world.now),
+                _ => DelayChange::DueAfter(millis(700)),
+            };
+            // Each by itself: of several, one that is not delayed has none change.
+            for offset in (first..).take(count.into()) {
+                let offsets = vec![Offset(offset.into())];
+                let command = PartitionCommand::ChangeDelayed(offsets, change);
+                world.do_now(Command::Partition(Origin::default(), ORDERS, command));
+            }
         }
         Step::PublishTo { other, count } => {
             let batch = batch(&vec![Message::new("elsewhere"); count.into()]);

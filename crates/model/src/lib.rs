@@ -23,6 +23,7 @@ mod order;
 mod pattern;
 mod read_from;
 mod retry_policy;
+mod schedule;
 mod throttle_rule;
 mod time;
 mod topic_limit;
@@ -44,13 +45,15 @@ pub use key_rule::{KeyRule, KeyRules};
 pub use message::{Message, MessageView};
 pub use message_fields::{Class, ClassRef, Cost, HeaderName, MESSAGE_KEY, MessageFields, Priority};
 pub use name::{
-    CursorName, DEAD_LETTER_SHARED_BYTES, DEAD_LETTER_SUFFIX, GroupName, NameError, TopicName,
+    CursorName, DEAD_LETTER_SHARED_BYTES, DEAD_LETTER_SUFFIX, GroupName, NameError, ScheduleName,
+    TopicName,
 };
 pub use offset::{Offset, OffsetRange};
 pub use order::Order;
 pub use pattern::{PatternError, TopicPattern};
 pub use read_from::ReadFrom;
 pub use retry_policy::{Backoff, RetryDelays, RetryPolicy};
+pub use schedule::{CatchUp, Overlap};
 pub use throttle_rule::{ThrottleError, ThrottlePattern, ThrottleRate, ThrottleRule};
 pub use time::Timestamp;
 pub use topic_limit::{TopicLimit, WhenFull};

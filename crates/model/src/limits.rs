@@ -252,6 +252,33 @@ pub const KEY_CONCURRENCY_MAX: u32 = 1_000_000;
 /// Highest cost of a message, in messages of cost 1.
 pub const COST_MAX: u32 = 1_000_000;
 
+/// Runs of delayed messages that a page of a listing has unless it asks for another number.
+pub const DELAYED_LISTED_DEFAULT: usize = 100;
+
+/// Most runs of delayed messages on a page of a listing.
+pub const DELAYED_LISTED_MAX: usize = 1000;
+
+/// Most messages whose delay one request may cancel or change.
+pub const DELAYED_CHANGED_MAX: usize = 1000;
+
+/// Most recurring schedules of a broker. All of them are in memory of the first core.
+pub const SCHEDULES_MAX: usize = 10_000;
+
+/// Longest settings of a schedule, in bytes: payload, headers and the rest.
+pub const SCHEDULE_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of the settings of all schedules together.
+pub const SCHEDULES_BYTES_MAX: usize = 64 << 20;
+
+/// Most schedules on a page of a listing.
+pub const SCHEDULES_LISTED_MAX: usize = 100;
+
+/// Most ticks that a schedule publishes which it has missed: the last of them.
+pub const CATCH_UP_TICKS_MAX: usize = 1000;
+
+/// Longest cron pattern, in bytes.
+pub const CRON_BYTES_MAX: usize = 256;
+
 /// Most throttle rules of a broker. Each shard has all of them.
 pub const THROTTLE_RULES_MAX: usize = 10_000;
 

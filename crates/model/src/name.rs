@@ -156,6 +156,11 @@ name! {
     CursorName, NAME_BYTES
 }
 
+name! {
+    /// A schedule's name, of the same form as a group's. Cheap to clone.
+    ScheduleName, NAME_BYTES
+}
+
 impl TopicName {
     /// The name of the dead-letter topic of this topic; a number avoids a name that is taken. If
     /// the name would be too long, a hash of everything before the suffix replaces its end.

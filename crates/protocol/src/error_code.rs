@@ -184,6 +184,21 @@ error_codes! {
     SlowConsumer = 46, "slow-consumer", retry, stay,
         "The reader has fallen behind, and would not wait",
         "read faster, or again from where it was, or with when_slow wait or skip";
+    NotDelayed = 50, "not-delayed", final, stay,
+        "A message is not delayed by its publisher, or not any more; nothing was changed",
+        "list the delayed messages: what is due, with a consumer or settled cannot be changed";
+    UnknownMessage = 51, "unknown-message", final, stay,
+        "The partition has no message of that offset: not published, or not kept any more",
+        "name an offset between the partition's start and end";
+    UnknownSchedule = 52, "unknown-schedule", final, stay,
+        "There is no schedule of that name",
+        "create it, or list the schedules";
+    InvalidCron = 53, "invalid-cron", final, stay,
+        "A cron pattern is not one, or never ticks",
+        "write five fields, minute, hour, day of the month, month and day of the week; the message names the byte";
+    UnknownZone = 54, "unknown-zone", final, stay,
+        "A time zone is not one",
+        "use a name of the IANA database, such as Europe/Berlin or UTC";
     RevisionMismatch = 60, "revision-mismatch", final, stay,
         "The entry of the configuration has another revision than the one that was expected; nothing was changed",
         "get the entry, decide anew, and expect its revision; 0 expects that there is none";

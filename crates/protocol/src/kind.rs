@@ -169,6 +169,20 @@ kinds! {
     ConfigurationChanges = 89, false, true;
     /// What a batch has done to older messages.
     PublishNote = 110, false, true;
+    /// Asks for a page of the messages that their publisher has delayed.
+    ListDelayed = 120, true, false;
+    /// A page of delayed messages.
+    DelayedList = 121, false, true;
+    /// Cancels or changes the delay of messages.
+    ChangeDelayed = 122, true, false;
+    /// Creates, deletes, pauses, resumes or runs a schedule.
+    ChangeSchedule = 123, true, false;
+    /// Asks for one schedule, or for a page of them.
+    ListSchedules = 124, true, false;
+    /// Schedules.
+    ScheduleList = 125, false, true;
+    /// The change of a schedule is durable.
+    ScheduleChanged = 126, false, true;
     /// Asks why a message or a fair key waits in a group.
     Explain = 128, true, false;
     /// Why a message or a fair key waits, by partition.

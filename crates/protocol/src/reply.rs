@@ -41,6 +41,9 @@ pub enum Reply {
     ConfigurationChanges(control::ConfigurationChanges),
     /// What a batch has done to older messages.
     PublishNote(PublishNote),
+    DelayedList(control::DelayedList),
+    ScheduleList(control::ScheduleList),
+    ScheduleChanged(control::ScheduleChanged),
     Explanations(control::Explanations),
     FairKeyList(control::FairKeyList),
 }
@@ -78,6 +81,9 @@ impl Reply {
             Self::WatchingConfiguration(_) => Kind::WatchingConfiguration,
             Self::ConfigurationChanges(_) => Kind::ConfigurationChanges,
             Self::PublishNote(_) => Kind::PublishNote,
+            Self::DelayedList(_) => Kind::DelayedList,
+            Self::ScheduleList(_) => Kind::ScheduleList,
+            Self::ScheduleChanged(_) => Kind::ScheduleChanged,
             Self::Explanations(_) => Kind::Explanations,
             Self::FairKeyList(_) => Kind::FairKeyList,
         }
@@ -115,6 +121,9 @@ impl Reply {
             Self::WatchingConfiguration(body) => control::encode(kind, body, request, out),
             Self::ConfigurationChanges(body) => control::encode(kind, body, request, out),
             Self::PublishNote(body) => body.encode(request, out),
+            Self::DelayedList(body) => control::encode(kind, body, request, out),
+            Self::ScheduleList(body) => control::encode(kind, body, request, out),
+            Self::ScheduleChanged(body) => control::encode(kind, body, request, out),
             Self::Explanations(body) => control::encode(kind, body, request, out),
             Self::FairKeyList(body) => control::encode(kind, body, request, out),
         }
@@ -158,6 +167,9 @@ impl Reply {
             }
             Kind::ConfigurationChanges => Self::ConfigurationChanges(control::decode(kind, body)?),
             Kind::PublishNote => Self::PublishNote(PublishNote::decode(body)?),
+            Kind::DelayedList => Self::DelayedList(control::decode(kind, body)?),
+            Kind::ScheduleList => Self::ScheduleList(control::decode(kind, body)?),
+            Kind::ScheduleChanged => Self::ScheduleChanged(control::decode(kind, body)?),
             Kind::Explanations => Self::Explanations(control::decode(kind, body)?),
             Kind::FairKeyList => Self::FairKeyList(control::decode(kind, body)?),
             Kind::Hello
@@ -192,6 +204,10 @@ impl Reply {
             | Kind::DeleteConfiguration
             | Kind::ListConfiguration
             | Kind::WatchConfiguration
+            | Kind::ListDelayed
+            | Kind::ChangeDelayed
+            | Kind::ChangeSchedule
+            | Kind::ListSchedules
             | Kind::Explain
             | Kind::ListFairKeys => return Err(DecodeError::Direction { kind }),
         })

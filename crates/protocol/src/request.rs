@@ -49,6 +49,10 @@ pub enum Request {
     DeleteConfiguration(control::DeleteConfiguration),
     ListConfiguration(control::ListConfiguration),
     WatchConfiguration(control::WatchConfiguration),
+    ListDelayed(control::ListDelayed),
+    ChangeDelayed(control::ChangeDelayed),
+    ChangeSchedule(control::ChangeSchedule),
+    ListSchedules(control::ListSchedules),
     Explain(control::Explain),
     ListFairKeys(control::ListFairKeys),
 }
@@ -92,6 +96,10 @@ impl Request {
             Self::DeleteConfiguration(_) => Kind::DeleteConfiguration,
             Self::ListConfiguration(_) => Kind::ListConfiguration,
             Self::WatchConfiguration(_) => Kind::WatchConfiguration,
+            Self::ListDelayed(_) => Kind::ListDelayed,
+            Self::ChangeDelayed(_) => Kind::ChangeDelayed,
+            Self::ChangeSchedule(_) => Kind::ChangeSchedule,
+            Self::ListSchedules(_) => Kind::ListSchedules,
             Self::Explain(_) => Kind::Explain,
             Self::ListFairKeys(_) => Kind::ListFairKeys,
         }
@@ -136,6 +144,10 @@ impl Request {
             Self::DeleteConfiguration(body) => control::encode(kind, body, request, out),
             Self::ListConfiguration(body) => control::encode(kind, body, request, out),
             Self::WatchConfiguration(body) => control::encode(kind, body, request, out),
+            Self::ListDelayed(body) => control::encode(kind, body, request, out),
+            Self::ChangeDelayed(body) => control::encode(kind, body, request, out),
+            Self::ChangeSchedule(body) => control::encode(kind, body, request, out),
+            Self::ListSchedules(body) => control::encode(kind, body, request, out),
             Self::Explain(body) => control::encode(kind, body, request, out),
             Self::ListFairKeys(body) => control::encode(kind, body, request, out),
         }
@@ -196,6 +208,10 @@ impl Request {
             Kind::DeleteConfiguration => Self::DeleteConfiguration(control::decode(kind, body)?),
             Kind::ListConfiguration => Self::ListConfiguration(control::decode(kind, body)?),
             Kind::WatchConfiguration => Self::WatchConfiguration(control::decode(kind, body)?),
+            Kind::ListDelayed => Self::ListDelayed(control::decode(kind, body)?),
+            Kind::ChangeDelayed => Self::ChangeDelayed(control::decode(kind, body)?),
+            Kind::ChangeSchedule => Self::ChangeSchedule(control::decode(kind, body)?),
+            Kind::ListSchedules => Self::ListSchedules(control::decode(kind, body)?),
             Kind::Explain => Self::Explain(control::decode(kind, body)?),
             Kind::ListFairKeys => Self::ListFairKeys(control::decode(kind, body)?),
             Kind::HelloOk
@@ -224,6 +240,9 @@ impl Request {
             | Kind::WatchingConfiguration
             | Kind::ConfigurationChanges
             | Kind::PublishNote
+            | Kind::DelayedList
+            | Kind::ScheduleList
+            | Kind::ScheduleChanged
             | Kind::Explanations
             | Kind::FairKeyList => return Err(DecodeError::Direction { kind }),
         })

@@ -15,6 +15,7 @@ pub(crate) mod recovered_state;
 pub(crate) mod repair;
 pub(crate) mod reserved_names;
 pub(crate) mod restore;
+pub(crate) mod schedules;
 pub(crate) mod scrub_thread;
 pub(crate) mod storage_check;
 pub(crate) mod stream_control;

@@ -21,7 +21,9 @@ use crate::{
         configuration::{Configuration, CurrentConfiguration},
         control::Control,
         recovered_state::Found,
+        schedules::Schedules,
         streams::Streams,
+        topic_listener::TopicListener,
     },
     config::Config,
     doors::{
@@ -173,7 +175,10 @@ fn add_control(core: &CoreHandle, config: Config) {
     core.services.add(subscriptions.clone());
     let configuration = Configuration::new(core.clone());
     core.services.add(configuration.clone());
-    let control = Rc::new(Control::new(core.clone(), Rc::new([configuration, subscriptions])));
+    let schedules = Schedules::new(core.clone());
+    core.services.add(schedules.clone());
+    let listeners: Rc<[Rc<dyn TopicListener>]> = Rc::new([configuration, schedules, subscriptions]);
+    let control = Rc::new(Control::new(core.clone(), listeners));
     let needs = Rc::new(Needs::default());
     core.with(|core| core.set_needs(needs.clone()));
     spawn_local(needs.serve(control.clone()));

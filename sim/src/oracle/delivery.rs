@@ -103,6 +103,9 @@ impl Oracle {
             let detail = format!("offset {offset} of {id} at {now:?}: {number:?}, {entry:?}");
             Err(Violation::new(rule, detail))
         };
+        if entry.is_cancelled {
+            return wrong("I7 a cancelled message is not delivered");
+        }
         if entry.due.is_some_and(|due| now < due) {
             return wrong("I7 a delayed message is not delivered before its due time");
         }

@@ -7,6 +7,7 @@
 mod atomic_append;
 mod attempts;
 mod dedup;
+mod delays;
 mod delivery;
 mod fair;
 mod group;
@@ -36,6 +37,7 @@ use sennit_model::{Generation, GroupId, Offset, PartitionId, Timestamp};
 pub use outstanding::OUTSTANDING;
 pub use streams::FoundStream;
 
+use delays::{PendingChanges, is_no_delay};
 use fair::Buckets;
 use group::Lease;
 use native::waits_for_commit;
@@ -95,6 +97,8 @@ pub struct Oracle {
     settlements: BTreeMap<u64, PendingSettlement>,
     /// Changes of partitions without an answer: the partition, and the turn that must be durable before the answer.
     changes: BTreeMap<u64, (PartitionId, u64)>,
+    /// Changes of delays without an answer.
+    delay_changes: PendingChanges,
     dead_letters_by_source: BTreeMap<(PartitionId, GroupId, u64), (PartitionId, u64)>,
     readers: Readers,
     streams: Streams,
@@ -176,6 +180,7 @@ impl Oracle {
         let is_pending = self.publishes.contains_key(&request)
             || self.settlements.contains_key(&request)
             || self.changes.contains_key(&request)
+            || self.delay_changes.contains_key(&request)
             || self.streams.awaits(request);
         if *refusal == Refusal::OutcomeUnknown && self.is_fenced && is_pending {
             return Ok(());
@@ -201,6 +206,13 @@ impl Oracle {
             && self.check_full(publish, refusal)?
         {
             refused.remove(&publish.origin.request);
+            return Ok(());
+        }
+        if let Some(request) = request_of(command)
+            && expected.is_none()
+            && refused.get(&request).is_some_and(|refusal| is_no_delay(command, refusal))
+        {
+            refused.remove(&request);
             return Ok(());
         }
         let may_wait = expected.is_none() && Self::may_be_refused_later(command);
@@ -435,10 +447,14 @@ impl Oracle {
                     group.retry_parked(turn);
                 }
             }
+            PartitionCommand::ChangeDelayed(offsets, change) => {
+                self.change_delays(request, id, (offsets, change), now);
+            }
             PartitionCommand::Name(_) => drop(self.changes.insert(request, (id, 0))),
             PartitionCommand::Describe
             | PartitionCommand::Explain(..)
             | PartitionCommand::ListKeys(..)
+            | PartitionCommand::ListDelayed(..)
             | PartitionCommand::Locate(..)
             | PartitionCommand::ListCursors
             | PartitionCommand::Trim(_) => {}
@@ -462,12 +478,16 @@ impl Oracle {
             Effect::CursorTaken { session, subscription, .. } => {
                 self.check_cursor_taken((*session, *subscription))
             }
+            Effect::DelaysChanged { origin, count } => {
+                self.check_delays_changed(origin.request, *count)
+            }
             Effect::Stream(origin, answer) => self.check_stream_answer(origin.request, answer),
             Effect::Described { .. }
             | Effect::Located { .. }
             | Effect::Cursors { .. }
             | Effect::Explained { .. }
             | Effect::Keys { .. }
+            | Effect::Delayed { .. }
             | Effect::Unparked { .. }
             | Effect::StreamEnded { .. }
             | Effect::ReaderTooSlow { .. }

@@ -37,6 +37,8 @@ pub(super) struct Entry {
     pub(super) dedup_value: Option<u8>,
     pub(super) appended_at: Timestamp,
     pub(super) due: Option<Timestamp>,
+    /// Whether its delay was certainly cancelled.
+    pub(super) is_cancelled: bool,
     pub(super) expiry: Option<Timestamp>,
     /// The number of its batch among the batches of all partitions, in the order of their publishes.
     pub(super) batch: u64,
@@ -263,6 +265,7 @@ impl PartitionModel {
                 dedup_value: value_of(&message),
                 appended_at: now,
                 due: message.delay().or(by_header).map(|delay| now.plus(delay)),
+                is_cancelled: false,
                 expiry: time_to_live.map(|span| now.plus(span)),
                 batch: batch_number,
                 stamp: ProducerStamp { first_sequence: stamp.first_sequence + index, ..stamp },

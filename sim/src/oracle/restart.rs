@@ -27,6 +27,7 @@ impl Oracle {
                 group.crashed(durable_turn);
             }
         }
+        self.delay_changes.clear();
         for (_, pending) in std::mem::take(&mut self.settlements) {
             let partition = self.partitions.get_mut(&pending.settle.partition);
             let group = partition.and_then(|held| held.groups.get_mut(&pending.settle.group));

@@ -102,6 +102,9 @@ impl Conversation {
             | Reply::ConfigurationChanged(_)
             | Reply::ConfigurationList(_)
             | Reply::PublishedAt(_)
+            | Reply::DelayedList(_)
+            | Reply::ScheduleList(_)
+            | Reply::ScheduleChanged(_)
             | Reply::Explanations(_)
             | Reply::FairKeyList(_) => self.answered(number, reply, now)?,
         }

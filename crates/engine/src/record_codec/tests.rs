@@ -128,6 +128,8 @@ fn examples() -> Vec<Record> {
             batch: batch.clone(),
         },
         Record::Kept { partition, first: Offset(3), appended_at: Timestamp(8), batch },
+        Record::DelaysCancelled { partition, ranges: vec![range] },
+        Record::DelaysChanged { partition, due: Timestamp(9), ranges: vec![range] },
         Record::Trimmed { partition, start: Offset(6) },
         Record::Moved {
             partition,

@@ -10,7 +10,9 @@ use sennit_model::{
 };
 
 use super::{
+    any_delayed::{delayed_reply, delayed_request},
     any_explanation::{explanation_reply, explanation_request},
+    any_schedule::{schedule_reply, schedule_request},
     any_settings::{group_config, start, topic_config},
 };
 use crate::{
@@ -24,7 +26,7 @@ pub(super) fn text() -> impl Strategy<Value = String> {
     ".{0,12}"
 }
 
-fn bytes() -> impl Strategy<Value = Bytes> {
+pub(super) fn bytes() -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..60).prop_map(Bytes::from)
 }
 
@@ -461,6 +463,8 @@ fn configuration_reply() -> impl Strategy<Value = Reply> {
 pub fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
         configuration_request(),
+        delayed_request(),
+        schedule_request(),
         explanation_request(),
         catalogue_request(),
         group_request(),
@@ -517,6 +521,8 @@ fn listing_reply() -> impl Strategy<Value = Reply> {
 pub fn reply() -> impl Strategy<Value = Reply> {
     prop_oneof![
         configuration_reply(),
+        delayed_reply(),
+        schedule_reply(),
         explanation_reply(),
         hello_ok().prop_map(Reply::HelloOk),
         error().prop_map(Reply::Error),

@@ -1,8 +1,10 @@
 //! The promises of the crate: the vectors, round trips of any frame, arbitrary bytes, and the page.
 
 mod any_bytes;
+mod any_delayed;
 mod any_explanation;
 mod any_frame;
+mod any_schedule;
 mod any_settings;
 pub mod base64_text;
 mod page;

@@ -60,6 +60,8 @@ fn the_page_states_the_limits_in_force() {
         ("cursors of a topic", limits::CURSORS_PER_TOPIC_MAX),
         ("fair keys of a listing", limits::FAIR_KEYS_LISTED_MAX),
         ("fair key", limits::FAIR_KEY_BYTES_MAX),
+        ("runs of a page of delayed messages", limits::DELAYED_LISTED_MAX),
+        ("messages whose delay one request changes", limits::DELAYED_CHANGED_MAX),
         ("subscriptions of a connection", limits::SUBSCRIPTIONS_PER_CONNECTION_MAX),
         (
             "partitions of all subscriptions of a connection",

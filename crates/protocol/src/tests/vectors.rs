@@ -121,6 +121,13 @@ impl Frame {
             Kind::WatchingConfiguration => body!(Reply::WatchingConfiguration),
             Kind::ConfigurationChanges => body!(Reply::ConfigurationChanges),
             Kind::PublishNote => Self::Reply(Reply::PublishNote(publish_note(fields))),
+            Kind::ListDelayed => body!(Request::ListDelayed),
+            Kind::DelayedList => body!(Reply::DelayedList),
+            Kind::ChangeDelayed => body!(Request::ChangeDelayed),
+            Kind::ChangeSchedule => body!(Request::ChangeSchedule),
+            Kind::ListSchedules => body!(Request::ListSchedules),
+            Kind::ScheduleList => body!(Reply::ScheduleList),
+            Kind::ScheduleChanged => body!(Reply::ScheduleChanged),
             Kind::Explain => body!(Request::Explain),
             Kind::Explanations => body!(Reply::Explanations),
             Kind::ListFairKeys => body!(Request::ListFairKeys),
@@ -158,6 +165,14 @@ fn control_body<T: serde::Serialize + serde::de::DeserializeOwned>(fields: &Valu
     for name in ["offset", "fair_key"] {
         if let Some(value) = fields.as_object_mut().and_then(|fields| fields.remove(name)) {
             fields["subject"] = serde_json::json!({ name: value });
+        }
+    }
+    // The change of ChangeDelayed or of ChangeSchedule.
+    let changes =
+        ["cancel", "due_ms", "delay_ms", "create", "delete", "pause", "resume", "run_now"];
+    for name in changes {
+        if let Some(value) = fields.as_object_mut().and_then(|fields| fields.remove(name)) {
+            fields["change"] = serde_json::json!({ name: value });
         }
     }
     if let Some(message_fields) = fields.pointer_mut("/config/fields") {

@@ -4,6 +4,7 @@
 
 mod cursor_list;
 mod dead_letter_topics;
+mod delayed;
 mod descriptions;
 mod explain;
 mod groups;
@@ -124,6 +125,8 @@ impl Control {
             ControlRequest::DescribeGroup { topic, group } => {
                 self.describe_group(&topic, &group).await
             }
+            ControlRequest::ListDelayed(list) => self.list_delayed(list).await,
+            ControlRequest::ChangeDelayed(change) => self.change_delayed(change).await,
             ControlRequest::Explain(explain) => self.explain(explain).await,
             ControlRequest::ListFairKeys { topic, group, most } => {
                 self.list_fair_keys(&topic, &group, most).await

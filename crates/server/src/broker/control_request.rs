@@ -5,17 +5,17 @@ mod answer;
 mod protection;
 mod refusal;
 
-use sennit_engine::ExplainSubject;
+use sennit_engine::{DelayChange, ExplainSubject};
 use sennit_model::{
     CursorName, GroupChange, GroupConfig, GroupName, Offset, PartitionIndex, ReadFrom, StartAt,
-    TopicConfig, TopicId, TopicName,
+    Timestamp, TopicConfig, TopicId, TopicName,
 };
 
 pub(crate) use self::{
     answer::{
-        ConsumerStart, ControlAnswer, CursorPositions, ExplainedPartition, GroupDescription,
-        ListedGroup, ListedTopic, ParkedRun, ReaderStart, TopicDescription, TopicOpened, TopicPage,
-        TopicPlace,
+        ConsumerStart, ControlAnswer, CursorPositions, DelayedOfPartition, DelayedPage,
+        ExplainedPartition, GroupDescription, ListedGroup, ListedTopic, ParkedRun, ReaderStart,
+        TopicDescription, TopicOpened, TopicPage, TopicPlace,
     },
     protection::{check_request, check_topic},
     refusal::{ControlRefusal, STORAGE_FULL_RETRY_MS, TOPIC_FULL_RETRY_MS},
@@ -50,6 +50,10 @@ pub(crate) enum ControlRequest {
     ListGroups { topic: TopicName },
     /// Describes a group, with its parked messages. [`ControlAnswer::Group`].
     DescribeGroup { topic: TopicName, group: GroupName },
+    /// Lists messages that wait because of their publisher's delay. [`ControlAnswer::Delayed`].
+    ListDelayed(ListDelayed),
+    /// Cancels or changes the delay of messages. [`ControlAnswer::Done`].
+    ChangeDelayed(ChangeDelayed),
     /// Explains why a message or a fair key waits. [`ControlAnswer::Explanations`].
     Explain(Explain),
     /// Lists the fair keys of a group with the most ready messages, `most` at most. [`ControlAnswer::FairKeys`].
@@ -103,6 +107,35 @@ pub(crate) struct RetryParked {
     pub(crate) group: GroupName,
     /// Which of them; all of them if this is empty.
     pub(crate) offsets: Vec<OffsetsOfPartition>,
+}
+
+/// A page of the messages that wait because of their publisher's delay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListDelayed {
+    pub(crate) topic: TopicName,
+    /// Only this partition is listed; all without.
+    pub(crate) partition: Option<PartitionIndex>,
+    /// The page begins behind this message; with the first that is due without.
+    pub(crate) after: Option<DelayedPosition>,
+    /// The most runs on the page.
+    pub(crate) most: usize,
+}
+
+/// Where a delayed message is in a listing: they are listed by these fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DelayedPosition {
+    pub(crate) due: Timestamp,
+    pub(crate) partition: PartitionIndex,
+    pub(crate) offset: Offset,
+}
+
+/// A change of the publisher's delay of messages, of all or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ChangeDelayed {
+    pub(crate) topic: TopicName,
+    pub(crate) partition: PartitionIndex,
+    pub(crate) offsets: Vec<Offset>,
+    pub(crate) change: DelayChange,
 }
 
 /// A message or a fair key that waits.

@@ -11,6 +11,7 @@ pub(crate) mod pending_request;
 pub(crate) mod port;
 pub(crate) mod refusal_reply;
 pub(crate) mod reply_size;
+pub(crate) mod schedules;
 pub(crate) mod send_queue;
 pub(crate) mod session;
 pub(crate) mod subscription_routes;

@@ -9,16 +9,17 @@ use sennit_model::TopicId;
 pub(crate) enum OwnStream {
     Subscriptions,
     Configuration,
+    Schedules,
 }
 
 /// The numbers of the topics that the broker itself writes to, once there are some.
 #[derive(Debug)]
-pub(crate) struct OwnTopic([AtomicU64; 2]);
+pub(crate) struct OwnTopic([AtomicU64; 3]);
 
 impl Default for OwnTopic {
     fn default() -> Self {
         // No topic has it: their numbers are shorter.
-        Self([const { AtomicU64::new(u64::MAX) }; 2])
+        Self([const { AtomicU64::new(u64::MAX) }; 3])
     }
 }
 

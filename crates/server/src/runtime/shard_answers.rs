@@ -4,8 +4,8 @@ use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use foldhash::fast::FixedState;
 use sennit_engine::{
-    Effect, Explanation, KeyDescription, Origin, PartitionDescription, Refusal, SessionId,
-    StreamAnswer,
+    DelayedRun, Effect, Explanation, KeyDescription, Origin, PartitionDescription, Refusal,
+    SessionId, StreamAnswer,
 };
 use sennit_model::{CursorName, GroupId, Offset, TopicId};
 use tokio::sync::{Notify, oneshot};
@@ -59,6 +59,12 @@ pub(crate) enum Answer {
     Located { first: Offset, end: Offset },
     /// So many parked messages are ready again.
     Unparked(u64),
+    /// A message is committed, at this offset unless that is forgotten.
+    Published { first: Option<Offset> },
+    /// The messages of a partition that wait because of their publisher's delay.
+    Delayed(Vec<DelayedRun>),
+    /// The delays of so many messages were cancelled or changed.
+    DelaysChanged(u64),
     /// Why a message or a fair key waits.
     Explained(Explanation),
     /// The fair keys of a partition's group with the most ready messages.
@@ -123,6 +129,10 @@ impl Answers {
             Effect::Done { origin, topic, group, created } => {
                 (origin.request, Ok(Answer::Done { topic, group, created }))
             }
+            Effect::Confirmed(confirmed) => {
+                let first = confirmed.first_offset;
+                (confirmed.origin.request, Ok(Answer::Published { first }))
+            }
             Effect::Described { origin, description } => {
                 (origin.request, Ok(Answer::Described(description)))
             }
@@ -130,6 +140,10 @@ impl Answers {
                 (origin.request, Ok(Answer::Located { first, end }))
             }
             Effect::Unparked { origin, count } => (origin.request, Ok(Answer::Unparked(count))),
+            Effect::Delayed { origin, runs } => (origin.request, Ok(Answer::Delayed(runs))),
+            Effect::DelaysChanged { origin, count } => {
+                (origin.request, Ok(Answer::DelaysChanged(count)))
+            }
             Effect::Explained { origin, explanation } => {
                 (origin.request, Ok(Answer::Explained(explanation)))
             }

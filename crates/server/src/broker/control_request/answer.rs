@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use sennit_engine::{Explanation, KeyDescription, PartitionDescription, SessionId};
+use sennit_engine::{DelayedRun, Explanation, KeyDescription, PartitionDescription, SessionId};
 use sennit_model::{
     CursorName, GroupConfig, GroupId, GroupName, Incarnation, Offset, OffsetRange, PartitionIndex,
     Timestamp, TopicConfig, TopicId, TopicName,
 };
 
-use super::PartitionOffset;
+use super::{DelayedPosition, PartitionOffset};
 
 /// The answer to a request that was not refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub(crate) enum ControlAnswer {
     Groups(Vec<ListedGroup>),
     /// One group.
     Group(GroupDescription),
+    /// A page of delayed messages.
+    Delayed(DelayedPage),
     /// Why a message or a fair key waits, by partition.
     Explanations(Vec<ExplainedPartition>),
     /// Fair keys of a group, those with the most ready messages first.
@@ -137,6 +139,21 @@ pub(crate) struct GroupDescription {
 pub(crate) struct ParkedRun {
     pub(crate) partition: PartitionIndex,
     pub(crate) run: sennit_engine::ParkedRun,
+}
+
+/// A page of delayed messages, by due time, partition and offset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DelayedPage {
+    pub(crate) runs: Vec<DelayedOfPartition>,
+    /// The last message of the page, if others follow.
+    pub(crate) next_after: Option<DelayedPosition>,
+}
+
+/// Neighbouring messages of a partition that are due at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DelayedOfPartition {
+    pub(crate) partition: PartitionIndex,
+    pub(crate) run: DelayedRun,
 }
 
 /// Why a message or a fair key waits in a partition.

@@ -3,7 +3,9 @@
 
 use sennit_model::TopicName;
 
-use super::{AlterGroup, ControlRefusal, ControlRequest, CreateGroup, RetryParked, Subscribe};
+use super::{
+    AlterGroup, ChangeDelayed, ControlRefusal, ControlRequest, CreateGroup, RetryParked, Subscribe,
+};
 use crate::broker::reserved_names::is_reserved;
 
 /// Refuses a request that would change what is the broker's own, have a client take its messages or add
@@ -22,11 +24,13 @@ pub(crate) fn check_request(request: &ControlRequest) -> Result<(), ControlRefus
         | ControlRequest::AlterGroup(AlterGroup { topic, .. })
         | ControlRequest::DeleteGroup { topic, .. }
         | ControlRequest::RetryParked(RetryParked { topic, .. })
+        | ControlRequest::ChangeDelayed(ChangeDelayed { topic, .. })
         | ControlRequest::Subscribe(Subscribe { topic, .. }) => check_topic(topic),
         ControlRequest::DescribeTopic { .. }
         | ControlRequest::ListTopics(_)
         | ControlRequest::ListGroups { .. }
         | ControlRequest::DescribeGroup { .. }
+        | ControlRequest::ListDelayed(_)
         | ControlRequest::Explain(_)
         | ControlRequest::ListFairKeys { .. }
         | ControlRequest::Read(_)

@@ -2,6 +2,7 @@
 //! The control carries the requests out.
 
 mod answers;
+mod delayed;
 mod explanations;
 mod requests;
 

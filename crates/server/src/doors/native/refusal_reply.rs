@@ -22,6 +22,8 @@ pub(crate) fn reply(refusal: &Refusal) -> control::Error {
         Refusal::OffsetMismatch { .. } => ErrorCode::OffsetMismatch,
         Refusal::KeyMissing => ErrorCode::KeyMissing,
         Refusal::TopicFull { .. } | Refusal::DedupFull => ErrorCode::TopicFull,
+        Refusal::UnknownMessage { .. } => ErrorCode::UnknownMessage,
+        Refusal::NotDelayed { .. } => ErrorCode::NotDelayed,
         Refusal::Limit { .. } => ErrorCode::LimitReached,
         Refusal::CursorHeld { .. } | Refusal::CursorLost { .. } => ErrorCode::CursorHeld,
         Refusal::StorageFull => ErrorCode::StorageFull,

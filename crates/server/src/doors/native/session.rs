@@ -529,9 +529,11 @@ impl Session {
             | Request::ListConfiguration(_) => {
                 drop(tokio::task::spawn_local(pending.configuration(request)));
             }
+            Request::ChangeSchedule(_) | Request::ListSchedules(_) => {
+                drop(tokio::task::spawn_local(pending.schedules(request)));
+            }
             request => {
-                let begin = |(number, _)| self.routes.borrow_mut().begin(number);
-                let beginning = subscription.map(begin);
+                let beginning = subscription.map(|(to, _)| self.routes.borrow_mut().begin(to));
                 drop(tokio::task::spawn_local(pending.answer(request, beginning)));
             }
         }

@@ -234,6 +234,8 @@ fn of_engine(refusal: &Refusal) -> (StatusCode, &'static str) {
         Refusal::Config(_) => (Status::BAD_REQUEST, "bad_request"),
         Refusal::StreamClosed
         | Refusal::UnknownGroup
+        | Refusal::UnknownMessage { .. }
+        | Refusal::NotDelayed { .. }
         | Refusal::SettingFixed { .. }
         | Refusal::SequenceGap { .. }
         | Refusal::ProducerFenced { .. }

@@ -33,6 +33,8 @@ impl Core {
             | Effect::Described { origin, .. }
             | Effect::Located { origin, .. }
             | Effect::Cursors { origin, .. }
+            | Effect::Delayed { origin, .. }
+            | Effect::DelaysChanged { origin, .. }
             | Effect::Explained { origin, .. }
             | Effect::Keys { origin, .. }
             | Effect::Unparked { origin, .. }

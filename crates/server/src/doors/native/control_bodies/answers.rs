@@ -7,7 +7,10 @@ use sennit_engine::PartitionDescription;
 use sennit_model::{GroupId, limits::FRAME_BYTES_MAX};
 use sennit_protocol::{Reply, control, topic_kind};
 
-use super::explanations::{explanations, fair_key_list};
+use super::{
+    delayed::delayed_list,
+    explanations::{explanations, fair_key_list},
+};
 use crate::broker::{
     control::WatchedTopic,
     control_request::{
@@ -33,6 +36,7 @@ pub(crate) fn reply(answer: &ControlAnswer, subscription: u32) -> Reply {
             Reply::GroupList(control::GroupList { groups })
         }
         ControlAnswer::Group(group) => Reply::GroupDescription(group_description(group)),
+        ControlAnswer::Delayed(page) => Reply::DelayedList(delayed_list(page)),
         ControlAnswer::Explanations(explained) => Reply::Explanations(explanations(explained)),
         ControlAnswer::FairKeys(keys) => Reply::FairKeyList(fair_key_list(keys)),
         ControlAnswer::Cursors(cursors) => {

@@ -3,22 +3,26 @@
 //! A body may have several errors, and the client receives one. The order is fixed: a reserved topic comes before
 //! everything else, and a missing topic before the name of its group or cursor.
 
-use std::str::FromStr;
+use std::{str::FromStr, time::Duration};
 
-use sennit_engine::ExplainSubject;
+use sennit_engine::{DelayChange, ExplainSubject};
 use sennit_model::{
-    ConfigError, CursorName, GroupChange, NameError, Offset, PartitionIndex, ReadFrom, TopicId,
-    TopicName,
-    limits::{FAIR_KEY_BYTES_MAX, FAIR_KEYS_LISTED_DEFAULT, FAIR_KEYS_LISTED_MAX},
+    ConfigError, CursorName, GroupChange, NameError, Offset, PartitionIndex, ReadFrom, Timestamp,
+    TopicId, TopicName,
+    limits::{
+        DELAYED_LISTED_DEFAULT, DELAYED_LISTED_MAX, FAIR_KEY_BYTES_MAX, FAIR_KEYS_LISTED_DEFAULT,
+        FAIR_KEYS_LISTED_MAX,
+    },
 };
 use sennit_protocol::{ErrorCode, Kind, Request, control};
 
 use crate::{
     broker::control_request::{
-        AlterGroup, ControlRefusal, ControlRequest, CreateGroup, Explain, ListTopics,
-        OffsetsOfPartition, PartitionOffset, Read, RetryParked, SetCursor, Subscribe, check_topic,
+        AlterGroup, ChangeDelayed, ControlRefusal, ControlRequest, CreateGroup, Explain,
+        ListDelayed, ListTopics, OffsetsOfPartition, PartitionOffset, Read, RetryParked, SetCursor,
+        Subscribe, check_topic,
     },
-    doors::native::refusal_reply::control_reply,
+    doors::native::{control_bodies::delayed, refusal_reply::control_reply},
 };
 
 /// Why a body is no request.
@@ -39,6 +43,12 @@ pub(super) enum RequestFault {
     LongFairKey(usize),
     /// So many fair keys are asked for, more than a listing has.
     ManyFairKeys(u32),
+    /// So many delayed messages are asked for, more than a page has.
+    ManyDelayed(u32),
+    /// A page of delayed messages is asked for with a token that no page came with.
+    PageToken,
+    /// A change of delays does not say which.
+    NoChange,
     /// The control has no answer to frames of this kind.
     Kind(Kind),
 }
@@ -77,6 +87,20 @@ impl From<&RequestFault> for control::Error {
                 format!(
                     "a listing has at most FAIR_KEYS_LISTED_MAX, {FAIR_KEYS_LISTED_MAX}, keys, not {most}"
                 ),
+            ),
+            RequestFault::ManyDelayed(most) => Self::new(
+                ErrorCode::LimitReached,
+                format!(
+                    "a page has at most DELAYED_LISTED_MAX, {DELAYED_LISTED_MAX}, runs, not {most}"
+                ),
+            ),
+            RequestFault::PageToken => Self::new(
+                ErrorCode::InvalidConfig,
+                "the page_token is none that a page of delayed messages came with",
+            ),
+            RequestFault::NoChange => Self::new(
+                ErrorCode::InvalidConfig,
+                "the change is missing: cancel, or name a due time or a delay",
             ),
             RequestFault::Kind(kind) => {
                 Self::new(ErrorCode::Internal, format!("{kind:?} is not for the control"))
@@ -126,6 +150,8 @@ pub(super) fn control_request(request: &Request) -> Result<ControlRequest, Reque
             let group = name_in(&topic, &body.name)?;
             ControlRequest::DescribeGroup { topic, group }
         }
+        Request::ListDelayed(body) => ControlRequest::ListDelayed(list_delayed(body)?),
+        Request::ChangeDelayed(body) => ControlRequest::ChangeDelayed(change_delayed(body)?),
         Request::Explain(body) => ControlRequest::Explain(explain(body)?),
         Request::ListFairKeys(body) => list_fair_keys(body)?,
         Request::RetryParked(body) => ControlRequest::RetryParked(retry_parked(body)?),
@@ -205,6 +231,38 @@ fn explain(body: &control::Explain) -> Result<Explain, RequestFault> {
         Some(control::explain::Subject::FairKey(key)) => ExplainSubject::FairKey(key.clone()),
     };
     Ok(Explain { topic, group, partition: body.partition.map(PartitionIndex), subject })
+}
+
+fn list_delayed(body: &control::ListDelayed) -> Result<ListDelayed, RequestFault> {
+    let topic = body.topic.parse()?;
+    let after = match body.page_token.as_str() {
+        "" => None,
+        token => Some(delayed::position(token).ok_or(RequestFault::PageToken)?),
+    };
+    let most = match body.page_size as usize {
+        0 => DELAYED_LISTED_DEFAULT,
+        most if most > DELAYED_LISTED_MAX => {
+            return Err(RequestFault::ManyDelayed(body.page_size));
+        }
+        most => most,
+    };
+    Ok(ListDelayed { topic, partition: body.partition.map(PartitionIndex), after, most })
+}
+
+fn change_delayed(body: &control::ChangeDelayed) -> Result<ChangeDelayed, RequestFault> {
+    let topic = changed_topic(&body.topic)??;
+    let change = match body.change {
+        Some(control::change_delayed::Change::Cancel(true)) => DelayChange::Cancel,
+        Some(control::change_delayed::Change::DueMs(due)) => DelayChange::DueAt(Timestamp(due)),
+        Some(control::change_delayed::Change::DelayMs(delay)) => {
+            DelayChange::DueAfter(Duration::from_millis(delay))
+        }
+        Some(control::change_delayed::Change::Cancel(false)) | None => {
+            return Err(RequestFault::NoChange);
+        }
+    };
+    let offsets = body.offsets.iter().copied().map(Offset).collect();
+    Ok(ChangeDelayed { topic, partition: PartitionIndex(body.partition), offsets, change })
 }
 
 fn list_fair_keys(body: &control::ListFairKeys) -> Result<ControlRequest, RequestFault> {

@@ -55,6 +55,8 @@ impl EffectSink for Outbox {
             | Effect::Described { .. }
             | Effect::Located { .. }
             | Effect::Cursors { .. }
+            | Effect::Delayed { .. }
+            | Effect::DelaysChanged { .. }
             | Effect::Explained { .. }
             | Effect::Keys { .. }
             | Effect::Unparked { .. }
