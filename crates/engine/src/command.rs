@@ -12,6 +12,7 @@ use sennit_model::{
 use crate::{
     names::SourceNames,
     stream::{StreamAppend, StreamCommand},
+    walk::Walk,
 };
 
 /// Who speaks. Given by the server to each connection, and not used twice while it runs.
@@ -407,4 +408,6 @@ pub enum PartitionCommand {
     Explain(GroupId, ExplainSubject),
     /// Say which fair keys of a group have the most ready messages, so many at most.
     ListKeys(GroupId, usize),
+    /// Go through the messages that a group still has: one page. Answered with [`crate::Effect::Walked`].
+    Walk(Box<Walk>),
 }

@@ -52,6 +52,7 @@ impl Engine {
             PartitionCommand::ListKeys(group, most) => {
                 self.list_keys(origin, (id, group), most, now, out);
             }
+            PartitionCommand::Walk(walk) => self.walk(origin, id, *walk, out),
             PartitionCommand::Describe => out.now.push(self.described(origin, id)),
         }
     }
@@ -115,6 +116,7 @@ impl Engine {
         self.tell_ended(id, &[], out);
         self.tell_readers_ended(id, out);
         self.refuse_reads(id, &StreamRefusal::Unknown, |_| true, out);
+        self.refuse_walks(id, out);
         self.commit(&Record::PartitionDropped { partition: id }, journal);
         let (topic, created) = (id.topic, false);
         out.after_commit.push(Effect::Done { origin, topic, group: None, created });

@@ -127,6 +127,21 @@ fn examples() -> Vec<Record> {
             appended_at: Timestamp(8),
             batch: batch.clone(),
         },
+        Record::Requeued {
+            source: partition,
+            group: GroupId(4),
+            ranges: vec![OffsetRange::new(Offset(5), u64::from(batch.count()))],
+            target: partition,
+            first: Offset(0),
+            appended_at: Timestamp(8),
+            batch: batch.clone(),
+        },
+        Record::Settled {
+            partition,
+            group: GroupId(4),
+            outcome: Outcome::Cancelled,
+            ranges: vec![range],
+        },
         Record::Kept { partition, first: Offset(3), appended_at: Timestamp(8), batch },
         Record::Trimmed { partition, start: Offset(6) },
         Record::Moved {
