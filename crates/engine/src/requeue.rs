@@ -178,7 +178,7 @@ fn source_group(view: &MessageView<'_>) -> Option<GroupId> {
 }
 
 /// A message as it is published again: ready at once, or when its publisher's delay is over.
-fn message(
+pub(crate) fn message(
     view: &MessageView<'_>,
     requeue: &Requeue,
     state: &MessageState,

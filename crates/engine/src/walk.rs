@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sennit_model::{
-    Filter, GroupId, Header, HeaderName, MessageView, Offset, OffsetRange, Timestamp, TopicId,
+    Batch, Filter, GroupId, Header, HeaderName, MessageView, Offset, OffsetRange, Timestamp,
+    TopicId,
 };
 
 use crate::{dead_letter::HEADER_REDRIVE, refusal::Refusal};
@@ -48,6 +49,8 @@ pub struct Walk {
     pub matched_max: u64,
     /// What becomes of those.
     pub verb: WalkVerb,
+    /// Whether it is only told what would become of them.
+    pub dry_run: bool,
 }
 
 /// What a walk does with the messages that it selects.
@@ -64,6 +67,8 @@ pub enum WalkVerb {
     Cancel,
     /// Publishes them again, and has the group be through with them, both in one record.
     Requeue(Requeue),
+    /// Gives them as they would be published again, for a topic that another shard has.
+    Copy(Requeue),
 }
 
 /// By what messages are counted.
@@ -197,7 +202,7 @@ pub struct WalkPage {
     pub damaged: u64,
     /// Selected messages that have nowhere to go: their source is gone, or lies on another shard. They were left alone.
     pub homeless: u64,
-    /// Messages that the group is through with now.
+    /// Messages that the group is through with now; of a dry run, would be.
     pub done: u64,
     /// What a peek shows.
     pub messages: Vec<FoundMessage>,
@@ -205,6 +210,8 @@ pub struct WalkPage {
     pub rows: Vec<CountRow>,
     /// Counted messages that are in no row: there are too many.
     pub other: u64,
+    /// What a copy gives, with the offsets in order.
+    pub copies: Option<(Batch, Vec<Offset>)>,
     /// Why the page ended early: what is behind `next` was not touched.
     pub refusal: Option<Refusal>,
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use sennit_model::{
-    GroupId, MessageView, Messages, Offset, OffsetRange, PartitionId, Timestamp,
+    BatchBuilder, GroupId, MessageView, Messages, Offset, OffsetRange, PartitionId, Timestamp,
     limits::{WORKBENCH_PAGE_BYTES, WORKBENCH_ROWS_MAX, WORKBENCH_WALKS_WAITING_MAX},
 };
 
@@ -20,7 +20,7 @@ use crate::{
     partition::Partition,
     record::{Outcome, Record},
     refusal::Refusal,
-    requeue::{Fit, Requeues},
+    requeue::{Fit, Requeues, message},
     runs::Runs,
     walk::{
         CountBy, CountRow, FoundMessage, MessageState, Walk, WalkPage, WalkVerb, header, key_of,
@@ -49,6 +49,8 @@ pub(crate) struct Walking {
     batches: u64,
     work: u64,
     bytes: usize,
+    copies: BatchBuilder,
+    copied: Vec<Offset>,
 }
 
 /// The walks that are under way, by partition.
@@ -89,9 +91,19 @@ impl Engine {
             return out.refuse(origin, Refusal::Limit { limit, value });
         }
         let at = walk.from.0;
-        let (page, counts) = Default::default();
-        let walking =
-            Walking { origin, walk, at, until, page, counts, batches: 0, work: 0, bytes: 0 };
+        let walking = Walking {
+            origin,
+            walk,
+            at,
+            until,
+            page: WalkPage::default(),
+            counts: BTreeMap::new(),
+            batches: 0,
+            work: 0,
+            bytes: 0,
+            copies: BatchBuilder::for_broker(),
+            copied: Vec::new(),
+        };
         self.walks.count += 1;
         self.walks.by_partition.entry(id).or_default().push(walking);
         self.mark_ready(id);
@@ -311,6 +323,10 @@ impl Walking {
                     break;
                 }
                 let is_heavy = requeues.is_full_for(message.encoded().len());
+                if self.bytes > 0 && self.bytes + message.encoded().len() > WORKBENCH_PAGE_BYTES {
+                    // It is the first of the next page.
+                    self.bytes = WORKBENCH_PAGE_BYTES;
+                }
                 if self.is_full() || is_heavy {
                     self.at = offset;
                     return !is_heavy;
@@ -353,12 +369,25 @@ impl Walking {
                 let name = found.counted_by(*by, fair_key, fit.now);
                 self.count(name, found.entry.appended_at);
             }
+            WalkVerb::Cancel if !is_leased && self.walk.dry_run => self.page.done += 1,
             WalkVerb::Cancel if !is_leased => {
                 cancelled.insert(found.offset, found.offset + 1, ());
+            }
+            WalkVerb::Copy(requeue) if !is_leased => {
+                let copy = message(&found.message, requeue, found.state, fit.now);
+                if self.walk.dry_run {
+                    self.page.done += 1;
+                } else if self.copies.push(&copy).is_ok() {
+                    self.bytes += found.message.encoded().len();
+                    self.copied.push(Offset(found.offset));
+                } else {
+                    self.page.homeless += 1;
+                }
             }
             WalkVerb::Requeue(requeue) if !is_leased => {
                 let (state, offset) = (found.state, found.offset);
                 match fit.fitting(requeue, self.walk.group, &found.message, state, offset) {
+                    Ok(Some(_)) if self.walk.dry_run => self.page.done += 1,
                     Ok(Some(fitting)) => {
                         self.work += found.message.payload().len() as u64;
                         if !requeues.push(fitting) {
@@ -369,7 +398,7 @@ impl Walking {
                     Err(()) => self.page.homeless += 1,
                 }
             }
-            WalkVerb::Cancel | WalkVerb::Requeue(_) => {}
+            WalkVerb::Cancel | WalkVerb::Requeue(_) | WalkVerb::Copy(_) => {}
         }
         self.page.matched += 1;
         self.page.leased += u64::from(is_leased);
@@ -387,7 +416,8 @@ impl Walking {
     }
 
     fn answer(self) -> Effect {
-        let Self { origin, mut page, counts, .. } = self;
+        let Self { origin, mut page, counts, mut copies, copied, .. } = self;
+        page.copies = copies.take().map(|batch| (batch, copied));
         let row = |(name, (count, oldest))| CountRow { name, count, oldest };
         page.rows = counts.into_iter().map(row).collect();
         page.rows.sort_by(|a, b| b.count.cmp(&a.count));

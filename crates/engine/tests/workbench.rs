@@ -51,6 +51,7 @@ fn walk(selection: Selection, verb: WalkVerb) -> Walk {
         examined_max: 4096,
         matched_max: 1000,
         verb,
+        dry_run: false,
     }
 }
 
@@ -527,6 +528,29 @@ fn an_undo_takes_back_what_nobody_has_consumed_yet() {
 
 fn letter_headers(world: &mut World) -> bytes::Bytes {
     page(world, DEAD, everything(), PEEK).messages.remove(0).headers
+}
+
+#[test]
+fn a_dry_run_tells_what_would_be_done_and_does_nothing() {
+    for verb in [WalkVerb::Cancel, redrive(), move_to(ORDERS), WalkVerb::Copy(Requeue::default())] {
+        let mut world = dead_letters(3);
+        let before = world.journal.records.len();
+        let walk = Walk { dry_run: true, ..walk(offsets(1, 3), verb) };
+        let page = ask(&mut world, DEAD, walk).unwrap();
+        assert_eq!((page.done, page.copies), (2, None));
+        assert_eq!(world.journal.records.len(), before);
+    }
+}
+
+#[test]
+fn a_copy_gives_the_messages_for_another_shard_and_leaves_them() {
+    let mut world = dead_letters(3);
+    let (batch, offsets) =
+        page(&mut world, DEAD, offsets(1, 3), WalkVerb::Copy(Requeue::default()))
+            .copies
+            .expect("there are some");
+    assert_eq!((batch.count(), offsets), (2, vec![Offset(1), Offset(2)]));
+    assert_eq!(world.describe(DEAD).groups[0].ready, 3);
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub enum Reply {
     ConfigurationList(control::ConfigurationList),
     WatchingConfiguration(control::WatchingConfiguration),
     ConfigurationChanges(control::ConfigurationChanges),
+    Inspected(control::Inspected),
+    Reworked(control::Reworked),
     /// What a batch has done to older messages.
     PublishNote(PublishNote),
     Explanations(control::Explanations),
@@ -77,6 +79,8 @@ impl Reply {
             Self::ConfigurationList(_) => Kind::ConfigurationList,
             Self::WatchingConfiguration(_) => Kind::WatchingConfiguration,
             Self::ConfigurationChanges(_) => Kind::ConfigurationChanges,
+            Self::Inspected(_) => Kind::Inspected,
+            Self::Reworked(_) => Kind::Reworked,
             Self::PublishNote(_) => Kind::PublishNote,
             Self::Explanations(_) => Kind::Explanations,
             Self::FairKeyList(_) => Kind::FairKeyList,
@@ -114,6 +118,8 @@ impl Reply {
             Self::ConfigurationList(body) => control::encode(kind, body, request, out),
             Self::WatchingConfiguration(body) => control::encode(kind, body, request, out),
             Self::ConfigurationChanges(body) => control::encode(kind, body, request, out),
+            Self::Inspected(body) => control::encode(kind, body, request, out),
+            Self::Reworked(body) => control::encode(kind, body, request, out),
             Self::PublishNote(body) => body.encode(request, out),
             Self::Explanations(body) => control::encode(kind, body, request, out),
             Self::FairKeyList(body) => control::encode(kind, body, request, out),
@@ -157,6 +163,8 @@ impl Reply {
                 Self::WatchingConfiguration(control::decode(kind, body)?)
             }
             Kind::ConfigurationChanges => Self::ConfigurationChanges(control::decode(kind, body)?),
+            Kind::Inspected => Self::Inspected(control::decode(kind, body)?),
+            Kind::Reworked => Self::Reworked(control::decode(kind, body)?),
             Kind::PublishNote => Self::PublishNote(PublishNote::decode(body)?),
             Kind::Explanations => Self::Explanations(control::decode(kind, body)?),
             Kind::FairKeyList => Self::FairKeyList(control::decode(kind, body)?),
@@ -192,6 +200,8 @@ impl Reply {
             | Kind::DeleteConfiguration
             | Kind::ListConfiguration
             | Kind::WatchConfiguration
+            | Kind::Inspect
+            | Kind::Rework
             | Kind::Explain
             | Kind::ListFairKeys => return Err(DecodeError::Direction { kind }),
         })

@@ -7,9 +7,12 @@ use crate::{
     publish_at::PublishAt, set_credit::SetCredit, settle::Settle, taken::Taken,
 };
 
-/// Longest control body of a client, in bytes, but that of SetConfiguration. A decoded body can take a dozen times its length in
+/// Longest control body of a client, in bytes, but that of SetConfiguration and of Rework. A decoded body can take a dozen times its length in
 /// memory; no useful one comes near this limit.
 pub const CONTROL_REQUEST_BYTES_MAX: usize = 64 << 10;
+
+/// Longest body of a Rework, in bytes: it may carry a new payload for a message.
+pub const REWORK_REQUEST_BYTES_MAX: usize = 1 << 20;
 
 /// A frame that a client sends.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +52,8 @@ pub enum Request {
     DeleteConfiguration(control::DeleteConfiguration),
     ListConfiguration(control::ListConfiguration),
     WatchConfiguration(control::WatchConfiguration),
+    Inspect(control::Inspect),
+    Rework(control::Rework),
     Explain(control::Explain),
     ListFairKeys(control::ListFairKeys),
 }
@@ -92,6 +97,8 @@ impl Request {
             Self::DeleteConfiguration(_) => Kind::DeleteConfiguration,
             Self::ListConfiguration(_) => Kind::ListConfiguration,
             Self::WatchConfiguration(_) => Kind::WatchConfiguration,
+            Self::Inspect(_) => Kind::Inspect,
+            Self::Rework(_) => Kind::Rework,
             Self::Explain(_) => Kind::Explain,
             Self::ListFairKeys(_) => Kind::ListFairKeys,
         }
@@ -136,6 +143,8 @@ impl Request {
             Self::DeleteConfiguration(body) => control::encode(kind, body, request, out),
             Self::ListConfiguration(body) => control::encode(kind, body, request, out),
             Self::WatchConfiguration(body) => control::encode(kind, body, request, out),
+            Self::Inspect(body) => control::encode(kind, body, request, out),
+            Self::Rework(body) => control::encode(kind, body, request, out),
             Self::Explain(body) => control::encode(kind, body, request, out),
             Self::ListFairKeys(body) => control::encode(kind, body, request, out),
         }
@@ -157,8 +166,12 @@ impl Request {
                 | Kind::PublishAt
                 | Kind::SetConfiguration
         );
-        if !may_be_long && body.len() > CONTROL_REQUEST_BYTES_MAX {
-            let (size, limit) = (header.size, CONTROL_REQUEST_BYTES_MAX);
+        let limit = match kind {
+            Kind::Rework => REWORK_REQUEST_BYTES_MAX,
+            _ => CONTROL_REQUEST_BYTES_MAX,
+        };
+        if !may_be_long && body.len() > limit {
+            let size = header.size;
             return Err(DecodeError::FrameTooLarge { kind: header.kind, size, limit });
         }
         Ok(match kind {
@@ -196,6 +209,8 @@ impl Request {
             Kind::DeleteConfiguration => Self::DeleteConfiguration(control::decode(kind, body)?),
             Kind::ListConfiguration => Self::ListConfiguration(control::decode(kind, body)?),
             Kind::WatchConfiguration => Self::WatchConfiguration(control::decode(kind, body)?),
+            Kind::Inspect => Self::Inspect(control::decode(kind, body)?),
+            Kind::Rework => Self::Rework(control::decode(kind, body)?),
             Kind::Explain => Self::Explain(control::decode(kind, body)?),
             Kind::ListFairKeys => Self::ListFairKeys(control::decode(kind, body)?),
             Kind::HelloOk
@@ -223,6 +238,8 @@ impl Request {
             | Kind::ConfigurationList
             | Kind::WatchingConfiguration
             | Kind::ConfigurationChanges
+            | Kind::Inspected
+            | Kind::Reworked
             | Kind::PublishNote
             | Kind::Explanations
             | Kind::FairKeyList => return Err(DecodeError::Direction { kind }),

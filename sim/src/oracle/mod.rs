@@ -469,6 +469,7 @@ impl Oracle {
             | Effect::Explained { .. }
             | Effect::Keys { .. }
             | Effect::Unparked { .. }
+            | Effect::Walked { .. }
             | Effect::StreamEnded { .. }
             | Effect::ReaderTooSlow { .. }
             | Effect::Subscribed { .. }

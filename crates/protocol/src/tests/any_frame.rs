@@ -12,6 +12,7 @@ use sennit_model::{
 use super::{
     any_explanation::{explanation_reply, explanation_request},
     any_settings::{group_config, start, topic_config},
+    any_workbench::{workbench_reply, workbench_request},
 };
 use crate::{
     Confirm, ConfirmHead, ConfirmRun, Deliver, DeliverHead, Durability, Gap, GapReason, Publish,
@@ -461,6 +462,7 @@ pub fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
         configuration_request(),
         explanation_request(),
+        workbench_request(),
         catalogue_request(),
         group_request(),
         (text(), text())
@@ -517,6 +519,7 @@ pub fn reply() -> impl Strategy<Value = Reply> {
     prop_oneof![
         configuration_reply(),
         explanation_reply(),
+        workbench_reply(),
         hello_ok().prop_map(Reply::HelloOk),
         error().prop_map(Reply::Error),
         Just(Reply::Ping),

@@ -3,7 +3,9 @@
 
 use sennit_model::TopicName;
 
-use super::{AlterGroup, ControlRefusal, ControlRequest, CreateGroup, RetryParked, Subscribe};
+use super::{
+    AlterGroup, ControlRefusal, ControlRequest, CreateGroup, RetryParked, ReworkVerb, Subscribe,
+};
 use crate::broker::reserved_names::is_reserved;
 
 /// Refuses a request that would change what is the broker's own, have a client take its messages or add
@@ -17,6 +19,14 @@ pub(crate) fn check_request(request: &ControlRequest) -> Result<(), ControlRefus
         | ControlRequest::AlterTopic { name, .. }
         | ControlRequest::DeleteTopic { name }
         | ControlRequest::OpenTopic { name, .. } => check_topic(name),
+        ControlRequest::Rework(rework) => {
+            let to = match &rework.verb {
+                ReworkVerb::Move { to, .. } => Some(to),
+                ReworkVerb::Redrive { to, .. } => to.as_ref(),
+                ReworkVerb::Cancel | ReworkVerb::Undo => None,
+            };
+            to.into_iter().chain([&rework.messages.topic]).try_for_each(check_topic)
+        }
         ControlRequest::TrimTopic { topic, .. }
         | ControlRequest::CreateGroup(CreateGroup { topic, .. })
         | ControlRequest::AlterGroup(AlterGroup { topic, .. })
@@ -28,6 +38,7 @@ pub(crate) fn check_request(request: &ControlRequest) -> Result<(), ControlRefus
         | ControlRequest::ListGroups { .. }
         | ControlRequest::DescribeGroup { .. }
         | ControlRequest::Explain(_)
+        | ControlRequest::Inspect(_)
         | ControlRequest::ListFairKeys { .. }
         | ControlRequest::Read(_)
         | ControlRequest::SetCursor(_)

@@ -7,7 +7,10 @@ use sennit_engine::PartitionDescription;
 use sennit_model::{GroupId, limits::FRAME_BYTES_MAX};
 use sennit_protocol::{Reply, control, topic_kind};
 
-use super::explanations::{explanations, fair_key_list};
+use super::{
+    explanations::{explanations, fair_key_list},
+    workbench::{inspected, reworked},
+};
 use crate::broker::{
     control::WatchedTopic,
     control_request::{
@@ -35,6 +38,8 @@ pub(crate) fn reply(answer: &ControlAnswer, subscription: u32) -> Reply {
         ControlAnswer::Group(group) => Reply::GroupDescription(group_description(group)),
         ControlAnswer::Explanations(explained) => Reply::Explanations(explanations(explained)),
         ControlAnswer::FairKeys(keys) => Reply::FairKeyList(fair_key_list(keys)),
+        ControlAnswer::Inspected(page) => Reply::Inspected(inspected(page)),
+        ControlAnswer::Reworked(page) => Reply::Reworked(reworked(page)),
         ControlAnswer::Cursors(cursors) => {
             let cursors = cursors.iter().map(cursor).collect();
             Reply::CursorList(control::CursorList { cursors })
