@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    backup, bench, consume, cursor, exit::Failure, explain, group, kv, publish, read, restore,
-    serve, storage, stream, subscription, throttle, topic,
+    backup, bench, consume, cursor, dead_letters, exit::Failure, explain, group, kv, messages,
+    publish, read, restore, serve, storage, stream, subscription, throttle, topic,
 };
 
 /// Shown below the help of the whole program.
@@ -50,6 +50,10 @@ enum Verb {
     Group(group::Args),
     /// Explain why a message or a fair key waits in a group
     Explain(explain::Args),
+    /// Messages that a group still has: show, count, cancel and move them
+    Messages(messages::Args),
+    /// Dead letters: show, count, redrive, edit and remove them
+    DeadLetters(dead_letters::Args),
     /// Publish messages and wait until they are confirmed
     Publish(publish::Args),
     /// Take messages as a member of a group, print them or pass them to a command, and settle them
@@ -88,6 +92,8 @@ pub fn run(command: Sennit) -> Result<(), Failure> {
         Verb::Topic(args) => topic::run(args),
         Verb::Group(args) => group::run(args),
         Verb::Explain(args) => explain::run(args),
+        Verb::Messages(args) => messages::run(args),
+        Verb::DeadLetters(args) => dead_letters::run(args),
         Verb::Publish(args) => publish::run(args),
         Verb::Consume(args) => consume::run(args),
         Verb::Read(args) => read::run(args),

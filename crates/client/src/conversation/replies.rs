@@ -103,6 +103,8 @@ impl Conversation {
             | Reply::ConfigurationList(_)
             | Reply::PublishedAt(_)
             | Reply::Explanations(_)
+            | Reply::Inspected(_)
+            | Reply::Reworked(_)
             | Reply::FairKeyList(_) => self.answered(number, reply, now)?,
         }
         Ok(())
