@@ -9,7 +9,7 @@ use std::{
 use sennit_client::{
     Client, CountRow, Error, InspectVerb, InspectedMessage, MessagePage, MessageState, ReworkVerb,
 };
-use sennit_model::{Message, Offset, ThrottleRate, Timestamp, TopicName};
+use sennit_model::{Message, Offset, ThrottleRate, TopicName};
 use serde_json::{Value, json};
 
 use crate::{
@@ -410,6 +410,8 @@ pub fn new_redrive() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use sennit_model::Timestamp;
+
     use super::*;
 
     fn row(name: &str, count: u64, oldest: u64) -> CountRow {
