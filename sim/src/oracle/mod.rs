@@ -327,6 +327,7 @@ impl Oracle {
                     self.expected_cursor_refusal(*id, name, by)
                 }
                 (Ok(_), PartitionCommand::RetryParked(group, _)) => in_group(*id, group),
+                (Ok(_), PartitionCommand::Walk(walk)) => in_group(*id, &walk.group),
                 (Ok(_), _) => None,
             },
             _ => None,
@@ -439,6 +440,7 @@ impl Oracle {
             PartitionCommand::Describe
             | PartitionCommand::Explain(..)
             | PartitionCommand::ListKeys(..)
+            | PartitionCommand::Walk(_)
             | PartitionCommand::Locate(..)
             | PartitionCommand::ListCursors
             | PartitionCommand::Trim(_) => {}
