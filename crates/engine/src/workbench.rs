@@ -23,7 +23,8 @@ use crate::{
     requeue::{Fit, Requeues, message},
     runs::Runs,
     walk::{
-        CountBy, CountRow, FoundMessage, MessageState, Walk, WalkPage, WalkVerb, header, key_of,
+        CountBy, CountRow, Destination, FoundMessage, MessageState, Walk, WalkPage, WalkVerb,
+        header, key_of, redrive_of,
     },
 };
 
@@ -356,6 +357,13 @@ impl Walking {
             return;
         }
         let is_leased = matches!(found.state, MessageState::Leased { .. });
+        if let WalkVerb::Requeue(requeue) = &self.walk.verb
+            && requeue.to == Destination::DeadLetters
+            && redrive_of(&found.message).is_none()
+        {
+            // An undo means what a redrive has published.
+            return;
+        }
         match &self.walk.verb {
             WalkVerb::Peek { payload_bytes_max } => {
                 let shown = found.shown(*payload_bytes_max);
