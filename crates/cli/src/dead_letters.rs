@@ -43,7 +43,6 @@ pub struct Args {
 }
 
 #[derive(Debug, clap::Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "a program has one, once")]
 enum Verb {
     /// Show the oldest dead letters
     Peek {

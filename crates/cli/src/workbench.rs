@@ -2,6 +2,7 @@
 //! they find, and say what became of them.
 
 use std::{
+    io::{self, Write as _},
     pin::pin,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -16,7 +17,7 @@ use crate::{
     exit::Failure,
     interrupt::interrupted,
     json_line::message_json,
-    output::{print_json, print_table, print_to_stderr, progress_of_messages},
+    output::{ignore_broken_pipe, print_json, print_table, print_to_stderr, progress_of_messages},
     selection_options::SelectionOptions,
     time_argument::show,
 };
@@ -399,7 +400,7 @@ fn report(work: &Work<'_>, sum: Sum) -> Result<(), Failure> {
     if let Some(redrive) = redrive.filter(|_| done > 0) {
         said = format!("{said}; redrive {redrive}");
     }
-    print_table(&[], &[vec![said]])
+    ignore_broken_pipe(writeln!(io::stdout(), "{said}"))
 }
 
 /// A number for a redrive that no other has, as far as that can be told: the time in microseconds.
