@@ -51,6 +51,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         .field_attribute(".sennit.v1.ScheduleConfig.key", BASE64)
         .field_attribute(".sennit.v1.ScheduleConfig.payload", BASE64)
         .field_attribute(".sennit.v1.ScheduleHeader.value", BASE64)
+        .field_attribute(".sennit.v1.InspectedMessage.key", BASE64)
+        .field_attribute(".sennit.v1.InspectedMessage.headers", BASE64)
+        .field_attribute(".sennit.v1.InspectedMessage.payload", BASE64)
+        .field_attribute(".sennit.v1.EditedHeader.value", BASE64)
+        .field_attribute(".sennit.v1.MessageEdit.payload", BASE64)
         .compile_fds(files)?;
     Ok(())
 }

@@ -115,6 +115,8 @@ fn exit_of(code: ErrorCode) -> Exit {
         ErrorCode::InvalidName
         | ErrorCode::InvalidKey
         | ErrorCode::InvalidConfig
+        | ErrorCode::InvalidFilter
+        | ErrorCode::NotDeadLetters
         | ErrorCode::TopicReserved => Exit::Usage,
         ErrorCode::ShuttingDown | ErrorCode::Busy => Exit::Unreachable,
         _ => Exit::Failed,

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::{
     connect_options::{ConnectOptions, block_on},
     exit::Failure,
+    offsets_argument::offsets,
     output::{print_json, print_table, print_to_stderr},
     quantity::{duration, show_duration},
     retry_options::{RetryOptions, policy_json, show_policy},
@@ -167,22 +168,6 @@ fn start_at(text: &str) -> Result<StartAt, String> {
             .map(|offset| StartAt::Offset(Offset(offset)))
             .map_err(|_| format!("{text:?} is no start: earliest, latest or an offset")),
     }
-}
-
-fn offsets(text: &str) -> Result<OffsetRange, String> {
-    let wrong = || format!("{text:?} is no offset and no offsets: write 5, or 5..9");
-    let offset = |text: &str| text.trim().parse().map_err(|_| wrong());
-    let (start, end) = match text.split_once("..") {
-        Some((start, end)) => (offset(start)?, offset(end)?),
-        None => {
-            let start: u64 = offset(text)?;
-            (start, start.saturating_add(1))
-        }
-    };
-    if start >= end {
-        return Err(format!("{text}: the second has to be behind the first"));
-    }
-    Ok(OffsetRange { start: Offset(start), end: Offset(end) })
 }
 
 /// Runs the verb.
@@ -444,14 +429,5 @@ mod tests {
         assert_eq!(start_at("latest"), Ok(StartAt::Latest));
         assert_eq!(start_at("17"), Ok(StartAt::Offset(Offset(17))));
         assert!(start_at("-1").is_err() && start_at("now").is_err());
-    }
-
-    #[test]
-    fn offsets_are_one_or_a_first_and_an_end() {
-        assert_eq!(offsets("5"), Ok(OffsetRange::new(Offset(5), 1)));
-        assert_eq!(offsets("5..9"), Ok(OffsetRange::new(Offset(5), 4)));
-        for text in ["", "..", "5..", "9..5", "5..5", "a"] {
-            assert!(offsets(text).is_err(), "{text:?}");
-        }
     }
 }

@@ -32,6 +32,12 @@ pub fn progress_of_bytes(bytes: u64) -> ProgressBar {
     progress
 }
 
+/// A spinner on standard error with a message about messages, which has no end that is known; hidden if it is not a
+/// terminal.
+pub fn progress_of_messages() -> ProgressBar {
+    if may_show_progress() { ProgressBar::new_spinner() } else { ProgressBar::hidden() }
+}
+
 /// Treats a broken pipe as success: the reader has seen enough.
 ///
 /// # Errors

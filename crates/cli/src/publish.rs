@@ -19,6 +19,7 @@ use crate::{
     connect_options::{ConnectOptions, block_on},
     delimiter::Delimiter,
     exit::{Exit, Failure},
+    header_argument::header,
     json_line::{self, Line},
     line_reader::{self, LineError},
     output::{may_show_progress, print_json, print_to_stderr},
@@ -142,17 +143,6 @@ impl Args {
             Some(delimiter) => delimiter.clone(),
             None => Delimiter::default(),
         }
-    }
-}
-
-/// A header, as name=value.
-///
-/// # Errors
-/// A text for people.
-pub fn header(text: &str) -> Result<Header, String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok(Header::text(name, value)),
-        _ => Err(format!("{text:?} is no header: write name=value")),
     }
 }
 
@@ -462,13 +452,6 @@ impl Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_header_is_a_name_and_a_value_that_may_hold_anything() {
-        assert_eq!(header("type=a=b"), Ok(Header::text("type", "a=b")));
-        assert_eq!(header("empty="), Ok(Header::text("empty", "")));
-        assert!(header("=value").is_err() && header("name").is_err());
-    }
 
     #[test]
     fn the_summary_knows_where_each_partition_begins_and_ends() {

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use crate::{
     connect_options::{ConnectOptions, block_on},
     exit::{Exit, Failure},
+    header_argument::header,
     output::{print_json, print_table, print_to_stderr},
-    publish::header,
     time_argument::show,
 };
 

@@ -3,8 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    backup, bench, consume, cursor, delayed, exit::Failure, explain, group, kv, publish, read,
-    restore, schedule, serve, storage, stream, subscription, throttle, topic,
+    backup, bench, consume, cursor, dead_letters, delayed, exit::Failure, explain, group, kv,
+    messages, publish, read, restore, schedule, serve, storage, stream, subscription, throttle,
+    topic,
 };
 
 /// Shown below the help of the whole program.
@@ -49,6 +50,10 @@ enum Verb {
     Group(group::Args),
     /// Explain why a message or a fair key waits in a group
     Explain(explain::Args),
+    /// Messages that a group still has: show, count, cancel and move them
+    Messages(messages::Args),
+    /// Dead letters: show, count, redrive, edit and remove them
+    DeadLetters(dead_letters::Args),
     /// List, cancel and reschedule messages that their publisher has delayed
     Delayed(delayed::Args),
     /// Recurring schedules: publish a message at the times of a cron pattern
@@ -91,6 +96,8 @@ pub fn run(command: Sennit) -> Result<(), Failure> {
         Verb::Topic(args) => topic::run(args),
         Verb::Group(args) => group::run(args),
         Verb::Explain(args) => explain::run(args),
+        Verb::Messages(args) => messages::run(args),
+        Verb::DeadLetters(args) => dead_letters::run(args),
         Verb::Delayed(args) => delayed::run(args),
         Verb::Schedule(args) => schedule::run(args),
         Verb::Publish(args) => publish::run(args),

@@ -54,6 +54,7 @@ mod subscriptions;
 mod unsettled;
 mod watched_topics;
 mod watches;
+mod workbench;
 mod write_buffer;
 
 pub use admin::{
@@ -79,6 +80,10 @@ pub use reader::{Reader, ReaderBuilder};
 pub use reconnect::Reconnect;
 pub use schedules::{LastTick, Schedule, ScheduleConfig, SchedulePage};
 pub use settle_queue::Settled;
+pub use workbench::{
+    CountRow, InspectVerb, Inspected, InspectedMessage, MessageEdit, MessagePage, MessageSelection,
+    MessageState, ReworkVerb, Reworked,
+};
 
 // The types in the signatures above, so that a program needs only this crate.
 pub use sennit_model::{

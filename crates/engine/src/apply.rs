@@ -68,6 +68,11 @@ impl Engine {
             Record::DelaysChanged { partition: id, due, ranges } => {
                 self.apply_delays_changed(*id, *due, ranges);
             }
+            Record::Requeued { source, group, ranges, target, first: _, appended_at, batch } => {
+                let nobody = ProducerStamp::default();
+                self.apply_settled(*source, *group, ranges);
+                self.apply_appended(*target, batch, nobody, *appended_at, None, position);
+            }
             Record::Trimmed { partition: id, start } => self.apply_trimmed(*id, start.0),
             Record::Deduplicated { partition: id, producer, count, first } => {
                 self.apply_deduplicated(*id, *producer, *count, *first);

@@ -12,6 +12,7 @@ use sennit_model::{
 use crate::{
     names::SourceNames,
     stream::{StreamAppend, StreamCommand},
+    walk::Walk,
 };
 
 /// Who speaks. Given by the server to each connection, and not used twice while it runs.
@@ -423,4 +424,6 @@ pub enum PartitionCommand {
     ListDelayed(Option<(Timestamp, Offset)>, usize),
     /// Change the delay of these messages, of all or none. Answered with [`crate::Effect::DelaysChanged`].
     ChangeDelayed(Vec<Offset>, DelayChange),
+    /// Go through the messages that a group still has: one page. Answered with [`crate::Effect::Walked`].
+    Walk(Box<Walk>),
 }

@@ -34,6 +34,8 @@ pub const HEADER_FAILED_AT_MS: &str = "sennit-failed-at-ms";
 pub const HEADER_ATTEMPTS: &str = "sennit-attempts";
 /// Why the last attempt failed.
 pub const HEADER_REASON: &str = "sennit-reason";
+/// The number of the redrive that has published it again.
+pub const HEADER_REDRIVE: &str = "sennit-redrive";
 
 impl Engine {
     /// The move of the oldest dying message of a group; `None` without one, or while its batch or
@@ -109,7 +111,7 @@ fn dead_letter(
     }
 }
 
-const BROKER_HEADERS: [&str; 10] = [
+const BROKER_HEADERS: [&str; 11] = [
     HEADER_SOURCE_TOPIC,
     HEADER_SOURCE_TOPIC_ID,
     HEADER_SOURCE_PARTITION,
@@ -120,4 +122,5 @@ const BROKER_HEADERS: [&str; 10] = [
     HEADER_FAILED_AT_MS,
     HEADER_ATTEMPTS,
     HEADER_REASON,
+    HEADER_REDRIVE,
 ];

@@ -84,6 +84,7 @@ impl Engine {
             let mut at_hand = AtHand::default();
             self.serve_readers(id, &mut work_left, &mut at_hand, payloads, out);
             self.serve_stream(id, now, &mut at_hand, journal, payloads, out);
+            self.serve_walks(id, now, journal, payloads, out);
         }
         if self.ready_list.is_empty() {
             self.ready_list = ready_list;
@@ -127,6 +128,7 @@ impl Engine {
         }
         mark_ready(&mut self.ready_list, partition);
         self.pass_over_damaged(id, &entry, out);
+        self.walk_past_damaged(id, &entry);
         let (lies_there, next) = (entry.first..entry.end(), Offset(entry.end()));
         let begins_there =
             |at| matches!(at, ReadFrom::Offset(offset) if lies_there.contains(&offset.0));

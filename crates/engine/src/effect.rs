@@ -15,6 +15,7 @@ use crate::{
     lease::Holder,
     refusal::Refusal,
     stream::StreamAnswer,
+    walk::WalkPage,
 };
 
 /// Something to be done in the world.
@@ -154,6 +155,13 @@ pub enum Effect {
         origin: Origin,
         /// The number of messages.
         count: u64,
+    },
+    /// Tell the asker what a page of a walk has come to.
+    Walked {
+        /// The request that it answers.
+        origin: Origin,
+        /// The page.
+        page: Box<WalkPage>,
     },
     /// Tell the asker which cursors a partition has.
     Cursors {

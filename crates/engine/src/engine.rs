@@ -41,6 +41,7 @@ use crate::{
     throttles::Throttles,
     timer::Timer,
     wheel::Wheel,
+    workbench::Walks,
 };
 
 /// The receiver of records: the journal's writer, or a test's list.
@@ -133,6 +134,7 @@ pub struct Engine {
     pub(crate) shared: Shared,
     pub(crate) survey: Survey,
     pub(crate) throttles: Arc<Throttles>,
+    pub(crate) walks: Walks,
 }
 
 impl Engine {
@@ -166,6 +168,7 @@ impl Engine {
             shared: Shared::default(),
             survey: Survey::default(),
             throttles: Arc::default(),
+            walks: Walks::default(),
         }
     }
 

@@ -65,6 +65,7 @@ mod record_codec;
 mod record_error;
 mod refusal;
 mod replay;
+mod requeue;
 mod reserved;
 mod retry;
 mod runs;
@@ -90,7 +91,9 @@ mod timers;
 mod topic_limit;
 mod tries;
 mod wakeups;
+mod walk;
 mod wheel;
+mod workbench;
 
 pub use catalogue::{Catalogue, CatalogueGroup, Topic};
 pub use checkpoint::Checkpoint;
@@ -102,7 +105,7 @@ pub use command::{
 pub use compaction::{CompactionPass, CompactionScope};
 pub use content::Content;
 pub use dead_letter::{
-    HEADER_APPENDED_AT_MS, HEADER_ATTEMPTS, HEADER_FAILED_AT_MS, HEADER_REASON,
+    HEADER_APPENDED_AT_MS, HEADER_ATTEMPTS, HEADER_FAILED_AT_MS, HEADER_REASON, HEADER_REDRIVE,
     HEADER_SOURCE_GROUP, HEADER_SOURCE_GROUP_ID, HEADER_SOURCE_OFFSET, HEADER_SOURCE_PARTITION,
     HEADER_SOURCE_TOPIC, HEADER_SOURCE_TOPIC_ID,
 };
@@ -130,3 +133,7 @@ pub use stream::{
 };
 pub use survey::{Findings, HoldingGroup};
 pub use throttles::Throttles;
+pub use walk::{
+    CountBy, CountRow, Destination, Edit, FoundMessage, MessageState, Requeue, Selection, Walk,
+    WalkPage, WalkVerb,
+};

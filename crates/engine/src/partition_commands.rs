@@ -58,6 +58,7 @@ impl Engine {
             PartitionCommand::ChangeDelayed(offsets, change) => {
                 self.change_delayed(origin, id, (offsets, change), now, journal, out);
             }
+            PartitionCommand::Walk(walk) => self.walk(origin, id, *walk, out),
             PartitionCommand::Describe => out.now.push(self.described(origin, id)),
         }
     }
@@ -121,6 +122,7 @@ impl Engine {
         self.tell_ended(id, &[], out);
         self.tell_readers_ended(id, out);
         self.refuse_reads(id, &StreamRefusal::Unknown, |_| true, out);
+        self.refuse_walks(id, out);
         self.commit(&Record::PartitionDropped { partition: id }, journal);
         let (topic, created) = (id.topic, false);
         out.after_commit.push(Effect::Done { origin, topic, group: None, created });

@@ -172,6 +172,23 @@ pub enum Record {
         /// The messages.
         ranges: Vec<OffsetRange>,
     },
+    /// Messages were published again: settled here and appended there.
+    Requeued {
+        /// From where.
+        source: PartitionId,
+        /// For which group.
+        group: GroupId,
+        /// The messages, as many as the batch has, in its order.
+        ranges: Vec<OffsetRange>,
+        /// To where.
+        target: PartitionId,
+        /// The first one's offset there.
+        first: Offset,
+        /// When.
+        appended_at: Timestamp,
+        /// The messages as they are there.
+        batch: Batch,
+    },
     /// Retention freed the oldest messages.
     Trimmed {
         /// Of which partition.
@@ -387,4 +404,6 @@ pub enum Outcome {
     Dropped,
     /// A later message had its deduplication value.
     Replaced,
+    /// Somebody has taken it out, without a consumer: it was purged, cancelled or moved.
+    Cancelled,
 }

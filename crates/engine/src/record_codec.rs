@@ -43,6 +43,7 @@ const STREAM_NOTED: u8 = 41;
 const STREAM_FORKED: u8 = 42;
 const STREAM_DELETED: u8 = 43;
 const UNPARKED: u8 = 48;
+const REQUEUED: u8 = 49;
 const DEDUPLICATED: u8 = 52;
 const DELAYS_CANCELLED: u8 = 56;
 const DELAYS_CHANGED: u8 = 57;
@@ -72,6 +73,7 @@ impl Record {
             Self::Buried { .. } => BURIED,
             Self::DelaysCancelled { .. } => DELAYS_CANCELLED,
             Self::DelaysChanged { .. } => DELAYS_CHANGED,
+            Self::Requeued { .. } => REQUEUED,
             Self::Trimmed { .. } => TRIMMED,
             Self::Moved { .. } => MOVED,
             Self::Lost { .. } => LOST,
@@ -97,6 +99,7 @@ impl Record {
         match self {
             Self::Appended { batch, .. }
             | Self::Buried { batch, .. }
+            | Self::Requeued { batch, .. }
             | Self::Kept { batch, .. } => Some(batch),
             Self::StreamOpened(opened) => opened.batch.as_ref(),
             _ => None,
@@ -144,6 +147,7 @@ impl Record {
                     Outcome::Expired => 2,
                     Outcome::Dropped => 3,
                     Outcome::Replaced => 4,
+                    Outcome::Cancelled => 5,
                 });
                 w.list(ranges, |w, range| w.range(*range))
             }
@@ -164,6 +168,10 @@ impl Record {
             }
             Self::DelaysChanged { partition, due, ranges } => {
                 w.partition(*partition).u64(due.0).list(ranges, |w, range| w.range(*range))
+            }
+            Self::Requeued { source, group, ranges, target, first, appended_at, batch: _ } => {
+                w.partition(*source).u32(group.0).partition(*target).u64(first.0);
+                w.u64(appended_at.0).list(ranges, |w, range| w.range(*range))
             }
             Self::Trimmed { partition, start } => w.partition(*partition).u64(start.0),
             Self::Moved { partition, moves } => w.partition(*partition).list(moves, |w, moved| {
@@ -208,7 +216,7 @@ impl Record {
         let mut r = Reader { kind, rest: body };
         let record = match kind {
             TOPIC_CREATED..=GROUP_ALTERED => Self::decode_of_catalogue(&mut r)?,
-            APPENDED | STREAM_APPENDED | STREAM_OPENED | BURIED | KEPT => {
+            APPENDED | STREAM_APPENDED | STREAM_OPENED | BURIED | REQUEUED | KEPT => {
                 Self::decode_with_batch(&mut r)?
             }
             SETTLED | FAILED | UNPARKED => Self::decode_of_group(&mut r)?,
@@ -280,6 +288,17 @@ impl Record {
                 appended_at: Timestamp(r.u64()?),
                 batch: r.batch()?,
             },
+            REQUEUED => {
+                let (source, group, target) = (r.partition()?, GroupId(r.u32()?), r.partition()?);
+                let (first, appended_at) = (Offset(r.u64()?), Timestamp(r.u64()?));
+                let (ranges, batch) = (r.list(Reader::range)?, r.batch()?);
+                let count =
+                    ranges.iter().fold(0u64, |sum, range| sum.saturating_add(range.count()));
+                if count != u64::from(batch.count()) {
+                    return Err(r.field("ranges", count));
+                }
+                Self::Requeued { source, group, ranges, target, first, appended_at, batch }
+            }
             KEPT => Self::Kept {
                 partition: r.partition()?,
                 first: Offset(r.u64()?),
@@ -300,6 +319,7 @@ impl Record {
                     2 => Outcome::Expired,
                     3 => Outcome::Dropped,
                     4 => Outcome::Replaced,
+                    5 => Outcome::Cancelled,
                     value => return Err(r.field("outcome", value)),
                 },
                 ranges: r.list(Reader::range)?,

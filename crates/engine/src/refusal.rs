@@ -132,6 +132,12 @@ pub enum Refusal {
         /// The cursor's name.
         name: CursorName,
     },
+    /// The topic holds no dead letters.
+    #[error("the topic is no dead-letter topic: the name of one ends in .dead-letter")]
+    NotDeadLetters,
+    /// The message that is named is with a consumer.
+    #[error("a consumer has the message: it is left alone until the lease ends")]
+    MessageLeased,
     /// The disk is full; acks, deletes and reads go on.
     #[error(
         "the disk has no room beside what is kept free for acks and starts: nothing is published until space returns; acks, deletes and reads go on; /readyz says how much is missing"

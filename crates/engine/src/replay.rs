@@ -200,7 +200,9 @@ impl Replay {
     fn check_place(&mut self, record: &Record) -> Result<(), RecordError> {
         let (id, first) = match record {
             Record::Appended { partition, first, .. } => (*partition, first.0),
-            Record::Buried { target, first, .. } => (*target, first.0),
+            Record::Buried { target, first, .. } | Record::Requeued { target, first, .. } => {
+                (*target, first.0)
+            }
             Record::Lost { partition, range } => (*partition, range.start.0),
             _ => return Ok(()),
         };

@@ -22,7 +22,8 @@ impl Engine {
             return record.batch().map_or(0, |batch| journal.keep(batch));
         }
         let position = journal.append(record);
-        if let Record::Appended { partition, batch, .. } = record
+        if let Record::Appended { partition, batch, .. }
+        | Record::Requeued { target: partition, batch, .. } = record
             && self.reserved.get(*partition).is_some()
         {
             journal.keep_until_committed(position, batch);

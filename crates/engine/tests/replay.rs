@@ -6,13 +6,13 @@
 mod holes;
 mod world;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use proptest::prelude::*;
 use sennit_engine::{
-    CatalogueCommand, Checkpoint, Command, Credit, CursorSetter, DeadLetters, DelayChange, Engine,
-    GroupSetting, Journal, Origin, PartitionCommand, Place, Publish, Record, Replay, Replayed,
-    SessionId, Settle, Verdict,
+    CatalogueCommand, Checkpoint, Command, Credit, CursorSetter, DeadLetters, DelayChange,
+    Destination, Engine, GroupSetting, Journal, Origin, PartitionCommand, Place, Publish, Record,
+    Replay, Replayed, Requeue, SessionId, Settle, Verdict, Walk, WalkVerb,
 };
 use sennit_model::{
     Durability, Generation, GroupConfig, GroupId, Incarnation, Message, Offset, PartitionId,
@@ -48,6 +48,7 @@ enum Step {
     Checkpoint { steps: u8, piece_bytes: u8 },
     Cursor { which: u8, name: u8, at: Option<u8> },
     Delay { first: u8, count: u8, change: u8 },
+    Walk { of_dead: bool, group: u8, verb: u8, from: u8, matched: u8 },
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -75,6 +76,15 @@ fn any_step() -> impl Strategy<Value = Step> {
         2 => (0..40u8, 1..4u8).prop_map(|(nth, count)| Step::Move { nth, count }),
         2 => (0..3u8, 0..3u8, proptest::option::weighted(0.8, 0..40u8))
             .prop_map(|(which, name, at)| Step::Cursor { which, name, at }),
+        3 => (any::<bool>(), 0..3u8, 0..5u8, 0..20u8, 1..9u8).prop_map(
+            |(of_dead, group, verb, from, matched)| Step::Walk {
+                of_dead,
+                group,
+                verb,
+                from,
+                matched,
+            }
+        ),
         8 => (1..5u8, 1..255u8)
             .prop_map(|(steps, piece_bytes)| Step::Checkpoint { steps, piece_bytes }),
     ]
@@ -224,6 +234,29 @@ fn take(world: &mut World, step: Step) {
                 })
                 .collect();
             world.engine.move_batches(ORDERS, &moves, &mut world.journal);
+        }
+        Step::Walk { of_dead, group, verb, from, matched } => {
+            let to = |to| WalkVerb::Requeue(Requeue { to, redrive: 7, edit: None });
+            let elsewhere = Destination::Topic { topic: OTHERS[0].topic, partitions: 1 };
+            let verb = match verb {
+                0 => WalkVerb::Cancel,
+                1 | 2 => to(Destination::Source),
+                3 => to(Destination::DeadLetters),
+                _ => to(elsewhere),
+            };
+            let walk = Walk {
+                group: GroupId(if of_dead { 0 } else { group.into() }),
+                from: Offset(from.into()),
+                selection: Arc::default(),
+                fair_key: None,
+                examined_max: 100,
+                matched_max: matched.into(),
+                verb,
+                dry_run: false,
+            };
+            let partition = if of_dead { DEAD } else { ORDERS };
+            let walk = PartitionCommand::Walk(Box::new(walk));
+            world.do_now(Command::Partition(Origin::default(), partition, walk));
         }
         Step::Checkpoint { .. } => {}
     }

@@ -129,6 +129,30 @@ pub const PARKED_SHOWN_MAX: usize = 64;
 /// settled.
 pub const HOLDING_GROUPS_MAX: usize = 16;
 
+/// Most messages that one request of the workbench examines: a core does a page at a time.
+pub const WORKBENCH_EXAMINED_MAX: u64 = 4096;
+
+/// Most messages that one request of the workbench shows.
+pub const WORKBENCH_SHOWN_MAX: u64 = 1000;
+
+/// Bytes of messages after which a page of the workbench ends, and a record that publishes messages again.
+pub const WORKBENCH_PAGE_BYTES: usize = 1 << 20;
+
+/// Most bytes of each payload that a page of the workbench shows.
+pub const WORKBENCH_PAYLOAD_BYTES_MAX: u32 = 1 << 20;
+
+/// Most ranges of offsets in one request of the workbench.
+pub const WORKBENCH_RANGES_MAX: usize = 256;
+
+/// Longest text that the workbench looks for in a payload, a reason or a fair key, in bytes.
+pub const WORKBENCH_TEXT_BYTES_MAX: usize = 1024;
+
+/// Most rows of a count of one page; the messages of the others are counted together.
+pub const WORKBENCH_ROWS_MAX: usize = 1024;
+
+/// Most requests of the workbench that wait in one shard for messages on the disk.
+pub const WORKBENCH_WALKS_WAITING_MAX: usize = 256;
+
 /// Most messages a subscription may hold unsettled.
 pub const CREDIT_MESSAGES_MAX: u32 = 1_000_000;
 

@@ -208,6 +208,12 @@ error_codes! {
     TopicFull = 62, "topic-full", retry, stay,
         "The partition holds as much as its topic's limit allows; nothing of the batch was appended",
         "consume, raise the limit, or have the topic drop the oldest messages";
+    NotDeadLetters = 75, "not-dead-letters", final, stay,
+        "The topic is no dead-letter topic",
+        "name the dead-letter topic, NAME.dead-letter, or use a verb for live messages";
+    MessageLeased = 76, "message-leased", retry, stay,
+        "A consumer has the message that is to be changed; it was left alone",
+        "wait until the consumer has settled it or its lease ends";
 }
 
 impl ErrorCode {

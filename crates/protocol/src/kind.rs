@@ -167,6 +167,14 @@ kinds! {
     WatchingConfiguration = 88, false, true;
     /// Changes of the configuration for a watch.
     ConfigurationChanges = 89, false, true;
+    /// Asks for a page of the messages that a group still has.
+    Inspect = 100, true, false;
+    /// A page of the messages that a group still has.
+    Inspected = 101, false, true;
+    /// Does something to messages that a group still has.
+    Rework = 102, true, false;
+    /// The outcome for a page of those messages.
+    Reworked = 103, false, true;
     /// What a batch has done to older messages.
     PublishNote = 110, false, true;
     /// Asks for a page of the messages that their publisher has delayed.

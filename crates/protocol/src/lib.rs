@@ -48,7 +48,7 @@ pub use publish::{Publish, PublishHead};
 pub use publish_at::{PublishAt, PublishedAt};
 pub use publish_note::PublishNote;
 pub use reply::Reply;
-pub use request::{CONTROL_REQUEST_BYTES_MAX, Request};
+pub use request::{CONTROL_REQUEST_BYTES_MAX, REWORK_REQUEST_BYTES_MAX, Request};
 pub use runs::{Run, Runs};
 /// The durability that frames carry in one byte.
 pub use sennit_model::Durability;

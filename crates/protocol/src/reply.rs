@@ -39,6 +39,8 @@ pub enum Reply {
     ConfigurationList(control::ConfigurationList),
     WatchingConfiguration(control::WatchingConfiguration),
     ConfigurationChanges(control::ConfigurationChanges),
+    Inspected(control::Inspected),
+    Reworked(control::Reworked),
     /// What a batch has done to older messages.
     PublishNote(PublishNote),
     DelayedList(control::DelayedList),
@@ -80,6 +82,8 @@ impl Reply {
             Self::ConfigurationList(_) => Kind::ConfigurationList,
             Self::WatchingConfiguration(_) => Kind::WatchingConfiguration,
             Self::ConfigurationChanges(_) => Kind::ConfigurationChanges,
+            Self::Inspected(_) => Kind::Inspected,
+            Self::Reworked(_) => Kind::Reworked,
             Self::PublishNote(_) => Kind::PublishNote,
             Self::DelayedList(_) => Kind::DelayedList,
             Self::ScheduleList(_) => Kind::ScheduleList,
@@ -120,6 +124,8 @@ impl Reply {
             Self::ConfigurationList(body) => control::encode(kind, body, request, out),
             Self::WatchingConfiguration(body) => control::encode(kind, body, request, out),
             Self::ConfigurationChanges(body) => control::encode(kind, body, request, out),
+            Self::Inspected(body) => control::encode(kind, body, request, out),
+            Self::Reworked(body) => control::encode(kind, body, request, out),
             Self::PublishNote(body) => body.encode(request, out),
             Self::DelayedList(body) => control::encode(kind, body, request, out),
             Self::ScheduleList(body) => control::encode(kind, body, request, out),
@@ -166,6 +172,8 @@ impl Reply {
                 Self::WatchingConfiguration(control::decode(kind, body)?)
             }
             Kind::ConfigurationChanges => Self::ConfigurationChanges(control::decode(kind, body)?),
+            Kind::Inspected => Self::Inspected(control::decode(kind, body)?),
+            Kind::Reworked => Self::Reworked(control::decode(kind, body)?),
             Kind::PublishNote => Self::PublishNote(PublishNote::decode(body)?),
             Kind::DelayedList => Self::DelayedList(control::decode(kind, body)?),
             Kind::ScheduleList => Self::ScheduleList(control::decode(kind, body)?),
@@ -208,6 +216,8 @@ impl Reply {
             | Kind::ChangeDelayed
             | Kind::ChangeSchedule
             | Kind::ListSchedules
+            | Kind::Inspect
+            | Kind::Rework
             | Kind::Explain
             | Kind::ListFairKeys => return Err(DecodeError::Direction { kind }),
         })

@@ -7,9 +7,12 @@ use crate::{
     publish_at::PublishAt, set_credit::SetCredit, settle::Settle, taken::Taken,
 };
 
-/// Longest control body of a client, in bytes, but that of SetConfiguration. A decoded body can take a dozen times its length in
+/// Longest control body of a client, in bytes, but that of SetConfiguration and of Rework. A decoded body can take a dozen times its length in
 /// memory; no useful one comes near this limit.
 pub const CONTROL_REQUEST_BYTES_MAX: usize = 64 << 10;
+
+/// Longest body of a Rework, in bytes: it may carry a new payload for a message.
+pub const REWORK_REQUEST_BYTES_MAX: usize = 1 << 20;
 
 /// A frame that a client sends.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +56,8 @@ pub enum Request {
     ChangeDelayed(control::ChangeDelayed),
     ChangeSchedule(control::ChangeSchedule),
     ListSchedules(control::ListSchedules),
+    Inspect(control::Inspect),
+    Rework(control::Rework),
     Explain(control::Explain),
     ListFairKeys(control::ListFairKeys),
 }
@@ -100,6 +105,8 @@ impl Request {
             Self::ChangeDelayed(_) => Kind::ChangeDelayed,
             Self::ChangeSchedule(_) => Kind::ChangeSchedule,
             Self::ListSchedules(_) => Kind::ListSchedules,
+            Self::Inspect(_) => Kind::Inspect,
+            Self::Rework(_) => Kind::Rework,
             Self::Explain(_) => Kind::Explain,
             Self::ListFairKeys(_) => Kind::ListFairKeys,
         }
@@ -148,6 +155,8 @@ impl Request {
             Self::ChangeDelayed(body) => control::encode(kind, body, request, out),
             Self::ChangeSchedule(body) => control::encode(kind, body, request, out),
             Self::ListSchedules(body) => control::encode(kind, body, request, out),
+            Self::Inspect(body) => control::encode(kind, body, request, out),
+            Self::Rework(body) => control::encode(kind, body, request, out),
             Self::Explain(body) => control::encode(kind, body, request, out),
             Self::ListFairKeys(body) => control::encode(kind, body, request, out),
         }
@@ -169,8 +178,12 @@ impl Request {
                 | Kind::PublishAt
                 | Kind::SetConfiguration
         );
-        if !may_be_long && body.len() > CONTROL_REQUEST_BYTES_MAX {
-            let (size, limit) = (header.size, CONTROL_REQUEST_BYTES_MAX);
+        let limit = match kind {
+            Kind::Rework => REWORK_REQUEST_BYTES_MAX,
+            _ => CONTROL_REQUEST_BYTES_MAX,
+        };
+        if !may_be_long && body.len() > limit {
+            let size = header.size;
             return Err(DecodeError::FrameTooLarge { kind: header.kind, size, limit });
         }
         Ok(match kind {
@@ -212,6 +225,8 @@ impl Request {
             Kind::ChangeDelayed => Self::ChangeDelayed(control::decode(kind, body)?),
             Kind::ChangeSchedule => Self::ChangeSchedule(control::decode(kind, body)?),
             Kind::ListSchedules => Self::ListSchedules(control::decode(kind, body)?),
+            Kind::Inspect => Self::Inspect(control::decode(kind, body)?),
+            Kind::Rework => Self::Rework(control::decode(kind, body)?),
             Kind::Explain => Self::Explain(control::decode(kind, body)?),
             Kind::ListFairKeys => Self::ListFairKeys(control::decode(kind, body)?),
             Kind::HelloOk
@@ -239,6 +254,8 @@ impl Request {
             | Kind::ConfigurationList
             | Kind::WatchingConfiguration
             | Kind::ConfigurationChanges
+            | Kind::Inspected
+            | Kind::Reworked
             | Kind::PublishNote
             | Kind::DelayedList
             | Kind::ScheduleList

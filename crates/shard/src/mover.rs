@@ -479,7 +479,8 @@ fn journaled(
         | Record::Kept { partition, first, appended_at, batch } => {
             (partition, first, appended_at, batch)
         }
-        Record::Buried { target, first, appended_at, batch, .. } => {
+        Record::Buried { target, first, appended_at, batch, .. }
+        | Record::Requeued { target, first, appended_at, batch, .. } => {
             (target, first, appended_at, batch)
         }
         Record::StreamOpened(opened) => match opened.batch {

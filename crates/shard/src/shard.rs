@@ -378,6 +378,7 @@ impl Shard {
             let origin = match &effect {
                 Effect::Done { origin, .. }
                 | Effect::PublishedAt { origin, .. }
+                | Effect::Walked { origin, .. }
                 | Effect::Refused { origin, .. }
                 | Effect::Stream(origin, _) => *origin,
                 Effect::Settled(settled) => settled.origin,

@@ -339,6 +339,7 @@ impl Oracle {
                     self.expected_cursor_refusal(*id, name, by)
                 }
                 (Ok(_), PartitionCommand::RetryParked(group, _)) => in_group(*id, group),
+                (Ok(_), PartitionCommand::Walk(walk)) => in_group(*id, &walk.group),
                 (Ok(_), _) => None,
             },
             _ => None,
@@ -455,6 +456,7 @@ impl Oracle {
             | PartitionCommand::Explain(..)
             | PartitionCommand::ListKeys(..)
             | PartitionCommand::ListDelayed(..)
+            | PartitionCommand::Walk(_)
             | PartitionCommand::Locate(..)
             | PartitionCommand::ListCursors
             | PartitionCommand::Trim(_) => {}
@@ -489,6 +491,7 @@ impl Oracle {
             | Effect::Keys { .. }
             | Effect::Delayed { .. }
             | Effect::Unparked { .. }
+            | Effect::Walked { .. }
             | Effect::StreamEnded { .. }
             | Effect::ReaderTooSlow { .. }
             | Effect::Subscribed { .. }

@@ -106,6 +106,8 @@ impl Conversation {
             | Reply::ScheduleList(_)
             | Reply::ScheduleChanged(_)
             | Reply::Explanations(_)
+            | Reply::Inspected(_)
+            | Reply::Reworked(_)
             | Reply::FairKeyList(_) => self.answered(number, reply, now)?,
         }
         Ok(())

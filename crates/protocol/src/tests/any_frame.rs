@@ -14,6 +14,7 @@ use super::{
     any_explanation::{explanation_reply, explanation_request},
     any_schedule::{schedule_reply, schedule_request},
     any_settings::{group_config, start, topic_config},
+    any_workbench::{workbench_reply, workbench_request},
 };
 use crate::{
     Confirm, ConfirmHead, ConfirmRun, Deliver, DeliverHead, Durability, Gap, GapReason, Publish,
@@ -466,6 +467,7 @@ pub fn request() -> impl Strategy<Value = Request> {
         delayed_request(),
         schedule_request(),
         explanation_request(),
+        workbench_request(),
         catalogue_request(),
         group_request(),
         (text(), text())
@@ -524,6 +526,7 @@ pub fn reply() -> impl Strategy<Value = Reply> {
         delayed_reply(),
         schedule_reply(),
         explanation_reply(),
+        workbench_reply(),
         hello_ok().prop_map(Reply::HelloOk),
         error().prop_map(Reply::Error),
         Just(Reply::Ping),

@@ -6,6 +6,7 @@ mod any_explanation;
 mod any_frame;
 mod any_schedule;
 mod any_settings;
+mod any_workbench;
 pub mod base64_text;
 mod page;
 mod round_trip;

@@ -45,6 +45,7 @@ fn the_page_states_the_limits_in_force() {
         ("frame_bytes_max", limits::FRAME_BYTES_MAX),
         ("frame_bytes_max before HelloOk", limits::GREETING_BYTES_MAX),
         ("control body of a request", CONTROL_REQUEST_BYTES_MAX),
+        ("body of a Rework", REWORK_REQUEST_BYTES_MAX),
         ("batch_messages_max", limits::BATCH_MESSAGES_MAX),
         ("batch_bytes_max", limits::BATCH_BYTES_MAX),
         ("message_bytes_max", limits::MESSAGE_BYTES_MAX),
@@ -62,6 +63,15 @@ fn the_page_states_the_limits_in_force() {
         ("fair key", limits::FAIR_KEY_BYTES_MAX),
         ("runs of a page of delayed messages", limits::DELAYED_LISTED_MAX),
         ("messages whose delay one request changes", limits::DELAYED_CHANGED_MAX),
+        (
+            "messages that a request of the workbench examines",
+            limits::WORKBENCH_EXAMINED_MAX as usize,
+        ),
+        ("messages that it shows", limits::WORKBENCH_SHOWN_MAX as usize),
+        ("ranges of offsets in it", limits::WORKBENCH_RANGES_MAX),
+        ("bytes of each payload that it shows", limits::WORKBENCH_PAYLOAD_BYTES_MAX as usize),
+        ("text that it looks for", limits::WORKBENCH_TEXT_BYTES_MAX),
+        ("rows of its count", limits::WORKBENCH_ROWS_MAX),
         ("subscriptions of a connection", limits::SUBSCRIPTIONS_PER_CONNECTION_MAX),
         (
             "partitions of all subscriptions of a connection",

@@ -13,6 +13,7 @@ mod start;
 mod topics;
 mod watch;
 mod watches;
+mod workbench;
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -131,6 +132,8 @@ impl Control {
             ControlRequest::ListFairKeys { topic, group, most } => {
                 self.list_fair_keys(&topic, &group, most).await
             }
+            ControlRequest::Inspect(inspect) => self.inspect(inspect).await,
+            ControlRequest::Rework(rework) => self.rework(rework).await,
             ControlRequest::RetryParked(retry) => self.retry_parked(retry).await,
             ControlRequest::Subscribe(subscribe) => self.subscribe(subscribe).await,
             ControlRequest::Read(read) => self.read(read).await,

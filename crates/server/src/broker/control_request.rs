@@ -4,6 +4,7 @@
 mod answer;
 mod protection;
 mod refusal;
+mod workbench;
 
 use sennit_engine::{DelayChange, ExplainSubject};
 use sennit_model::{
@@ -19,6 +20,7 @@ pub(crate) use self::{
     },
     protection::{check_request, check_topic},
     refusal::{ControlRefusal, STORAGE_FULL_RETRY_MS, TOPIC_FULL_RETRY_MS},
+    workbench::{Inspect, InspectVerb, MeantMessages, PageOfMessages, Rework, ReworkVerb},
 };
 
 /// A request about topics, groups and cursors. Each variant says its answer.
@@ -58,6 +60,10 @@ pub(crate) enum ControlRequest {
     Explain(Explain),
     /// Lists the fair keys of a group with the most ready messages, `most` at most. [`ControlAnswer::FairKeys`].
     ListFairKeys { topic: TopicName, group: GroupName, most: usize },
+    /// Shows or counts messages that a group still has. [`ControlAnswer::Inspected`].
+    Inspect(Inspect),
+    /// Does something to messages that a group still has. [`ControlAnswer::Reworked`].
+    Rework(Rework),
     /// Makes parked messages of a group ready again. [`ControlAnswer::Done`].
     RetryParked(RetryParked),
     /// Finds what a consumer has to know to take part in a group. [`ControlAnswer::ConsumerStart`].

@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::HashMap, rc::Rc};
 use foldhash::fast::FixedState;
 use sennit_engine::{
     DelayedRun, Effect, Explanation, KeyDescription, Origin, PartitionDescription, Refusal,
-    SessionId, StreamAnswer,
+    SessionId, StreamAnswer, WalkPage,
 };
 use sennit_model::{CursorName, GroupId, Offset, TopicId};
 use tokio::sync::{Notify, oneshot};
@@ -69,6 +69,8 @@ pub(crate) enum Answer {
     Explained(Explanation),
     /// The fair keys of a partition's group with the most ready messages.
     Keys(Vec<KeyDescription>),
+    /// A page of the messages that a group still has.
+    Walked(Box<WalkPage>),
     /// The cursors of a partition.
     Cursors(Vec<(CursorName, Offset)>),
     /// What a stream says.
@@ -148,6 +150,7 @@ impl Answers {
                 (origin.request, Ok(Answer::Explained(explanation)))
             }
             Effect::Keys { origin, keys } => (origin.request, Ok(Answer::Keys(keys))),
+            Effect::Walked { origin, page } => (origin.request, Ok(Answer::Walked(page))),
             Effect::Cursors { origin, cursors } => (origin.request, Ok(Answer::Cursors(cursors))),
             Effect::Stream(origin, answer) => (origin.request, Ok(Answer::Stream(*answer))),
             Effect::Refused { origin, refusal } => (origin.request, Err(refusal)),

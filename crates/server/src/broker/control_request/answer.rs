@@ -9,7 +9,7 @@ use sennit_model::{
     Timestamp, TopicConfig, TopicId, TopicName,
 };
 
-use super::{DelayedPosition, PartitionOffset};
+use super::{DelayedPosition, PartitionOffset, workbench::PageOfMessages};
 
 /// The answer to a request that was not refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,10 @@ pub(crate) enum ControlAnswer {
     Explanations(Vec<ExplainedPartition>),
     /// Fair keys of a group, those with the most ready messages first.
     FairKeys(Vec<KeyDescription>),
+    /// Messages that a group still has.
+    Inspected(PageOfMessages),
+    /// What has become of messages.
+    Reworked(PageOfMessages),
     /// The cursors of a topic, by name.
     Cursors(Vec<CursorPositions>),
     /// What a publisher has to know of a topic.

@@ -4,7 +4,8 @@
 use sennit_model::TopicName;
 
 use super::{
-    AlterGroup, ChangeDelayed, ControlRefusal, ControlRequest, CreateGroup, RetryParked, Subscribe,
+    AlterGroup, ChangeDelayed, ControlRefusal, ControlRequest, CreateGroup, RetryParked,
+    ReworkVerb, Subscribe,
 };
 use crate::broker::reserved_names::is_reserved;
 
@@ -19,6 +20,14 @@ pub(crate) fn check_request(request: &ControlRequest) -> Result<(), ControlRefus
         | ControlRequest::AlterTopic { name, .. }
         | ControlRequest::DeleteTopic { name }
         | ControlRequest::OpenTopic { name, .. } => check_topic(name),
+        ControlRequest::Rework(rework) => {
+            let to = match &rework.verb {
+                ReworkVerb::Move { to, .. } => Some(to),
+                ReworkVerb::Redrive { to, .. } => to.as_ref(),
+                ReworkVerb::Cancel | ReworkVerb::Undo => None,
+            };
+            to.into_iter().chain([&rework.messages.topic]).try_for_each(check_topic)
+        }
         ControlRequest::TrimTopic { topic, .. }
         | ControlRequest::CreateGroup(CreateGroup { topic, .. })
         | ControlRequest::AlterGroup(AlterGroup { topic, .. })
@@ -32,6 +41,7 @@ pub(crate) fn check_request(request: &ControlRequest) -> Result<(), ControlRefus
         | ControlRequest::DescribeGroup { .. }
         | ControlRequest::ListDelayed(_)
         | ControlRequest::Explain(_)
+        | ControlRequest::Inspect(_)
         | ControlRequest::ListFairKeys { .. }
         | ControlRequest::Read(_)
         | ControlRequest::SetCursor(_)

@@ -39,6 +39,9 @@ pub(crate) enum ControlRefusal {
     /// A range of offsets ends before it begins, or holds none.
     #[error("offsets {start}..{end} are none: the end is behind the start")]
     NoOffsets { topic: TopicName, start: Offset, end: Offset },
+    /// Messages are to go to the topic that has them.
+    #[error("topic {:?} has the messages already: name another", .0.as_str())]
+    SameTopic(TopicName),
     /// The topic is the broker's own.
     #[error("what is below {RESERVED}/ is the broker's own: it can only be read")]
     Reserved,
@@ -67,6 +70,7 @@ impl ControlRefusal {
             | Self::UnknownPartition { topic, .. }
             | Self::UnknownGroup { topic, .. }
             | Self::UnknownCursor { topic, .. }
+            | Self::SameTopic(topic)
             | Self::NoOffsets { topic, .. } => Some(topic),
             _ => None,
         }
@@ -81,6 +85,7 @@ impl ControlRefusal {
                     | Refusal::StorageFull
                     | Refusal::TopicFull { .. }
                     | Refusal::DedupFull
+                    | Refusal::MessageLeased
                     | Refusal::OutcomeUnknown
             ),
             Self::Busy(_) | Self::ShuttingDown => true,

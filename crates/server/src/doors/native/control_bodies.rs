@@ -4,7 +4,9 @@
 mod answers;
 mod delayed;
 mod explanations;
+mod request_fault;
 mod requests;
+mod workbench;
 
 use sennit_engine::SessionId;
 use sennit_protocol::{Request, control};
@@ -17,7 +19,7 @@ use crate::{
 };
 
 pub(crate) use self::answers::{reply, watched_topic};
-use self::requests::{RequestFault, control_request};
+use self::{request_fault::RequestFault, requests::control_request};
 
 /// Asks the first core what a frame of a session asks for, on behalf of a principal. `None` if the broker stops.
 pub(crate) async fn ask(

@@ -26,6 +26,8 @@ pub(crate) fn reply(refusal: &Refusal) -> control::Error {
         Refusal::NotDelayed { .. } => ErrorCode::NotDelayed,
         Refusal::Limit { .. } => ErrorCode::LimitReached,
         Refusal::CursorHeld { .. } | Refusal::CursorLost { .. } => ErrorCode::CursorHeld,
+        Refusal::NotDeadLetters => ErrorCode::NotDeadLetters,
+        Refusal::MessageLeased => ErrorCode::MessageLeased,
         Refusal::StorageFull => ErrorCode::StorageFull,
         Refusal::OutcomeUnknown => ErrorCode::OutcomeUnknown,
     };
@@ -53,7 +55,7 @@ pub(crate) fn control_reply(refusal: &ControlRefusal) -> control::Error {
         }
         ControlRefusal::UnknownGroup { .. } => ErrorCode::UnknownGroup,
         ControlRefusal::UnknownCursor { .. } => ErrorCode::UnknownCursor,
-        ControlRefusal::NoOffsets { .. } => ErrorCode::InvalidConfig,
+        ControlRefusal::NoOffsets { .. } | ControlRefusal::SameTopic(_) => ErrorCode::InvalidConfig,
         ControlRefusal::Reserved => ErrorCode::TopicReserved,
         ControlRefusal::TooManyWatched(_) => ErrorCode::LimitReached,
         ControlRefusal::Busy(_) => ErrorCode::Busy,
@@ -105,6 +107,11 @@ mod tests {
                 "offsets 7..5 are none: the end is behind the start",
             ),
             (
+                ControlRefusal::SameTopic("orders".parse().expect("it is a name")),
+                ErrorCode::InvalidConfig,
+                "topic \"orders\" has the messages already: name another",
+            ),
+            (
                 ControlRefusal::Reserved,
                 ErrorCode::TopicReserved,
                 "what is below __ds/ is the broker's own: it can only be read",
@@ -147,6 +154,8 @@ mod tests {
             Refusal::OutcomeUnknown,
             Refusal::SequenceGap { expected: 1, received: 2 },
             Refusal::KeyMissing,
+            Refusal::NotDeadLetters,
+            Refusal::MessageLeased,
             Refusal::TopicFull { limit: "limit.messages", value: 5, held: 5 },
             Refusal::DedupFull,
             Refusal::topics_max(),

@@ -202,7 +202,9 @@ fn of_broker(refusal: &ControlRefusal) -> Problem {
         ControlRefusal::UnknownTopic(_) | ControlRefusal::UnknownPartition { .. } => {
             (Status::NOT_FOUND, "unknown_stream")
         }
-        ControlRefusal::NoOffsets { .. } => (Status::BAD_REQUEST, "bad_request"),
+        ControlRefusal::NoOffsets { .. } | ControlRefusal::SameTopic(_) => {
+            (Status::BAD_REQUEST, "bad_request")
+        }
         ControlRefusal::UnknownGroup { .. }
         | ControlRefusal::UnknownCursor { .. }
         | ControlRefusal::Reserved
@@ -233,6 +235,8 @@ fn of_engine(refusal: &Refusal) -> (StatusCode, &'static str) {
         Refusal::Name(_) => (Status::BAD_REQUEST, "invalid_name"),
         Refusal::Config(_) => (Status::BAD_REQUEST, "bad_request"),
         Refusal::StreamClosed
+        | Refusal::NotDeadLetters
+        | Refusal::MessageLeased
         | Refusal::UnknownGroup
         | Refusal::UnknownMessage { .. }
         | Refusal::NotDelayed { .. }

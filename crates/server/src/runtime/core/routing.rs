@@ -38,6 +38,7 @@ impl Core {
             | Effect::Explained { origin, .. }
             | Effect::Keys { origin, .. }
             | Effect::Unparked { origin, .. }
+            | Effect::Walked { origin, .. }
             | Effect::Refused { origin, .. }
             | Effect::Stream(origin, _) => origin.session,
             // The first core has the control of topics.

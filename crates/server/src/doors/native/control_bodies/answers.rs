@@ -10,6 +10,7 @@ use sennit_protocol::{Reply, control, topic_kind};
 use super::{
     delayed::delayed_list,
     explanations::{explanations, fair_key_list},
+    workbench::{inspected, reworked},
 };
 use crate::broker::{
     control::WatchedTopic,
@@ -39,6 +40,8 @@ pub(crate) fn reply(answer: &ControlAnswer, subscription: u32) -> Reply {
         ControlAnswer::Delayed(page) => Reply::DelayedList(delayed_list(page)),
         ControlAnswer::Explanations(explained) => Reply::Explanations(explanations(explained)),
         ControlAnswer::FairKeys(keys) => Reply::FairKeyList(fair_key_list(keys)),
+        ControlAnswer::Inspected(page) => Reply::Inspected(inspected(page)),
+        ControlAnswer::Reworked(page) => Reply::Reworked(reworked(page)),
         ControlAnswer::Cursors(cursors) => {
             let cursors = cursors.iter().map(cursor).collect();
             Reply::CursorList(control::CursorList { cursors })

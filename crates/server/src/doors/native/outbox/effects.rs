@@ -60,6 +60,7 @@ impl EffectSink for Outbox {
             | Effect::Explained { .. }
             | Effect::Keys { .. }
             | Effect::Unparked { .. }
+            | Effect::Walked { .. }
             | Effect::Stream(..)
             | Effect::StreamEnded { .. }
             | Effect::DeadLetterTopicNeeded { .. } => {}

@@ -1,5 +1,8 @@
 //! Which fault a client is told of where a body has several.
 
+use sennit_model::TopicName;
+use sennit_protocol::ErrorCode;
+
 use super::*;
 
 const RESERVED: &str = "__ds/subscriptions";
