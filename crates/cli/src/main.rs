@@ -14,6 +14,7 @@ mod field_options;
 mod format;
 mod group;
 mod group_options;
+mod hook;
 mod http;
 mod interrupt;
 mod json_line;

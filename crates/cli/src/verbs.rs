@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    backup, bench, consume, cursor, exit::Failure, explain, group, kv, publish, read, restore,
-    serve, storage, stream, subscription, throttle, topic,
+    backup, bench, consume, cursor, exit::Failure, explain, group, hook, kv, publish, read,
+    restore, serve, storage, stream, subscription, throttle, topic,
 };
 
 /// Shown below the help of the whole program.
@@ -63,6 +63,8 @@ enum Verb {
     Subscription(subscription::Args),
     /// The configuration of the broker: get, set, delete, list and watch keys
     Kv(kv::Args),
+    /// Scripts of topics that decide about each message: set, check, roll back, show
+    Hook(hook::Args),
     /// Throttle rules, which limit how fast messages of a throttle key are delivered
     Throttle(throttle::Args),
     /// Verify or repair a data directory that no broker serves
@@ -94,6 +96,7 @@ pub fn run(command: Sennit) -> Result<(), Failure> {
         Verb::Stream(args) => stream::run(args),
         Verb::Subscription(args) => subscription::run(args),
         Verb::Kv(args) => kv::run(args),
+        Verb::Hook(args) => hook::run(args),
         Verb::Throttle(args) => throttle::run(args),
         Verb::Storage(args) => storage::run(&args),
         Verb::Backup(args) => backup::run(&args),
@@ -197,6 +200,8 @@ What `sennit` prints as help, verb by verb. This page is written by a test of `c
             &["sennit", "kv", "set", "a"],
             &["sennit", "kv", "set", "a", "b", "--if-revision", "-1"],
             &["sennit", "throttle", "set", "a*b", "1/s"],
+            &["sennit", "hook", "set", "jobs"],
+            &["sennit", "hook", "check", "a.lua", "--last", "3"],
             &["sennit", "explain", "jobs"],
             &["sennit", "explain", "jobs", "4", "--key", "acme"],
             &["sennit", "group", "keys", "jobs", "default", "--top", "1001"],

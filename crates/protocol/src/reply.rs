@@ -39,6 +39,9 @@ pub enum Reply {
     ConfigurationList(control::ConfigurationList),
     WatchingConfiguration(control::WatchingConfiguration),
     ConfigurationChanges(control::ConfigurationChanges),
+    HookChanged(control::HookChanged),
+    HookDescription(control::HookDescription),
+    HookList(control::HookList),
     /// What a batch has done to older messages.
     PublishNote(PublishNote),
     Explanations(control::Explanations),
@@ -77,6 +80,9 @@ impl Reply {
             Self::ConfigurationList(_) => Kind::ConfigurationList,
             Self::WatchingConfiguration(_) => Kind::WatchingConfiguration,
             Self::ConfigurationChanges(_) => Kind::ConfigurationChanges,
+            Self::HookChanged(_) => Kind::HookChanged,
+            Self::HookDescription(_) => Kind::HookDescription,
+            Self::HookList(_) => Kind::HookList,
             Self::PublishNote(_) => Kind::PublishNote,
             Self::Explanations(_) => Kind::Explanations,
             Self::FairKeyList(_) => Kind::FairKeyList,
@@ -114,6 +120,9 @@ impl Reply {
             Self::ConfigurationList(body) => control::encode(kind, body, request, out),
             Self::WatchingConfiguration(body) => control::encode(kind, body, request, out),
             Self::ConfigurationChanges(body) => control::encode(kind, body, request, out),
+            Self::HookChanged(body) => control::encode(kind, body, request, out),
+            Self::HookDescription(body) => control::encode(kind, body, request, out),
+            Self::HookList(body) => control::encode(kind, body, request, out),
             Self::PublishNote(body) => body.encode(request, out),
             Self::Explanations(body) => control::encode(kind, body, request, out),
             Self::FairKeyList(body) => control::encode(kind, body, request, out),
@@ -157,6 +166,9 @@ impl Reply {
                 Self::WatchingConfiguration(control::decode(kind, body)?)
             }
             Kind::ConfigurationChanges => Self::ConfigurationChanges(control::decode(kind, body)?),
+            Kind::HookChanged => Self::HookChanged(control::decode(kind, body)?),
+            Kind::HookDescription => Self::HookDescription(control::decode(kind, body)?),
+            Kind::HookList => Self::HookList(control::decode(kind, body)?),
             Kind::PublishNote => Self::PublishNote(PublishNote::decode(body)?),
             Kind::Explanations => Self::Explanations(control::decode(kind, body)?),
             Kind::FairKeyList => Self::FairKeyList(control::decode(kind, body)?),
@@ -192,6 +204,10 @@ impl Reply {
             | Kind::DeleteConfiguration
             | Kind::ListConfiguration
             | Kind::WatchConfiguration
+            | Kind::SetHook
+            | Kind::UseHook
+            | Kind::DescribeHook
+            | Kind::ListHooks
             | Kind::Explain
             | Kind::ListFairKeys => return Err(DecodeError::Direction { kind }),
         })

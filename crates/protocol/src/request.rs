@@ -49,6 +49,10 @@ pub enum Request {
     DeleteConfiguration(control::DeleteConfiguration),
     ListConfiguration(control::ListConfiguration),
     WatchConfiguration(control::WatchConfiguration),
+    SetHook(control::SetHook),
+    UseHook(control::UseHook),
+    DescribeHook(control::DescribeHook),
+    ListHooks(control::ListHooks),
     Explain(control::Explain),
     ListFairKeys(control::ListFairKeys),
 }
@@ -92,6 +96,10 @@ impl Request {
             Self::DeleteConfiguration(_) => Kind::DeleteConfiguration,
             Self::ListConfiguration(_) => Kind::ListConfiguration,
             Self::WatchConfiguration(_) => Kind::WatchConfiguration,
+            Self::SetHook(_) => Kind::SetHook,
+            Self::UseHook(_) => Kind::UseHook,
+            Self::DescribeHook(_) => Kind::DescribeHook,
+            Self::ListHooks(_) => Kind::ListHooks,
             Self::Explain(_) => Kind::Explain,
             Self::ListFairKeys(_) => Kind::ListFairKeys,
         }
@@ -136,6 +144,10 @@ impl Request {
             Self::DeleteConfiguration(body) => control::encode(kind, body, request, out),
             Self::ListConfiguration(body) => control::encode(kind, body, request, out),
             Self::WatchConfiguration(body) => control::encode(kind, body, request, out),
+            Self::SetHook(body) => control::encode(kind, body, request, out),
+            Self::UseHook(body) => control::encode(kind, body, request, out),
+            Self::DescribeHook(body) => control::encode(kind, body, request, out),
+            Self::ListHooks(body) => control::encode(kind, body, request, out),
             Self::Explain(body) => control::encode(kind, body, request, out),
             Self::ListFairKeys(body) => control::encode(kind, body, request, out),
         }
@@ -196,6 +208,10 @@ impl Request {
             Kind::DeleteConfiguration => Self::DeleteConfiguration(control::decode(kind, body)?),
             Kind::ListConfiguration => Self::ListConfiguration(control::decode(kind, body)?),
             Kind::WatchConfiguration => Self::WatchConfiguration(control::decode(kind, body)?),
+            Kind::SetHook => Self::SetHook(control::decode(kind, body)?),
+            Kind::UseHook => Self::UseHook(control::decode(kind, body)?),
+            Kind::DescribeHook => Self::DescribeHook(control::decode(kind, body)?),
+            Kind::ListHooks => Self::ListHooks(control::decode(kind, body)?),
             Kind::Explain => Self::Explain(control::decode(kind, body)?),
             Kind::ListFairKeys => Self::ListFairKeys(control::decode(kind, body)?),
             Kind::HelloOk
@@ -223,6 +239,9 @@ impl Request {
             | Kind::ConfigurationList
             | Kind::WatchingConfiguration
             | Kind::ConfigurationChanges
+            | Kind::HookChanged
+            | Kind::HookDescription
+            | Kind::HookList
             | Kind::PublishNote
             | Kind::Explanations
             | Kind::FairKeyList => return Err(DecodeError::Direction { kind }),

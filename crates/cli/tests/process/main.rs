@@ -29,6 +29,7 @@ mod golden_dedup;
 mod golden_groups;
 mod golden_kinds;
 mod groups;
+mod hooks;
 mod http_streams;
 mod interrupts;
 mod kv;

@@ -103,7 +103,10 @@ impl Conversation {
             | Reply::ConfigurationList(_)
             | Reply::PublishedAt(_)
             | Reply::Explanations(_)
-            | Reply::FairKeyList(_) => self.answered(number, reply, now)?,
+            | Reply::FairKeyList(_)
+            | Reply::HookChanged(_)
+            | Reply::HookDescription(_)
+            | Reply::HookList(_) => self.answered(number, reply, now)?,
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use sennit_model::{
 
 use super::{
     any_explanation::{explanation_reply, explanation_request},
+    any_hook::{hook_reply, hook_request},
     any_settings::{group_config, start, topic_config},
 };
 use crate::{
@@ -462,6 +463,7 @@ pub fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
         configuration_request(),
         explanation_request(),
+        hook_request(),
         catalogue_request(),
         group_request(),
         (text(), text())
@@ -518,6 +520,7 @@ pub fn reply() -> impl Strategy<Value = Reply> {
     prop_oneof![
         configuration_reply(),
         explanation_reply(),
+        hook_reply(),
         hello_ok().prop_map(Reply::HelloOk),
         error().prop_map(Reply::Error),
         Just(Reply::Ping),

@@ -3,6 +3,7 @@
 mod any_bytes;
 mod any_explanation;
 mod any_frame;
+mod any_hook;
 mod any_settings;
 pub mod base64_text;
 mod page;
