@@ -2,8 +2,8 @@
 //! the engine finds them there. It knows no script.
 
 use sennit_model::{
-    BatchBuilder, BatchError, Cost, HeaderChange, HeaderKind, HeaderName, MessageChange,
-    MessageFields, MessageView,
+    BatchBuilder, BatchError, Cost, HeaderChange, HeaderKind, HeaderName, MESSAGE_KEY,
+    MessageChange, MessageFields, MessageView,
 };
 
 use crate::decision::PublishDecision;
@@ -48,11 +48,13 @@ pub fn rewrite(
         Cost::Header(name) => Some(name),
         Cost::Message | Cost::Bytes => None,
     };
+    // The message's own key is no header that could be set.
+    let fair_key_header = named.fair_key.as_ref().filter(|name| name.as_str() != MESSAGE_KEY);
     let number = |number: Option<u32>| number.map(|number| number.to_string());
     let (weight, priority, cost) =
         (number(decision.weight), number(decision.priority), number(decision.cost));
     let fields: [(&'static str, &'static str, Option<&HeaderName>, Option<&String>); 5] = [
-        ("fair_key", "--fair-key", named.fair_key.as_ref(), decision.fair_key.as_ref()),
+        ("fair_key", "--fair-key", fair_key_header, decision.fair_key.as_ref()),
         ("weight", "--weight", named.weight.as_ref(), weight.as_ref()),
         ("priority", "--priority", named.priority.as_ref(), priority.as_ref()),
         ("cost", "--cost", cost_header, cost.as_ref()),
