@@ -17,6 +17,7 @@ mod format;
 mod group;
 mod group_options;
 mod header_argument;
+mod hook;
 mod http;
 mod interrupt;
 mod json_line;

@@ -57,6 +57,15 @@ pub fn print_json(value: &Value) -> Result<(), Failure> {
     ignore_broken_pipe(writeln!(io::stdout(), "{value}"))
 }
 
+/// Prints a text as it is.
+///
+/// # Errors
+/// Standard output fails.
+pub fn print_text(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    ignore_broken_pipe(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
 /// Prints `rows` below `heads`: a table on a terminal, otherwise tab-separated lines without heads.
 ///
 /// # Errors

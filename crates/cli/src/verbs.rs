@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    backup, bench, consume, cursor, dead_letters, delayed, exit::Failure, explain, group, kv,
+    backup, bench, consume, cursor, dead_letters, delayed, exit::Failure, explain, group, hook, kv,
     messages, publish, read, restore, schedule, serve, storage, stream, subscription, throttle,
     topic,
 };
@@ -72,6 +72,8 @@ enum Verb {
     Subscription(subscription::Args),
     /// The configuration of the broker: get, set, delete, list and watch keys
     Kv(kv::Args),
+    /// Scripts of topics that decide about each message: set, check, roll back, show
+    Hook(hook::Args),
     /// Throttle rules, which limit how fast messages of a throttle key are delivered
     Throttle(throttle::Args),
     /// Verify or repair a data directory that no broker serves
@@ -107,6 +109,7 @@ pub fn run(command: Sennit) -> Result<(), Failure> {
         Verb::Stream(args) => stream::run(args),
         Verb::Subscription(args) => subscription::run(args),
         Verb::Kv(args) => kv::run(args),
+        Verb::Hook(args) => hook::run(args),
         Verb::Throttle(args) => throttle::run(args),
         Verb::Storage(args) => storage::run(&args),
         Verb::Backup(args) => backup::run(&args),
@@ -214,6 +217,8 @@ What `sennit` prints as help, verb by verb. This page is written by a test of `c
             &["sennit", "delayed", "reschedule", "jobs", "4"],
             &["sennit", "delayed", "reschedule", "jobs", "4", "--now", "--in", "5s"],
             &["sennit", "schedule", "create", "report", "--topic", "jobs"],
+            &["sennit", "hook", "set", "jobs"],
+            &["sennit", "hook", "check", "a.lua", "--last", "3"],
             &["sennit", "explain", "jobs"],
             &["sennit", "explain", "jobs", "4", "--key", "acme"],
             &["sennit", "group", "keys", "jobs", "default", "--top", "1001"],

@@ -27,6 +27,7 @@ mod delivery_queue;
 mod error;
 mod explain;
 mod gap;
+mod hooks;
 mod outbox;
 mod partition_buffer;
 mod pattern_reader;
@@ -71,6 +72,9 @@ pub use delivery::{Delivery, DeliveryRun};
 pub use error::Error;
 pub use explain::{ExplainSubject, Explanation, FairKey, WaitReason};
 pub use gap::{Gap, Received};
+pub use hooks::{
+    HookChanged, HookCore, HookDescription, HookOnError, HookState, HookSummary, HookVersion,
+};
 pub use pattern_reader::{PatternReader, PatternReaderBuilder};
 pub use pending::{Confirm, ConfirmedRun, Pending, PendingBatch};
 pub use publisher::{Publisher, PublisherBuilder};

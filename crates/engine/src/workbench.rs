@@ -1,7 +1,7 @@
 //! Walks over the messages that a group still has: peek, count, cancel. They go by offset, a bounded page at a time,
 //! and take no lease. What is published again is `requeue`'s.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use bytes::Bytes;
 use sennit_model::{
@@ -427,7 +427,7 @@ impl Walking {
         page.copies = copies.take().map(|batch| (batch, copied));
         let row = |(name, (count, oldest))| CountRow { name, count, oldest };
         page.rows = counts.into_iter().map(row).collect();
-        page.rows.sort_by(|a, b| b.count.cmp(&a.count));
+        page.rows.sort_by_key(|row| Reverse(row.count));
         Effect::Walked { origin, page: Box::new(page) }
     }
 }

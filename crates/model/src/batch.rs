@@ -1,6 +1,8 @@
 //! The batch: messages back to back in the layout of message.rs. A batch passes from a publisher's socket through
 //! the journal to a consumer's socket, and is never taken apart.
 
+mod rewritten;
+
 use std::ops::Range;
 
 use bytes::{BufMut, Bytes};

@@ -7,6 +7,9 @@ use crate::limits::CONFIGURATION_KEY_BYTES_MAX;
 /// What the keys of throttle rules begin with; the pattern of the rule follows.
 pub const THROTTLE_KEY_PREFIX: &str = "throttle.";
 
+/// What the keys of hooks begin with: they are changed by requests about hooks alone.
+pub const HOOK_KEY_PREFIX: &str = "hook.";
+
 /// The reason why a text is not a key of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigurationKeyError {
@@ -49,6 +52,12 @@ impl ConfigurationKey {
     #[must_use]
     pub fn throttle_pattern(&self) -> Option<&str> {
         self.0.strip_prefix(THROTTLE_KEY_PREFIX)
+    }
+
+    /// Whether the entry is part of a hook.
+    #[must_use]
+    pub fn is_of_hooks(&self) -> bool {
+        self.0.starts_with(HOOK_KEY_PREFIX)
     }
 }
 

@@ -16,6 +16,7 @@ mod id;
 mod key_rule;
 pub mod limits;
 mod message;
+mod message_change;
 mod message_fields;
 mod name;
 mod offset;
@@ -32,7 +33,9 @@ mod when_slow;
 pub use batch::{Batch, BatchBuilder, BatchError, Messages};
 pub use config::{GroupChange, GroupConfig, Retention, StartAt, TopicConfig, TopicKind};
 pub use config_error::ConfigError;
-pub use configuration_key::{ConfigurationKey, ConfigurationKeyError, THROTTLE_KEY_PREFIX};
+pub use configuration_key::{
+    ConfigurationKey, ConfigurationKeyError, HOOK_KEY_PREFIX, THROTTLE_KEY_PREFIX,
+};
 pub use dedup::{Dedup, DedupHeader, DedupMode};
 pub use durability::{Durability, DurabilityError};
 pub use filter::{Filter, FilterError};
@@ -43,6 +46,7 @@ pub use id::{
 };
 pub use key_rule::{KeyRule, KeyRules};
 pub use message::{Message, MessageView};
+pub use message_change::{HeaderChange, MessageChange};
 pub use message_fields::{Class, ClassRef, Cost, HeaderName, MESSAGE_KEY, MessageFields, Priority};
 pub use name::{
     CursorName, DEAD_LETTER_SHARED_BYTES, DEAD_LETTER_SUFFIX, GroupName, NameError, ScheduleName,

@@ -336,3 +336,40 @@ pub const CONFIGURATION_HISTORY_CHANGES: usize = 4096;
 
 /// Bytes of keys and values that these changes may have.
 pub const CONFIGURATION_HISTORY_BYTES: usize = 8 << 20;
+
+/// Longest script of a hook, in bytes.
+pub const HOOK_SCRIPT_BYTES_MAX: usize = 32 << 10;
+
+/// Most instructions of the script of a hook for one message. Steps of patterns and of functions that go over long
+/// texts count too.
+pub const HOOK_INSTRUCTIONS_MAX: u64 = 100_000;
+
+/// Longest time that the script of a hook computes for one message.
+pub const HOOK_TIME_MAX: Duration = Duration::from_millis(10);
+
+/// Memory of a hook on one core, in bytes: its script, its library, and what it makes for a message.
+pub const HOOK_MEMORY_BYTES_MAX: usize = 512 << 10;
+
+/// Most bytes of a payload that the script of a hook gets at once.
+pub const HOOK_PAYLOAD_BYTES_MAX: usize = 64 << 10;
+
+/// Longest pattern of a string function in the script of a hook, in bytes.
+pub const HOOK_PATTERN_BYTES_MAX: usize = 256;
+
+/// Most headers that a hook may set or remove in one message.
+pub const HOOK_HEADERS_MAX: usize = 64;
+
+/// Longest note with a version of a hook, in bytes.
+pub const HOOK_NOTE_BYTES_MAX: usize = 256;
+
+/// Most topics with a hook. Each core keeps the script of each.
+pub const HOOKS_MAX: usize = 1000;
+
+/// Versions of a hook's script that are kept; the oldest that is not in use goes first.
+pub const HOOK_VERSIONS_MAX: usize = 16;
+
+/// Failures of a hook's script, one after the other, after which it is not run for a while.
+pub const HOOK_FAILURES_MAX: u32 = 5;
+
+/// Time for which a hook is not run after too many failures.
+pub const HOOK_REST: Duration = Duration::from_secs(10);

@@ -199,6 +199,15 @@ error_codes! {
     UnknownZone = 54, "unknown-zone", final, stay,
         "A time zone is not one",
         "use a name of the IANA database, such as Europe/Berlin or UTC";
+    HookRefused = 57, "hook-refused", final, stay,
+        "The topic's hook has refused a message of the batch, for the reason that the message gives; nothing of it was appended",
+        "publish what the hook accepts, or change the hook";
+    HookInvalid = 58, "hook-invalid", final, stay,
+        "A script is no hook, in the line that the message names, or the topic has no such version; nothing was changed",
+        "correct the script; sennit hook check tries one";
+    HookFailed = 59, "hook-failed", retry, stay,
+        "The topic's hook has failed or rests after failures, and accepts no message that it has not seen; nothing was appended",
+        "see sennit hook status, and correct the script or the message";
     RevisionMismatch = 60, "revision-mismatch", final, stay,
         "The entry of the configuration has another revision than the one that was expected; nothing was changed",
         "get the entry, decide anew, and expect its revision; 0 expects that there is none";

@@ -167,6 +167,20 @@ kinds! {
     WatchingConfiguration = 88, false, true;
     /// Changes of the configuration for a watch.
     ConfigurationChanges = 89, false, true;
+    /// Gives a topic's hook a new version of its script.
+    SetHook = 90, true, false;
+    /// Has a topic's hook use a version that it has, or none.
+    UseHook = 91, true, false;
+    /// Asks for the description of a topic's hook.
+    DescribeHook = 92, true, false;
+    /// Asks for a page of the hooks.
+    ListHooks = 93, true, false;
+    /// A change of a hook is committed.
+    HookChanged = 94, false, true;
+    /// Describes a topic's hook.
+    HookDescription = 95, false, true;
+    /// A page of the hooks.
+    HookList = 96, false, true;
     /// Asks for a page of the messages that a group still has.
     Inspect = 100, true, false;
     /// A page of the messages that a group still has.

@@ -39,6 +39,9 @@ pub enum Reply {
     ConfigurationList(control::ConfigurationList),
     WatchingConfiguration(control::WatchingConfiguration),
     ConfigurationChanges(control::ConfigurationChanges),
+    HookChanged(control::HookChanged),
+    HookDescription(control::HookDescription),
+    HookList(control::HookList),
     Inspected(control::Inspected),
     Reworked(control::Reworked),
     /// What a batch has done to older messages.
@@ -82,6 +85,9 @@ impl Reply {
             Self::ConfigurationList(_) => Kind::ConfigurationList,
             Self::WatchingConfiguration(_) => Kind::WatchingConfiguration,
             Self::ConfigurationChanges(_) => Kind::ConfigurationChanges,
+            Self::HookChanged(_) => Kind::HookChanged,
+            Self::HookDescription(_) => Kind::HookDescription,
+            Self::HookList(_) => Kind::HookList,
             Self::Inspected(_) => Kind::Inspected,
             Self::Reworked(_) => Kind::Reworked,
             Self::PublishNote(_) => Kind::PublishNote,
@@ -124,6 +130,9 @@ impl Reply {
             Self::ConfigurationList(body) => control::encode(kind, body, request, out),
             Self::WatchingConfiguration(body) => control::encode(kind, body, request, out),
             Self::ConfigurationChanges(body) => control::encode(kind, body, request, out),
+            Self::HookChanged(body) => control::encode(kind, body, request, out),
+            Self::HookDescription(body) => control::encode(kind, body, request, out),
+            Self::HookList(body) => control::encode(kind, body, request, out),
             Self::Inspected(body) => control::encode(kind, body, request, out),
             Self::Reworked(body) => control::encode(kind, body, request, out),
             Self::PublishNote(body) => body.encode(request, out),
@@ -172,6 +181,9 @@ impl Reply {
                 Self::WatchingConfiguration(control::decode(kind, body)?)
             }
             Kind::ConfigurationChanges => Self::ConfigurationChanges(control::decode(kind, body)?),
+            Kind::HookChanged => Self::HookChanged(control::decode(kind, body)?),
+            Kind::HookDescription => Self::HookDescription(control::decode(kind, body)?),
+            Kind::HookList => Self::HookList(control::decode(kind, body)?),
             Kind::Inspected => Self::Inspected(control::decode(kind, body)?),
             Kind::Reworked => Self::Reworked(control::decode(kind, body)?),
             Kind::PublishNote => Self::PublishNote(PublishNote::decode(body)?),
@@ -212,6 +224,10 @@ impl Reply {
             | Kind::DeleteConfiguration
             | Kind::ListConfiguration
             | Kind::WatchConfiguration
+            | Kind::SetHook
+            | Kind::UseHook
+            | Kind::DescribeHook
+            | Kind::ListHooks
             | Kind::ListDelayed
             | Kind::ChangeDelayed
             | Kind::ChangeSchedule

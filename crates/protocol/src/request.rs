@@ -52,6 +52,10 @@ pub enum Request {
     DeleteConfiguration(control::DeleteConfiguration),
     ListConfiguration(control::ListConfiguration),
     WatchConfiguration(control::WatchConfiguration),
+    SetHook(control::SetHook),
+    UseHook(control::UseHook),
+    DescribeHook(control::DescribeHook),
+    ListHooks(control::ListHooks),
     ListDelayed(control::ListDelayed),
     ChangeDelayed(control::ChangeDelayed),
     ChangeSchedule(control::ChangeSchedule),
@@ -101,6 +105,10 @@ impl Request {
             Self::DeleteConfiguration(_) => Kind::DeleteConfiguration,
             Self::ListConfiguration(_) => Kind::ListConfiguration,
             Self::WatchConfiguration(_) => Kind::WatchConfiguration,
+            Self::SetHook(_) => Kind::SetHook,
+            Self::UseHook(_) => Kind::UseHook,
+            Self::DescribeHook(_) => Kind::DescribeHook,
+            Self::ListHooks(_) => Kind::ListHooks,
             Self::ListDelayed(_) => Kind::ListDelayed,
             Self::ChangeDelayed(_) => Kind::ChangeDelayed,
             Self::ChangeSchedule(_) => Kind::ChangeSchedule,
@@ -151,6 +159,10 @@ impl Request {
             Self::DeleteConfiguration(body) => control::encode(kind, body, request, out),
             Self::ListConfiguration(body) => control::encode(kind, body, request, out),
             Self::WatchConfiguration(body) => control::encode(kind, body, request, out),
+            Self::SetHook(body) => control::encode(kind, body, request, out),
+            Self::UseHook(body) => control::encode(kind, body, request, out),
+            Self::DescribeHook(body) => control::encode(kind, body, request, out),
+            Self::ListHooks(body) => control::encode(kind, body, request, out),
             Self::ListDelayed(body) => control::encode(kind, body, request, out),
             Self::ChangeDelayed(body) => control::encode(kind, body, request, out),
             Self::ChangeSchedule(body) => control::encode(kind, body, request, out),
@@ -221,6 +233,10 @@ impl Request {
             Kind::DeleteConfiguration => Self::DeleteConfiguration(control::decode(kind, body)?),
             Kind::ListConfiguration => Self::ListConfiguration(control::decode(kind, body)?),
             Kind::WatchConfiguration => Self::WatchConfiguration(control::decode(kind, body)?),
+            Kind::SetHook => Self::SetHook(control::decode(kind, body)?),
+            Kind::UseHook => Self::UseHook(control::decode(kind, body)?),
+            Kind::DescribeHook => Self::DescribeHook(control::decode(kind, body)?),
+            Kind::ListHooks => Self::ListHooks(control::decode(kind, body)?),
             Kind::ListDelayed => Self::ListDelayed(control::decode(kind, body)?),
             Kind::ChangeDelayed => Self::ChangeDelayed(control::decode(kind, body)?),
             Kind::ChangeSchedule => Self::ChangeSchedule(control::decode(kind, body)?),
@@ -254,6 +270,9 @@ impl Request {
             | Kind::ConfigurationList
             | Kind::WatchingConfiguration
             | Kind::ConfigurationChanges
+            | Kind::HookChanged
+            | Kind::HookDescription
+            | Kind::HookList
             | Kind::Inspected
             | Kind::Reworked
             | Kind::PublishNote

@@ -34,6 +34,7 @@ use crate::{
             StorageRules, StreamsDoor, StreamsSettings, parked_connections::ParkedConnections,
         },
     },
+    hooks::{core_hooks::CoreHooks, requests::HookCleaner},
     http::{browser_guard::BrowserRules, port::HttpThread, thread_state::HttpThreadState},
     runtime::{
         core::{CoreHandle, Cores},
@@ -117,7 +118,10 @@ impl CoreThread {
             spawn_local(give_back_at_rest(config.give_back));
             spawn_local(core.pace.clone().run());
             let http = open_http(&core, &config, status, rules);
-            core.services.add(Rc::new(CurrentConfiguration::default()));
+            let configuration = Rc::new(CurrentConfiguration::default());
+            let metrics = core.cores.metrics[index].clone();
+            core.services.add(Rc::new(CoreHooks::new(configuration.clone(), metrics)));
+            core.services.add(configuration);
             if index == CoreIndex::FIRST {
                 add_control(&core, config);
             }
@@ -177,7 +181,9 @@ fn add_control(core: &CoreHandle, config: Config) {
     core.services.add(configuration.clone());
     let schedules = Schedules::new(core.clone());
     core.services.add(schedules.clone());
-    let listeners: Rc<[Rc<dyn TopicListener>]> = Rc::new([configuration, schedules, subscriptions]);
+    let hooks = Rc::new(HookCleaner(core.clone()));
+    let listeners: Rc<[Rc<dyn TopicListener>]> =
+        Rc::new([configuration, schedules, subscriptions, hooks]);
     let control = Rc::new(Control::new(core.clone(), listeners));
     let needs = Rc::new(Needs::default());
     core.with(|core| core.set_needs(needs.clone()));

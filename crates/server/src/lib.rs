@@ -2,7 +2,7 @@
 //! how a lease travels, not when it expires; where a lane lies, not how a segment is laid out.
 //!
 //! Its layers, each in a folder: `runtime` runs the shards; `broker` controls names and settings, finds streams by
-//! name, and makes backups; `identity` says who asks; `http` is the transport of HTTP; `subscriptions` wakes workers
+//! name, and makes backups; `hooks` runs the scripts of topics; `identity` says who asks; `http` is the transport of HTTP; `subscriptions` wakes workers
 //! when streams grow; `doors` speak the protocols. [`serve`], the `core_thread` and `config` put them together.
 //! ARCHITECTURE.md says which layer may name which.
 
@@ -10,6 +10,7 @@ mod broker;
 mod config;
 mod core_thread;
 mod doors;
+mod hooks;
 mod http;
 mod identity;
 mod runtime;

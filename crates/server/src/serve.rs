@@ -233,6 +233,7 @@ fn cores(
         throttles: Arc::new(Throttles::without_rules_yet()),
         reserve,
         claims: AtomicU64::new(1),
+        topic_changes: AtomicU64::new(0),
         own_topic: OwnTopic::default(),
     })
 }

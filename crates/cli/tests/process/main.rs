@@ -32,6 +32,7 @@ mod golden_groups;
 mod golden_kinds;
 mod golden_workbench;
 mod groups;
+mod hooks;
 mod http_streams;
 mod interrupts;
 mod kv;

@@ -108,6 +108,9 @@ impl Conversation {
             | Reply::Explanations(_)
             | Reply::Inspected(_)
             | Reply::Reworked(_)
+            | Reply::HookChanged(_)
+            | Reply::HookDescription(_)
+            | Reply::HookList(_)
             | Reply::FairKeyList(_) => self.answered(number, reply, now)?,
         }
         Ok(())

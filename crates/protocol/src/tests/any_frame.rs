@@ -12,6 +12,7 @@ use sennit_model::{
 use super::{
     any_delayed::{delayed_reply, delayed_request},
     any_explanation::{explanation_reply, explanation_request},
+    any_hook::{hook_reply, hook_request},
     any_schedule::{schedule_reply, schedule_request},
     any_settings::{group_config, start, topic_config},
     any_workbench::{workbench_reply, workbench_request},
@@ -467,6 +468,7 @@ pub fn request() -> impl Strategy<Value = Request> {
         delayed_request(),
         schedule_request(),
         explanation_request(),
+        hook_request(),
         workbench_request(),
         catalogue_request(),
         group_request(),
@@ -526,6 +528,7 @@ pub fn reply() -> impl Strategy<Value = Reply> {
         delayed_reply(),
         schedule_reply(),
         explanation_reply(),
+        hook_reply(),
         workbench_reply(),
         hello_ok().prop_map(Reply::HelloOk),
         error().prop_map(Reply::Error),

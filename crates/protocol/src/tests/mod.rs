@@ -4,6 +4,7 @@ mod any_bytes;
 mod any_delayed;
 mod any_explanation;
 mod any_frame;
+mod any_hook;
 mod any_schedule;
 mod any_settings;
 mod any_workbench;

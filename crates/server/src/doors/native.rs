@@ -6,6 +6,7 @@ pub(crate) mod connection;
 pub(crate) mod control_bodies;
 pub(crate) mod delivery_frames;
 pub(crate) mod flow_control;
+pub(crate) mod hooks;
 pub(crate) mod outbox;
 pub(crate) mod pending_request;
 pub(crate) mod port;

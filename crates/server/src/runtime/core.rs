@@ -64,6 +64,8 @@ pub(crate) struct Cores {
     pub(crate) reserve: Arc<DiskReserve>,
     /// Claims to named cursors so far.
     pub(crate) claims: AtomicU64,
+    /// Changes of the settings of topics so far.
+    pub(crate) topic_changes: AtomicU64,
     /// Where no client publishes.
     pub(crate) own_topic: OwnTopic,
 }

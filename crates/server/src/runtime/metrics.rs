@@ -189,6 +189,12 @@ counts! {
     gauge configuration_bytes bytes "Bytes of the keys and values of the configuration";
     counter configuration_changes none "Changes of the configuration";
     gauge throttle_rules none "Throttle rules of the configuration";
+    gauge hooks none "Hooks that the core knows";
+    gauge hooks_resting none "Hooks that rest on the core after failures, or have failed since";
+    counter hook_messages none "Messages that hooks have decided about";
+    counter hook_refused_messages none "Messages that hooks have refused";
+    counter hook_failures none "Messages on which hooks have failed";
+    counter hook_time_ns none "Nanoseconds that hooks have computed";
 }
 
 /// A metric, and its value for each core or shard.

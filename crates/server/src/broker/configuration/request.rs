@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use sennit_model::{
-    ConfigurationKey, ConfigurationKeyError, ThrottleError,
+    ConfigurationKey, ConfigurationKeyError, HOOK_KEY_PREFIX, ThrottleError,
     limits::{
         CONFIGURATION_BYTES_MAX, CONFIGURATION_ENTRIES_MAX, CONFIGURATION_VALUE_BYTES_MAX,
         CONFIGURATION_WAITING_BYTES_MAX, THROTTLE_RULES_MAX,
@@ -98,6 +98,9 @@ pub(crate) enum ConfigurationRefusal {
     /// The key is none.
     #[error(transparent)]
     Key(#[from] ConfigurationKeyError),
+    /// The entry is part of a hook.
+    #[error("keys that begin with {HOOK_KEY_PREFIX} are those of hooks: use `sennit hook`")]
+    OfHooks,
     /// The value is too long.
     #[error(
         "the value has {0} bytes: CONFIGURATION_VALUE_BYTES_MAX is {CONFIGURATION_VALUE_BYTES_MAX}"

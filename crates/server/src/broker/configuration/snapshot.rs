@@ -1,8 +1,16 @@
 //! The configuration as each core sees it: a snapshot of all entries that can be read without asking anybody, and
 //! the latest changes. The first core sends both to each core after a change is durable and before it is confirmed.
 
-use std::{cell::RefCell, collections::BTreeMap, fmt, hash::BuildHasher, ops::Bound, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    fmt,
+    hash::BuildHasher,
+    ops::Bound,
+    sync::Arc,
+};
 
+use bytes::Bytes;
 use foldhash::fast::FixedState;
 use sennit_model::{ConfigurationKey, ThrottleRule};
 use tokio::sync::Notify;
@@ -32,7 +40,6 @@ pub(crate) struct ConfigurationSnapshot {
 
 impl ConfigurationSnapshot {
     /// The value of a key, if there is an entry. Costs a hash and a search among some hundred keys.
-    #[cfg_attr(not(test), expect(dead_code, reason = "hooks read it"))]
     pub(crate) fn get(&self, key: &str) -> Option<&[u8]> {
         self.parts[part_of(key)].get(key).map(|entry| &entry.value[..])
     }
@@ -124,6 +131,7 @@ pub(crate) struct CurrentConfiguration {
     snapshot: RefCell<ConfigurationSnapshot>,
     history: RefCell<History>,
     changed: Notify,
+    hooks_changed: Cell<u64>,
 }
 
 impl CurrentConfiguration {
@@ -132,8 +140,19 @@ impl CurrentConfiguration {
         self.snapshot.borrow().clone()
     }
 
+    /// The value of a key in it, if there is an entry.
+    pub(crate) fn value(&self, key: &str) -> Option<Bytes> {
+        self.snapshot.borrow().get(key).map(Bytes::copy_from_slice)
+    }
+
+    /// The revision of the last change of a hook that this core has.
+    pub(crate) fn hooks_changed(&self) -> u64 {
+        self.hooks_changed.get()
+    }
+
     /// The first core has read the configuration.
     pub(crate) fn begin(&self, snapshot: ConfigurationSnapshot, history: History) {
+        self.hooks_changed.set(snapshot.revision());
         self.snapshot.replace(snapshot);
         self.history.replace(history);
         self.changed.notify_waiters();
@@ -142,6 +161,9 @@ impl CurrentConfiguration {
     /// The first core has changed it.
     pub(crate) fn change(&self, snapshot: ConfigurationSnapshot, changes: &[ConfigurationChange]) {
         self.snapshot.replace(snapshot);
+        if let Some(last) = changes.iter().rfind(|change| change.key.is_of_hooks()) {
+            self.hooks_changed.set(last.revision);
+        }
         let mut history = self.history.borrow_mut();
         changes.iter().for_each(|change| history.push(change));
         self.changed.notify_waiters();

@@ -1,6 +1,8 @@
 //! Requests about topics: their names and settings change in the catalogue, and their partitions follow.
 //! It knows no groups, no streams and no protocol.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use sennit_engine::{CatalogueCommand, PartitionCommand, PartitionDescription, Refusal, Topic};
 use sennit_model::{Offset, TopicConfig, TopicId, TopicKind, TopicName};
 
@@ -73,6 +75,7 @@ impl Control {
         let _changes = self.changes.of(name.as_str()).await;
         let topic = self.topic_named(name)?.id();
         self.change_catalogue(CatalogueCommand::AlterTopic { topic, config }).await?;
+        self.core.cores.topic_changes.fetch_add(1, Relaxed);
         self.open_partitions(topic).await?;
         Ok(done(topic, None, false))
     }

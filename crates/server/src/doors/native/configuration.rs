@@ -195,13 +195,13 @@ fn configuration_request(
             return Err(ConfigurationRefusal::ValueTooLong(body.value.len()));
         }
         Request::SetConfiguration(body) => ConfigurationRequest::Write(Write {
-            key: key(&body.key)?,
+            key: changed_key(&body.key)?,
             // A copy: the frame's memory is that of all that was read with it.
             value: Some(Bytes::copy_from_slice(&body.value)),
             if_revision: body.if_revision,
         }),
         Request::DeleteConfiguration(body) => ConfigurationRequest::Write(Write {
-            key: key(&body.key)?,
+            key: changed_key(&body.key)?,
             value: None,
             if_revision: body.if_revision,
         }),
@@ -225,6 +225,12 @@ fn configuration_request(
     })
 }
 
+/// A key whose entry a client may change.
+fn changed_key(text: &str) -> Result<ConfigurationKey, ConfigurationRefusal> {
+    let key: ConfigurationKey = text.parse()?;
+    if key.is_of_hooks() { Err(ConfigurationRefusal::OfHooks) } else { Ok(key) }
+}
+
 fn reply(answer: ConfigurationAnswer) -> Reply {
     match answer {
         ConfigurationAnswer::Entry { entry: found, revision } => {
@@ -245,10 +251,10 @@ fn reply(answer: ConfigurationAnswer) -> Reply {
 }
 
 /// The error that tells a client of a refusal.
-fn refusal_reply(refusal: &ConfigurationRefusal) -> control::Error {
+pub(super) fn refusal_reply(refusal: &ConfigurationRefusal) -> control::Error {
     let code = match refusal {
         ConfigurationRefusal::Broker(refusal) => return control_reply(refusal),
-        ConfigurationRefusal::Key(_) => ErrorCode::InvalidKey,
+        ConfigurationRefusal::Key(_) | ConfigurationRefusal::OfHooks => ErrorCode::InvalidKey,
         ConfigurationRefusal::Throttle(_) => ErrorCode::InvalidConfig,
         ConfigurationRefusal::ValueTooLong(_)
         | ConfigurationRefusal::TooManyThrottles

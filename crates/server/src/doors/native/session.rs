@@ -1,31 +1,31 @@
 //! A session: frames come in, commands go out. A frame is admitted or refused here; the engine gives it its
 //! meaning.
 
+mod greeting;
+
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use sennit_engine::{Command, Credit, DeliveryRun, Origin, ReaderChange, SessionId, Verdict};
 use sennit_model::{GroupId, Offset, PartitionId, PartitionIndex, limits::SETTLE_RUNS_MAX};
 use sennit_protocol::{
-    DecodeError, ErrorCode, Features, FrameHeader, FrameReader, Preface, Publish, PublishAt,
-    PublishHead, Reply, Request, SetCredit, Settle, Taken, control, negotiated_frame_bytes_max,
+    DecodeError, ErrorCode, FrameHeader, FrameReader, Preface, Publish, PublishAt, PublishHead,
+    Reply, Request, SetCredit, Settle, Taken, control,
 };
 use tokio::sync::{Semaphore, oneshot};
 
 use super::{
-    arrival::Moved, control_bodies, flow_control, outbox::Outbox, pending_request::PendingRequest,
-    refusal_reply::control_reply, subscription_routes::Routes,
+    arrival::Moved, control_bodies, flow_control, hooks, outbox::Outbox,
+    pending_request::PendingRequest, refusal_reply::control_reply, subscription_routes::Routes,
 };
 use crate::{
     broker::control_request::{ControlRefusal, TopicPlace},
+    hooks::core_hooks::CoreHooks,
     identity::principal::Principal,
     runtime::{
-        clock::now,
         core::CoreHandle,
-        inbox::Message,
         index::{CoreIndex, ShardIndex},
         placement::{has_place_at, has_reading_place_at},
-        session_takeover::SessionToken,
     },
 };
 
@@ -63,6 +63,7 @@ pub(crate) struct Session {
     is_settled: bool,
     /// The frame that said that the connection belongs elsewhere.
     moving: Option<(FrameHeader, Bytes)>,
+    hooks: Rc<CoreHooks>,
     /// Shards that this pass has published to.
     pub(crate) published_to: Vec<ShardIndex>,
 }
@@ -75,6 +76,7 @@ impl Session {
         outbox: Rc<Outbox>,
     ) -> Self {
         let routes = outbox.routes.clone();
+        let hooks = hooks::of_core(&core);
         Self {
             id,
             principal,
@@ -88,6 +90,7 @@ impl Session {
             frame_bytes_max: 0,
             is_settled: false,
             moving: None,
+            hooks,
             published_to: Vec::new(),
         }
     }
@@ -247,55 +250,6 @@ impl Session {
         Flow::GoOn
     }
 
-    async fn hello(&mut self, hello: &control::Hello, request: u64) -> Flow {
-        if self.greeted {
-            return self.refuse(request, ErrorCode::HelloExpected, "Hello was said before");
-        }
-        self.greeted = true;
-        let limit = negotiated_frame_bytes_max(hello.frame_bytes_max);
-        self.frames.set_limit(limit);
-        let features = Features::of_names(&hello.features);
-        self.greeted_with(limit, features);
-        if let Some(token) = hello.replaces {
-            self.replace(SessionToken(token)).await;
-        }
-        let token = SessionToken::draw(self.id.0);
-        self.core.with(|core| core.name_session(self.id, token));
-        let grace = self.core.cores.session_grace.as_millis();
-        let hello = control::HelloOk {
-            server_name: "sennit".to_owned(),
-            server_version: env!("CARGO_PKG_VERSION").to_owned(),
-            features: features.names(),
-            limits: Some(control::Limits::new(limit)),
-            session_id: self.id.0,
-            reconnect_grace_ms: u64::try_from(grace).unwrap_or(u64::MAX),
-            now_ms: now().0,
-            session_token: token.0,
-        };
-        self.outbox.reply(&Reply::HelloOk(hello), request);
-        Flow::GoOn
-    }
-
-    /// Has the session of this token end, wherever it is, and waits until it has.
-    async fn replace(&self, token: SessionToken) {
-        let mut answers = Vec::new();
-        for inbox in self.core.cores.inboxes.iter() {
-            let (ended, answer) = oneshot::channel();
-            let _ = inbox.send(Message::Replace(token, ended));
-            answers.push(answer);
-        }
-        for answer in answers {
-            // No answer comes from a core that has ended, and all its sessions with it.
-            let _ = answer.await;
-        }
-    }
-
-    fn greeted_with(&mut self, frame_bytes_max: usize, features: Features) {
-        self.frame_bytes_max = frame_bytes_max;
-        self.outbox.set_frame_bytes_max(frame_bytes_max);
-        self.outbox.set_features(features);
-    }
-
     fn origin(&self, request: u64) -> Origin {
         Origin { session: self.id, request }
     }
@@ -315,6 +269,10 @@ impl Session {
             let error = control_reply(&ControlRefusal::Reserved);
             return self.refuse_batch(head, error, request);
         }
+        let batch = match hooks::on_publish(&self.hooks, &self.core, &head, batch).await {
+            Ok(batch) => batch,
+            Err(error) => return self.refuse_batch(head, error, request),
+        };
         let shard = self.shard(head.partition);
         // The frame may have begun to come when there was room, and so may those of very many others.
         self.wait_for_room(shard).await;
@@ -532,6 +490,10 @@ impl Session {
             Request::ChangeSchedule(_) | Request::ListSchedules(_) => {
                 drop(tokio::task::spawn_local(pending.schedules(request)));
             }
+            Request::SetHook(_)
+            | Request::UseHook(_)
+            | Request::DescribeHook(_)
+            | Request::ListHooks(_) => drop(tokio::task::spawn_local(pending.hooks(request))),
             request => {
                 let beginning = subscription.map(|(to, _)| self.routes.borrow_mut().begin(to));
                 drop(tokio::task::spawn_local(pending.answer(request, beginning)));

@@ -78,6 +78,7 @@ fn core(folder: &std::path::Path) -> CoreHandle {
         throttles: Arc::default(),
         reserve,
         claims: 1.into(),
+        topic_changes: 0.into(),
         own_topic: <_>::default(),
     });
     let workers = Workers { lane, reads, moves };

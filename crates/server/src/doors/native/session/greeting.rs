@@ -1,0 +1,58 @@
+//! The greeting of a session: what its client wants, what it gets, and the end of the session that it replaces.
+
+use sennit_protocol::{ErrorCode, Features, Reply, control, negotiated_frame_bytes_max};
+use tokio::sync::oneshot;
+
+use super::{Flow, Session};
+use crate::runtime::{clock::now, inbox::Message, session_takeover::SessionToken};
+
+impl Session {
+    pub(super) async fn hello(&mut self, hello: &control::Hello, request: u64) -> Flow {
+        if self.greeted {
+            return self.refuse(request, ErrorCode::HelloExpected, "Hello was said before");
+        }
+        self.greeted = true;
+        let limit = negotiated_frame_bytes_max(hello.frame_bytes_max);
+        self.frames.set_limit(limit);
+        let features = Features::of_names(&hello.features);
+        self.greeted_with(limit, features);
+        if let Some(token) = hello.replaces {
+            self.replace(SessionToken(token)).await;
+        }
+        let token = SessionToken::draw(self.id.0);
+        self.core.with(|core| core.name_session(self.id, token));
+        let grace = self.core.cores.session_grace.as_millis();
+        let hello = control::HelloOk {
+            server_name: "sennit".to_owned(),
+            server_version: env!("CARGO_PKG_VERSION").to_owned(),
+            features: features.names(),
+            limits: Some(control::Limits::new(limit)),
+            session_id: self.id.0,
+            reconnect_grace_ms: u64::try_from(grace).unwrap_or(u64::MAX),
+            now_ms: now().0,
+            session_token: token.0,
+        };
+        self.outbox.reply(&Reply::HelloOk(hello), request);
+        Flow::GoOn
+    }
+
+    /// Has the session of this token end, wherever it is, and waits until it has.
+    async fn replace(&self, token: SessionToken) {
+        let mut answers = Vec::new();
+        for inbox in self.core.cores.inboxes.iter() {
+            let (ended, answer) = oneshot::channel();
+            let _ = inbox.send(Message::Replace(token, ended));
+            answers.push(answer);
+        }
+        for answer in answers {
+            // No answer comes from a core that has ended, and all its sessions with it.
+            let _ = answer.await;
+        }
+    }
+
+    pub(super) fn greeted_with(&mut self, frame_bytes_max: usize, features: Features) {
+        self.frame_bytes_max = frame_bytes_max;
+        self.outbox.set_frame_bytes_max(frame_bytes_max);
+        self.outbox.set_features(features);
+    }
+}

@@ -1,0 +1,149 @@
+//! The hook of one topic on one core: its script, its breaker, and what it has done so far.
+
+use std::{
+    cell::{Cell, OnceCell, RefCell},
+    rc::Rc,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use sennit_hooks::{PublishDecision, Script, Settings};
+use sennit_model::{Timestamp, TopicId};
+
+use super::{
+    breaker::{Breaker, BreakerState},
+    entries::OnError,
+    topic_settings::{self, TopicSettings, Topics},
+};
+use crate::runtime::{clock::now, core::Cores, metrics::CoreMetrics};
+
+/// A hook of a topic, on one core.
+#[derive(Debug)]
+pub(crate) struct TopicHook {
+    pub(crate) topic: TopicId,
+    pub(crate) version: u64,
+    pub(crate) on_error: OnError,
+    source: String,
+    metrics: Arc<CoreMetrics>,
+    compiled: OnceCell<Result<Script, String>>,
+    breaker: RefCell<Breaker>,
+    counts: RefCell<HookCounts>,
+    /// What is known of the topic, and after which change of topics.
+    settings: RefCell<Option<(u64, Rc<TopicSettings>)>>,
+    is_resting: Cell<bool>,
+}
+
+/// What a hook has done on one core.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HookCounts {
+    /// Messages that the script has decided about.
+    pub(crate) messages: u64,
+    /// Those that it has refused.
+    pub(crate) refused: u64,
+    /// Messages on which it has failed.
+    pub(crate) failures: u64,
+    /// How long it has computed.
+    pub(crate) time: Duration,
+    pub(crate) last_failure: String,
+}
+
+impl TopicHook {
+    pub(crate) fn new(
+        topic: TopicId,
+        version: u64,
+        on_error: OnError,
+        source: String,
+        metrics: Arc<CoreMetrics>,
+    ) -> Self {
+        Self {
+            topic,
+            version,
+            on_error,
+            source,
+            metrics,
+            compiled: OnceCell::new(),
+            breaker: RefCell::default(),
+            counts: RefCell::default(),
+            settings: RefCell::default(),
+            is_resting: Cell::new(false),
+        }
+    }
+
+    pub(crate) fn state(&self) -> BreakerState {
+        self.breaker.borrow().state(now())
+    }
+
+    pub(crate) fn counts(&self) -> HookCounts {
+        self.counts.borrow().clone()
+    }
+
+    /// The name and fields of the topic, as they are now; `None` if it is gone, or the broker stops.
+    pub(crate) async fn settings(&self, cores: &Cores) -> Option<Rc<TopicSettings>> {
+        let change = cores.topic_changes.load(Relaxed);
+        if let Some((seen, settings)) = &*self.settings.borrow()
+            && *seen == change
+        {
+            return Some(settings.clone());
+        }
+        let found = topic_settings::ask(cores, Topics::Numbered(vec![self.topic])).await?;
+        let settings = Rc::new(found.into_iter().next()?);
+        self.settings.replace(Some((change, settings.clone())));
+        Some(settings)
+    }
+
+    /// Runs the script for a message, an encoded one of a checked batch.
+    pub(crate) fn on_publish(
+        &self,
+        topic: &TopicSettings,
+        configuration: &Rc<dyn Settings>,
+        encoded: Bytes,
+        producer: u64,
+    ) -> Result<PublishDecision, String> {
+        let begun = Instant::now();
+        let script = self.compiled.get_or_init(|| {
+            Script::compile(&self.source, topic.name.as_str(), configuration)
+                .map_err(|error| error.to_string())
+        });
+        let decision = match script {
+            Ok(script) => script.on_publish(encoded, producer).map_err(|error| error.to_string()),
+            Err(error) => Err(error.clone()),
+        };
+        let took = begun.elapsed();
+        self.counts.borrow_mut().time += took;
+        self.metrics.hook_time_ns.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        decision
+    }
+
+    /// The script has decided about a message, and its decision stands.
+    pub(crate) fn succeeded(&self, is_refusal: bool) {
+        let mut counts = self.counts.borrow_mut();
+        counts.messages += 1;
+        counts.refused += u64::from(is_refusal);
+        self.metrics.hook_messages.add(1);
+        self.metrics.hook_refused_messages.add(u64::from(is_refusal));
+        self.breaker.borrow_mut().succeeded();
+        if self.is_resting.replace(false) {
+            self.metrics.hooks_resting.less(1);
+        }
+    }
+
+    /// The script has failed on a message.
+    pub(crate) fn failed(&self, reason: &str, now: Timestamp) {
+        let mut counts = self.counts.borrow_mut();
+        counts.failures += 1;
+        reason.clone_into(&mut counts.last_failure);
+        self.metrics.hook_failures.add(1);
+        if self.breaker.borrow_mut().failed(now) {
+            self.is_resting.set(true);
+            self.metrics.hooks_resting.add(1);
+            let (topic, version) = (self.topic.0, self.version);
+            tracing::warn!(topic, version, reason, "the hook of a topic rests after failures");
+        }
+    }
+
+    /// Whether it rests, or has not gone well since.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.is_resting.get()
+    }
+}
