@@ -111,6 +111,7 @@ fn exit_of(code: ErrorCode) -> Exit {
         | ErrorCode::SettingFixed
         | ErrorCode::OffsetMismatch
         | ErrorCode::RevisionMismatch
+        | ErrorCode::TopicsApart
         | ErrorCode::SubscriptionExists => Exit::Conflict,
         ErrorCode::InvalidName
         | ErrorCode::InvalidKey

@@ -53,6 +53,10 @@ enum Verb {
     Publish(publish::Args),
     /// Take messages as a member of a group, print them or pass them to a command, and settle them
     Consume(consume::Args),
+    /// Publish a wait for its reply and print it
+    Request(request::Args),
+    /// Run a command for each request of a topic, and reply with its output
+    Reply(reply::Args),
     /// Read messages by offset and print them; affects no other reader or consumer
     Read(read::Args),
     /// List and move the named cursors of topics

@@ -6,6 +6,7 @@ use sennit_model::{GroupName, TopicName, TopicPattern, limits::FRAME_BYTES_MAX};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
+    atomic_steps::AtomicSteps,
     connection::Connection,
     connection_handle::{Command, ConnectionHandle},
     consumer::ConsumerBuilder,
@@ -70,7 +71,8 @@ impl ClientBuilder {
         let connection = Connection::new(greeting, self.reconnect, Arc::clone(&outbox), received);
         tokio::spawn(connection.run(session));
         let connection = ConnectionHandle::new(commands, outbox);
-        Ok(Client { connection: Arc::new(connection), address, server: server.into() })
+        let (connection, steps): (Arc<_>, _) = (Arc::new(connection), Arc::default());
+        Ok(Client { connection, steps, address, server: server.into() })
     }
 }
 
@@ -83,6 +85,7 @@ impl ClientBuilder {
 #[derive(Clone)]
 pub struct Client {
     pub(crate) connection: Arc<ConnectionHandle>,
+    pub(crate) steps: Arc<AtomicSteps>,
     address: Arc<str>,
     server: Arc<str>,
 }

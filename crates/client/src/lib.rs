@@ -11,6 +11,8 @@
 //! This crate knows the protocol and the model, and nothing of the broker's inside.
 
 mod admin;
+mod atomic;
+mod atomic_steps;
 mod auto_commit;
 mod client;
 mod configuration;
@@ -57,6 +59,7 @@ mod write_buffer;
 pub use admin::{
     Cursor, GroupDescription, ParkedRun, PartitionDescription, TopicDescription, TopicSummary,
 };
+pub use atomic::{Atomic, AtomicConfirm};
 pub use auto_commit::AutoCommit;
 pub use client::{Client, ClientBuilder};
 pub use configuration::{Configuration, ConfigurationChanged, ConfigurationPage};

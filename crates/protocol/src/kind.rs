@@ -169,6 +169,10 @@ kinds! {
     ConfigurationChanges = 89, false, true;
     /// What a batch has done to older messages.
     PublishNote = 110, false, true;
+    /// Publishes to several partitions and acks deliveries: all of it or nothing.
+    PublishAtomic = 111, true, false;
+    /// An atomic publish is committed.
+    PublishedAtomic = 112, false, true;
     /// Asks why a message or a fair key waits in a group.
     Explain = 128, true, false;
     /// Why a message or a fair key waits, by partition.

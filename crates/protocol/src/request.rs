@@ -4,7 +4,8 @@ use bytes::{BufMut, Bytes};
 
 use crate::{
     control, decode_error::DecodeError, frame_header::FrameHeader, kind::Kind, publish::Publish,
-    publish_at::PublishAt, set_credit::SetCredit, settle::Settle, taken::Taken,
+    publish_at::PublishAt, publish_atomic::PublishAtomic, set_credit::SetCredit, settle::Settle,
+    taken::Taken,
 };
 
 /// Longest control body of a client, in bytes, but that of SetConfiguration. A decoded body can take a dozen times its length in
@@ -44,6 +45,7 @@ pub enum Request {
     SetCredit(SetCredit),
     Taken(Taken),
     PublishAt(PublishAt),
+    PublishAtomic(PublishAtomic),
     GetConfiguration(control::GetConfiguration),
     SetConfiguration(control::SetConfiguration),
     DeleteConfiguration(control::DeleteConfiguration),
@@ -87,6 +89,7 @@ impl Request {
             Self::SetCredit(_) => Kind::SetCredit,
             Self::Taken(_) => Kind::Taken,
             Self::PublishAt(_) => Kind::PublishAt,
+            Self::PublishAtomic(_) => Kind::PublishAtomic,
             Self::GetConfiguration(_) => Kind::GetConfiguration,
             Self::SetConfiguration(_) => Kind::SetConfiguration,
             Self::DeleteConfiguration(_) => Kind::DeleteConfiguration,
@@ -131,6 +134,7 @@ impl Request {
             Self::SetCredit(body) => body.encode(request, out),
             Self::Taken(body) => body.encode(request, out),
             Self::PublishAt(body) => body.encode(request, out),
+            Self::PublishAtomic(body) => body.encode(request, out),
             Self::GetConfiguration(body) => control::encode(kind, body, request, out),
             Self::SetConfiguration(body) => control::encode(kind, body, request, out),
             Self::DeleteConfiguration(body) => control::encode(kind, body, request, out),
@@ -155,6 +159,7 @@ impl Request {
                 | Kind::SetCredit
                 | Kind::Taken
                 | Kind::PublishAt
+                | Kind::PublishAtomic
                 | Kind::SetConfiguration
         );
         if !may_be_long && body.len() > CONTROL_REQUEST_BYTES_MAX {
@@ -191,6 +196,7 @@ impl Request {
             Kind::SetCredit => Self::SetCredit(SetCredit::decode(body)?),
             Kind::Taken => Self::Taken(Taken::decode(body)?),
             Kind::PublishAt => Self::PublishAt(PublishAt::decode(body)?),
+            Kind::PublishAtomic => Self::PublishAtomic(PublishAtomic::decode(body)?),
             Kind::GetConfiguration => Self::GetConfiguration(control::decode(kind, body)?),
             Kind::SetConfiguration => Self::SetConfiguration(control::decode(kind, body)?),
             Kind::DeleteConfiguration => Self::DeleteConfiguration(control::decode(kind, body)?),
@@ -218,6 +224,7 @@ impl Request {
             | Kind::Settled
             | Kind::Gap
             | Kind::PublishedAt
+            | Kind::PublishedAtomic
             | Kind::ConfigurationValue
             | Kind::ConfigurationChanged
             | Kind::ConfigurationList

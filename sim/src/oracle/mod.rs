@@ -271,7 +271,7 @@ impl Oracle {
                 self.expect_atomic_append(*origin, appends, now);
             }
             Command::SetThrottles(rules) => self.buckets.set_rules(rules),
-            Command::Catalogue(..) => {}
+            Command::Catalogue(..) | Command::PublishAtomic(_) => {}
         }
         Ok(())
     }
@@ -463,7 +463,8 @@ impl Oracle {
                 self.check_cursor_taken((*session, *subscription))
             }
             Effect::Stream(origin, answer) => self.check_stream_answer(origin.request, answer),
-            Effect::Described { .. }
+            Effect::PublishedAtomic { .. }
+            | Effect::Described { .. }
             | Effect::Located { .. }
             | Effect::Cursors { .. }
             | Effect::Explained { .. }
@@ -563,6 +564,7 @@ impl Oracle {
 fn request_of(command: &Command) -> Option<u64> {
     match command {
         Command::Publish(publish) | Command::PublishAt(publish, _) => Some(publish.origin.request),
+        Command::PublishAtomic(step) => Some(step.origin.request),
         Command::Settle(settle) => Some(settle.origin.request),
         Command::Subscribe(subscribe) => Some(subscribe.origin.request),
         Command::Read(read) => Some(read.origin.request),

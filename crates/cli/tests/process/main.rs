@@ -8,6 +8,7 @@
 
 mod asking;
 mod atomic;
+mod atomic_publish;
 mod backup;
 mod bounds;
 mod broker;

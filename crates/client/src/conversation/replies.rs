@@ -102,6 +102,7 @@ impl Conversation {
             | Reply::ConfigurationChanged(_)
             | Reply::ConfigurationList(_)
             | Reply::PublishedAt(_)
+            | Reply::PublishedAtomic(_)
             | Reply::Explanations(_)
             | Reply::FairKeyList(_) => self.answered(number, reply, now)?,
         }

@@ -24,6 +24,16 @@ pub(crate) fn reply(refusal: &Refusal) -> control::Error {
         Refusal::TopicFull { .. } | Refusal::DedupFull => ErrorCode::TopicFull,
         Refusal::Limit { .. } => ErrorCode::LimitReached,
         Refusal::CursorHeld { .. } | Refusal::CursorLost { .. } => ErrorCode::CursorHeld,
+        Refusal::StaleDelivery { .. } => ErrorCode::StaleDelivery,
+        Refusal::AtomicRepeated | Refusal::AtomicPartly => ErrorCode::AtomicInvalid,
+        Refusal::Atomic { item, why } => {
+            return control::Error {
+                message: refusal.to_string(),
+                topic_id: Some(item.partition().topic.0),
+                partition: Some(item.partition().index.0),
+                ..reply(why)
+            };
+        }
         Refusal::StorageFull => ErrorCode::StorageFull,
         Refusal::OutcomeUnknown => ErrorCode::OutcomeUnknown,
     };
@@ -53,6 +63,7 @@ pub(crate) fn control_reply(refusal: &ControlRefusal) -> control::Error {
         ControlRefusal::UnknownCursor { .. } => ErrorCode::UnknownCursor,
         ControlRefusal::NoOffsets { .. } => ErrorCode::InvalidConfig,
         ControlRefusal::Reserved => ErrorCode::TopicReserved,
+        ControlRefusal::TopicsApart { .. } => ErrorCode::TopicsApart,
         ControlRefusal::TooManyWatched(_) => ErrorCode::LimitReached,
         ControlRefusal::Busy(_) => ErrorCode::Busy,
         ControlRefusal::ShuttingDown => ErrorCode::ShuttingDown,
