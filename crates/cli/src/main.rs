@@ -27,6 +27,8 @@ mod publish;
 mod quantity;
 mod read;
 mod read_source;
+mod reply;
+mod request;
 mod restore;
 mod retry_options;
 mod serve;

@@ -145,7 +145,11 @@ impl Args {
     }
 }
 
-fn header(text: &str) -> Result<Header, String> {
+/// Reads a header from the command line: name=value.
+///
+/// # Errors
+/// It is none.
+pub fn header(text: &str) -> Result<Header, String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok(Header::text(name, value)),
         _ => Err(format!("{text:?} is no header: write name=value")),

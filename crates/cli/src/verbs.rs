@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    backup, bench, consume, cursor, exit::Failure, explain, group, kv, publish, read, restore,
-    serve, storage, stream, subscription, throttle, topic,
+    backup, bench, consume, cursor, exit::Failure, explain, group, kv, publish, read, reply,
+    request, restore, serve, storage, stream, subscription, throttle, topic,
 };
 
 /// Shown below the help of the whole program.
@@ -53,7 +53,7 @@ enum Verb {
     Publish(publish::Args),
     /// Take messages as a member of a group, print them or pass them to a command, and settle them
     Consume(consume::Args),
-    /// Publish a wait for its reply and print it
+    /// Publish a request, wait for its reply and print it
     Request(request::Args),
     /// Run a command for each request of a topic, and reply with its output
     Reply(reply::Args),
@@ -93,6 +93,8 @@ pub fn run(command: Sennit) -> Result<(), Failure> {
         Verb::Explain(args) => explain::run(args),
         Verb::Publish(args) => publish::run(args),
         Verb::Consume(args) => consume::run(args),
+        Verb::Request(args) => request::run(args),
+        Verb::Reply(args) => reply::run(args),
         Verb::Read(args) => read::run(args),
         Verb::Cursor(args) => cursor::run(args),
         Verb::Stream(args) => stream::run(args),

@@ -11,6 +11,7 @@ use crate::{
     connection_handle::{Command, ConnectionHandle},
     consumer::ConsumerBuilder,
     error::Error,
+    inbox::Requests,
     outbox::Outbox,
     pattern_reader::PatternReaderBuilder,
     publisher::PublisherBuilder,
@@ -72,7 +73,8 @@ impl ClientBuilder {
         tokio::spawn(connection.run(session));
         let connection = ConnectionHandle::new(commands, outbox);
         let (connection, steps): (Arc<_>, _) = (Arc::new(connection), Arc::default());
-        Ok(Client { connection, steps, address, server: server.into() })
+        let requests = Arc::new(Requests::new(Arc::clone(&connection)));
+        Ok(Client { connection, steps, requests, address, server: server.into() })
     }
 }
 
@@ -86,6 +88,7 @@ impl ClientBuilder {
 pub struct Client {
     pub(crate) connection: Arc<ConnectionHandle>,
     pub(crate) steps: Arc<AtomicSteps>,
+    pub(crate) requests: Arc<Requests>,
     address: Arc<str>,
     server: Arc<str>,
 }
@@ -145,6 +148,7 @@ impl Client {
     /// confirms, and says goodbye, so that unsettled messages return to their groups at once.
     /// Unconfirmed messages then fail with [`Error::OutcomeUnknown`].
     pub async fn close(self) {
+        self.requests.end().await;
         let (answer, closed) = oneshot::channel();
         self.connection.send(Command::Close { answer });
         // If no answer comes, the client was closed before.

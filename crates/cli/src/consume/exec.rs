@@ -60,12 +60,20 @@ pub struct ExecArgs {
     /// beside the one that is consumed (topic create --beside)
     #[arg(long, value_name = "TOPIC", requires = "exec")]
     publish_to: Option<TopicName>,
+    /// Whether what a command prints is the reply to its message.
+    #[arg(skip)]
+    replies: bool,
 }
 
 impl ExecArgs {
+    /// A command whose output is the reply to its message.
+    pub fn replying(command: String, jobs: u32) -> Self {
+        Self { exec: Some(command), jobs, publish_to: None, replies: true }
+    }
+
     /// Whether the output of the command is published.
     fn publishes(&self) -> bool {
-        self.publish_to.is_some()
+        self.publish_to.is_some() || self.replies
     }
 
     /// Returns whether to run commands.
@@ -296,6 +304,7 @@ fn settle_ended(
             counts.done += 1;
             let client = group_consumer.client();
             return match &args.exec.publish_to {
+                _ if args.exec.replies => settlements.reply(client, printed, run),
                 Some(topic) if !printed.is_empty() => {
                     settlements.publish(client, topic, printed, run)
                 }

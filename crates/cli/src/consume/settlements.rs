@@ -67,6 +67,23 @@ impl Settlements {
         self.count_answers()
     }
 
+    /// Replies to a request and acks it.
+    ///
+    /// # Errors
+    /// The broker has refused an earlier settlement.
+    pub fn reply(
+        &mut self,
+        client: &Client,
+        payload: Vec<u8>,
+        run: DeliveryRun,
+    ) -> Result<(), Failure> {
+        let (client, reply) = (client.clone(), Message::new(payload));
+        self.waiting.spawn(async move {
+            settled(client.reply_to_run(&run, reply).await.map(drop), run.count().into())
+        });
+        self.count_answers()
+    }
+
     fn count_answers(&mut self) -> Result<(), Failure> {
         while let Some(answer) = self.waiting.try_join_next() {
             self.count(answer)?;

@@ -42,6 +42,7 @@ mod patterns;
 mod pipes;
 mod reading;
 mod refusals;
+mod request;
 mod rotten;
 mod short_frames;
 mod skipped;
