@@ -22,7 +22,12 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(again.as_ref(), Ok(&request));
     let is_hot = matches!(
         request.kind(),
-        Kind::Publish | Kind::PublishAt | Kind::Settle | Kind::SetCredit | Kind::Taken
+        Kind::Publish
+            | Kind::PublishAt
+            | Kind::PublishAtomic
+            | Kind::Settle
+            | Kind::SetCredit
+            | Kind::Taken
     );
     if is_hot {
         assert_eq!(written, body, "a hot body has one form");

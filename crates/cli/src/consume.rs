@@ -78,6 +78,26 @@ pub struct Args {
 }
 
 impl Args {
+    /// The arguments with which a command replies to the requests of a topic, until it is stopped.
+    pub fn replying(
+        connect: ConnectOptions,
+        (topic, group): (TopicName, GroupName),
+        (command, jobs): (String, u32),
+        count: Option<NonZeroU64>,
+    ) -> Self {
+        Self {
+            connect,
+            topic,
+            group,
+            count,
+            no_ack: false,
+            follow: true,
+            format: Format::default(),
+            verdict: verdict::VerdictArgs::default(),
+            exec: exec::ExecArgs::replying(command, jobs),
+        }
+    }
+
     /// The number of messages after which the verb ends.
     fn count(&self) -> u64 {
         self.count.map_or(u64::MAX, NonZeroU64::get)

@@ -67,7 +67,7 @@ impl From<Error> for Failure {
         let exit = match &error {
             Error::Refused { code, .. } => exit_of(*code),
             Error::OffsetMismatch { .. } | Error::RevisionMismatch { .. } => Exit::Conflict,
-            Error::Unreachable { .. } | Error::Closed => Exit::Unreachable,
+            Error::Unreachable { .. } | Error::NoReply { .. } | Error::Closed => Exit::Unreachable,
             _ => Exit::Failed,
         };
         let mut text = error.to_string();
@@ -111,6 +111,7 @@ fn exit_of(code: ErrorCode) -> Exit {
         | ErrorCode::SettingFixed
         | ErrorCode::OffsetMismatch
         | ErrorCode::RevisionMismatch
+        | ErrorCode::TopicsApart
         | ErrorCode::SubscriptionExists => Exit::Conflict,
         ErrorCode::InvalidName
         | ErrorCode::InvalidKey

@@ -3,7 +3,7 @@
 use crate::{delimiter::Delimiter, message_format::MessageFormat};
 
 /// The format of printed messages.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct Format {
     /// Print each message and each gap as a JSON object with all that is known of it; `sennit
     /// publish --json-lines` publishes the messages again

@@ -33,6 +33,8 @@ mod publish;
 mod quantity;
 mod read;
 mod read_source;
+mod reply;
+mod request;
 mod restore;
 mod retry_options;
 mod schedule;

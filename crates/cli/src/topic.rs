@@ -64,6 +64,9 @@ enum Verb {
         /// changed
         #[arg(long, value_name = "TIER", default_value_t)]
         durability: Durability,
+        /// Place its partitions where those of this topic lie, so that one atomic step may use both
+        #[arg(long, value_name = "TOPIC")]
+        beside: Option<TopicName>,
         #[command(flatten)]
         group: Box<GroupOptions>,
     },
@@ -276,7 +279,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             _ => args.connect.client().await?,
         };
         match args.verb {
-            Verb::Create { name, settings, partitions, durability, group } => {
+            Verb::Create { name, settings, partitions, durability, beside, group } => {
                 let queue = TopicConfig::of_kind(TopicKind::Queue);
                 let queue = TopicConfig { partitions, durability, ..queue };
                 let config = settings.apply_to(queue)?;
@@ -285,7 +288,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
                         "--lease, --attempts, --retry-... and --order are for the group of a queue";
                     return Err(Failure::new(Exit::Usage, text));
                 }
-                let created = client.create_topic(&name, config).await;
+                let created = client.create_topic_beside(&name, config, beside.as_ref()).await;
                 let created = created.map_err(|error| Failure::from(error).about(&name))?;
                 group.set(&client, &name, created).await.map_err(|error| error.about(&name))?;
                 say_done(args.json, &name, if created { "created" } else { "exists" })

@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     backup, bench, consume, cursor, dead_letters, delayed, exit::Failure, explain, group, hook, kv,
-    messages, publish, read, restore, schedule, serve, storage, stream, subscription, throttle,
-    topic,
+    messages, publish, read, reply, request, restore, schedule, serve, storage, stream,
+    subscription, throttle, topic,
 };
 
 /// Shown below the help of the whole program.
@@ -62,6 +62,10 @@ enum Verb {
     Publish(publish::Args),
     /// Take messages as a member of a group, print them or pass them to a command, and settle them
     Consume(consume::Args),
+    /// Publish a request, wait for its reply and print it
+    Request(request::Args),
+    /// Run a command for each request of a topic, and reply with its output
+    Reply(reply::Args),
     /// Read messages by offset and print them; affects no other reader or consumer
     Read(read::Args),
     /// List and move the named cursors of topics
@@ -104,6 +108,8 @@ pub fn run(command: Sennit) -> Result<(), Failure> {
         Verb::Schedule(args) => schedule::run(args),
         Verb::Publish(args) => publish::run(args),
         Verb::Consume(args) => consume::run(args),
+        Verb::Request(args) => request::run(args),
+        Verb::Reply(args) => reply::run(args),
         Verb::Read(args) => read::run(args),
         Verb::Cursor(args) => cursor::run(args),
         Verb::Stream(args) => stream::run(args),

@@ -132,7 +132,23 @@ impl Client {
     /// # Errors
     /// `topic-exists` if it has other settings; and see above.
     pub async fn create_topic(&self, name: &TopicName, config: TopicConfig) -> Result<bool, Error> {
-        let body = control::CreateTopic { name: name.to_string(), config: Some((&config).into()) };
+        self.create_topic_beside(name, config, None).await
+    }
+
+    /// Creates a topic as [`Self::create_topic`]. Its partitions lie on the shards of the broker where
+    /// those of `beside` lie, so that [`Client::atomic`] may name both topics.
+    ///
+    /// # Errors
+    /// `topics-apart` if it exists and lies elsewhere; and as [`Self::create_topic`].
+    pub async fn create_topic_beside(
+        &self,
+        name: &TopicName,
+        config: TopicConfig,
+        beside: Option<&TopicName>,
+    ) -> Result<bool, Error> {
+        let (name, config) = (name.to_string(), Some((&config).into()));
+        let beside = beside.map(ToString::to_string);
+        let body = control::CreateTopic { name, config, beside };
         self.change(Request::CreateTopic(body)).await.map(|done| done.created)
     }
 

@@ -6,10 +6,12 @@ use sennit_model::{GroupName, TopicName, TopicPattern, limits::FRAME_BYTES_MAX};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
+    atomic_steps::AtomicSteps,
     connection::Connection,
     connection_handle::{Command, ConnectionHandle},
     consumer::ConsumerBuilder,
     error::Error,
+    inbox::Requests,
     outbox::Outbox,
     pattern_reader::PatternReaderBuilder,
     publisher::PublisherBuilder,
@@ -70,7 +72,9 @@ impl ClientBuilder {
         let connection = Connection::new(greeting, self.reconnect, Arc::clone(&outbox), received);
         tokio::spawn(connection.run(session));
         let connection = ConnectionHandle::new(commands, outbox);
-        Ok(Client { connection: Arc::new(connection), address, server: server.into() })
+        let (connection, steps): (Arc<_>, _) = (Arc::new(connection), Arc::default());
+        let requests = Arc::new(Requests::new(Arc::clone(&connection)));
+        Ok(Client { connection, steps, requests, address, server: server.into() })
     }
 }
 
@@ -83,6 +87,8 @@ impl ClientBuilder {
 #[derive(Clone)]
 pub struct Client {
     pub(crate) connection: Arc<ConnectionHandle>,
+    pub(crate) steps: Arc<AtomicSteps>,
+    pub(crate) requests: Arc<Requests>,
     address: Arc<str>,
     server: Arc<str>,
 }
@@ -142,6 +148,7 @@ impl Client {
     /// confirms, and says goodbye, so that unsettled messages return to their groups at once.
     /// Unconfirmed messages then fail with [`Error::OutcomeUnknown`].
     pub async fn close(self) {
+        self.requests.end().await;
         let (answer, closed) = oneshot::channel();
         self.connection.send(Command::Close { answer });
         // If no answer comes, the client was closed before.

@@ -43,14 +43,18 @@ impl DeliveredBatch {
             {
                 progress.settle(from, count);
             }
-            let run = SettleRun {
-                partition: self.head.partition,
-                first: self.head.first.plus(u64::from(from)),
-                count,
-                attempt: self.head.attempt,
-                generation: self.head.generation,
-            };
+            let run = self.run(from, count);
             self.outbox.settle(self.topic, self.group, verdict, run, waiter);
+        }
+    }
+
+    fn run(&self, from: u32, count: u32) -> SettleRun {
+        SettleRun {
+            partition: self.head.partition,
+            first: self.head.first.plus(u64::from(from)),
+            count,
+            attempt: self.head.attempt,
+            generation: self.head.generation,
         }
     }
 
@@ -236,6 +240,12 @@ impl Delivery {
         self.batch.batch.bytes().slice_ref(self.view().payload())
     }
 
+    /// A run of this one message.
+    pub(crate) fn to_run(&self) -> DeliveryRun {
+        let (batch, bytes) = (Arc::clone(&self.batch), self.bytes.clone());
+        DeliveryRun { batch, from: self.from, count: 1, bytes }
+    }
+
     /// The message as it lies in its batch.
     #[must_use]
     pub fn message(&self) -> MessageView<'_> {
@@ -310,6 +320,18 @@ impl DeliveryRun {
             return Ok(Settled { applied: self.count.into(), stale: 0 });
         }
         self.batch.settle_confirmed(Verdict::Started, self.from, self.count).await
+    }
+
+    /// Its identity for the broker: topic, group and offsets.
+    pub(crate) fn settle_run(&self) -> (TopicId, GroupId, SettleRun) {
+        (self.batch.topic, self.batch.group, self.batch.run(self.from, self.count))
+    }
+
+    /// Notes that another request has acked it.
+    pub(crate) fn note_settled(&self) {
+        if let Some(progress) = &self.batch.progress {
+            progress.settle(self.from, self.count);
+        }
     }
 
     /// The program takes all of it.

@@ -49,6 +49,12 @@ pub enum Error {
     /// The connection was lost before the answer came. The request may have been executed or not.
     #[error("the connection was lost before the broker answered: whether it was done is not known")]
     OutcomeUnknown,
+    /// No reply to a request came in time. The request may have been worked on or not.
+    #[error("no reply came within {after:?}")]
+    NoReply {
+        /// The time that was waited.
+        after: Duration,
+    },
     /// A message or a batch goes beyond a limit. It was not sent.
     #[error(transparent)]
     TooLarge(#[from] BatchError),
@@ -87,7 +93,7 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Refused { retryable, .. } => *retryable,
-            Self::Unreachable { .. } | Self::OutcomeUnknown => true,
+            Self::Unreachable { .. } | Self::OutcomeUnknown | Self::NoReply { .. } => true,
             Self::Fenced
             | Self::OffsetMismatch { .. }
             | Self::RevisionMismatch { .. }

@@ -11,6 +11,8 @@
 //! This crate knows the protocol and the model, and nothing of the broker's inside.
 
 mod admin;
+mod atomic;
+mod atomic_steps;
 mod auto_commit;
 mod client;
 mod configuration;
@@ -28,6 +30,7 @@ mod error;
 mod explain;
 mod gap;
 mod hooks;
+mod inbox;
 mod outbox;
 mod partition_buffer;
 mod pattern_reader;
@@ -46,6 +49,7 @@ mod readers;
 mod ready_list;
 mod receive_window;
 mod reconnect;
+mod requests;
 mod schedules;
 mod sent_settlements;
 mod sequence_ranges;
@@ -61,6 +65,7 @@ mod write_buffer;
 pub use admin::{
     Cursor, GroupDescription, ParkedRun, PartitionDescription, TopicDescription, TopicSummary,
 };
+pub use atomic::{Atomic, AtomicConfirm};
 pub use auto_commit::AutoCommit;
 pub use client::{Client, ClientBuilder};
 pub use configuration::{Configuration, ConfigurationChanged, ConfigurationPage};
@@ -75,6 +80,7 @@ pub use gap::{Gap, Received};
 pub use hooks::{
     HookChanged, HookCore, HookDescription, HookOnError, HookState, HookSummary, HookVersion,
 };
+pub use inbox::{HEADER_CORRELATION_ID, HEADER_REPLY_TO};
 pub use pattern_reader::{PatternReader, PatternReaderBuilder};
 pub use pending::{Confirm, ConfirmedRun, Pending, PendingBatch};
 pub use publisher::{Publisher, PublisherBuilder};
@@ -82,6 +88,7 @@ pub use read_range::ReadRange;
 pub use read_run::{ReadMessage, ReadRun};
 pub use reader::{Reader, ReaderBuilder};
 pub use reconnect::Reconnect;
+pub use requests::{INBOX_PREFIX, ReplyOutcome};
 pub use schedules::{LastTick, Schedule, ScheduleConfig, SchedulePage};
 pub use settle_queue::Settled;
 pub use workbench::{

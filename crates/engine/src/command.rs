@@ -105,6 +105,9 @@ pub enum Command {
     /// them handles this. Answered with [`crate::StreamAnswer::AppendedTogether`] or
     /// [`crate::StreamAnswer::RefusedTogether`].
     AppendTogether(Origin, Vec<(PartitionId, StreamAppend)>),
+    /// Publish to several partitions and ack deliveries, all of it or nothing; only the shard that owns
+    /// all of them handles this. Answered with [`crate::Effect::PublishedAtomic`].
+    PublishAtomic(PublishAtomic),
 }
 
 /// Append a batch to a partition.
@@ -119,6 +122,29 @@ pub struct Publish {
     pub producer: ProducerStamp,
     /// The messages.
     pub batch: Batch,
+}
+
+/// Publish batches and ack deliveries in one step.
+#[derive(Clone, Debug)]
+pub struct PublishAtomic {
+    /// Who asks.
+    pub origin: Origin,
+    /// The batches, each for a partition of its own. If all were published before, the step was done:
+    /// nothing is done again.
+    pub parts: Vec<Publish>,
+    /// The acks. A delivery that cannot be acked refuses the step.
+    pub acks: Vec<AtomicAck>,
+}
+
+/// Deliveries of one group of one partition that an atomic publish acks.
+#[derive(Clone, Debug)]
+pub struct AtomicAck {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The group.
+    pub group: GroupId,
+    /// The deliveries, each message once.
+    pub runs: Vec<DeliveryRun>,
 }
 
 /// Deliveries of one partition and group that share an attempt: `count` offsets from `first`.

@@ -105,6 +105,27 @@ impl Engine {
         }
     }
 
+    /// The records that ack deliveries, or a refusal if one of the messages cannot be acked.
+    pub(crate) fn ack_records(
+        &self,
+        session: SessionId,
+        part: Part,
+        runs: &[DeliveryRun],
+    ) -> Result<Vec<Record>, Refusal> {
+        let partition = self.partitions.get(&part.0).ok_or(Refusal::UnknownTopic)?;
+        let group = partition.groups.iter().find(|group| group.id() == part.1);
+        let group = group.ok_or(Refusal::UnknownGroup)?;
+        let by = Settler { session, part, sessions: &self.sessions };
+        let generation_and_visible = (self.generation, partition.visible);
+        let settlement = Settlement::of(group, runs, by, generation_and_visible, true);
+        let named: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
+        let stale = named.saturating_sub(settlement.applied());
+        if stale > 0 {
+            return Err(Refusal::StaleDelivery { stale, named });
+        }
+        Ok(settlement.acked(part))
+    }
+
     pub(crate) fn subscribe(&mut self, subscribe: Subscribe, out: &mut Outbox) {
         let Subscribe { origin, subscription, partition: id, group, credit } = subscribe;
         // Topic and group were there when the subscription was accepted.

@@ -98,6 +98,13 @@ pub enum Effect {
         /// The number of messages in it.
         count: u32,
     },
+    /// Tell the publisher that its atomic publish is committed.
+    PublishedAtomic {
+        /// The request that it answers.
+        origin: Origin,
+        /// What became of each batch, in the order of the command.
+        parts: Box<[AtomicPart]>,
+    },
     /// Tell the asker how a partition is.
     Described {
         /// The request that it answers.
@@ -264,6 +271,23 @@ pub struct ConfirmedPart {
     pub first_offset: Offset,
     /// Whether they had been published before, and were not appended again.
     pub duplicate: bool,
+}
+
+/// A batch of an atomic publish that is committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AtomicPart {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The number of messages in the batch.
+    pub count: u32,
+    /// The durability that it has reached.
+    pub durability: Durability,
+    /// Its messages, in their order; none for a duplicate so old that its offset is forgotten.
+    pub runs: Box<[ConfirmedPart]>,
+    /// How many of the oldest messages were dropped, because the partition was full.
+    pub dropped: u64,
+    /// How many messages it replaced, because they had its deduplication values.
+    pub replaced: u64,
 }
 
 /// What a batch has done to older messages of its partition.

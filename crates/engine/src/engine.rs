@@ -351,6 +351,7 @@ impl Engine {
             Command::AppendTogether(origin, appends) => {
                 self.append_together(origin, appends, now, journal, out);
             }
+            Command::PublishAtomic(step) => self.publish_atomic(step, now, journal, out),
             Command::SetThrottles(rules) => self.set_throttles(&rules),
             Command::Partition(origin, id, command) => {
                 self.change_partition(origin, id, command, now, journal, out);

@@ -9,6 +9,7 @@
 mod admission;
 mod append;
 mod apply;
+mod atomic_publish;
 mod catalogue;
 mod checkpoint;
 mod classes;
@@ -98,9 +99,9 @@ mod workbench;
 pub use catalogue::{Catalogue, CatalogueGroup, Topic};
 pub use checkpoint::Checkpoint;
 pub use command::{
-    CatalogueCommand, Command, Credit, CursorClaim, CursorSetter, DeadLetters, DelayChange,
-    DeliveryRun, ExplainSubject, GroupSetting, Origin, PartitionCommand, Placed, Publish, Read,
-    ReaderChange, SessionId, Settle, Subscribe, Verdict,
+    AtomicAck, CatalogueCommand, Command, Credit, CursorClaim, CursorSetter, DeadLetters,
+    DelayChange, DeliveryRun, ExplainSubject, GroupSetting, Origin, PartitionCommand, Placed,
+    Publish, PublishAtomic, Read, ReaderChange, SessionId, Settle, Subscribe, Verdict,
 };
 pub use compaction::{CompactionPass, CompactionScope};
 pub use content::Content;
@@ -110,8 +111,8 @@ pub use dead_letter::{
     HEADER_SOURCE_TOPIC, HEADER_SOURCE_TOPIC_ID,
 };
 pub use effect::{
-    Confirmed, ConfirmedPart, DelayedRun, Delivery, Effect, GapReason, GroupDescription, Holding,
-    ParkedRun, PartitionDescription, PublishNote, Settled,
+    AtomicPart, Confirmed, ConfirmedPart, DelayedRun, Delivery, Effect, GapReason,
+    GroupDescription, Holding, ParkedRun, PartitionDescription, PublishNote, Settled,
 };
 pub use engine::{Engine, Journal, Outbox, Payloads};
 pub use explanation::{Explanation, KeyDescription, WaitReason};
@@ -123,7 +124,7 @@ pub use record::{
 };
 pub use record_codec::RECORD_KIND_END;
 pub use record_error::RecordError;
-pub use refusal::Refusal;
+pub use refusal::{AtomicItem, Refusal};
 pub use replay::{Replay, Replayed};
 pub use settings_hash::SettingsHash;
 pub use stream::{

@@ -17,7 +17,7 @@ use crate::{
 /// 2 MiB.
 ///
 /// [`RUNS_PER_RECORD_MAX`]: crate::engine::RUNS_PER_RECORD_MAX
-const SETTLED_TOGETHER_MAX: usize = 512;
+pub(crate) const SETTLED_TOGETHER_MAX: usize = 512;
 
 impl Engine {
     /// A publish that was admitted, and was not published before.
@@ -90,7 +90,7 @@ impl Engine {
 
 /// The records of a publish: what makes room, what is appended, and what that replaces. A conditional publish has
 /// its own condition: its messages are appended whatever was seen.
-fn decide(
+pub(crate) fn decide(
     partition: &Partition,
     publish: &Publish,
     expected: Option<Offset>,

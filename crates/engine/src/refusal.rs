@@ -1,7 +1,9 @@
 //! The refusals of commands. A refusal changes nothing.
 
+use std::fmt;
+
 use sennit_model::{
-    ConfigError, CursorName, NameError, Offset,
+    ConfigError, CursorName, NameError, Offset, PartitionId,
     limits::{self, DEDUP_VALUES_MAX},
 };
 
@@ -112,6 +114,28 @@ pub enum Refusal {
         /// What is with it instead.
         state: &'static str,
     },
+    /// A delivery that an atomic publish acks cannot be acked.
+    #[error("{stale} of {named} messages are settled, were delivered again since, or never")]
+    StaleDelivery {
+        /// How many of the messages.
+        stale: u64,
+        /// How many messages the ack names.
+        named: u64,
+    },
+    /// An atomic publish names a partition, or the group of an ack, twice.
+    #[error("it is named twice")]
+    AtomicRepeated,
+    /// Of an atomic publish a part was published before, and another was not.
+    #[error("it was published before, and other parts were not")]
+    AtomicPartly,
+    /// An atomic publish was refused because of one part or ack.
+    #[error("nothing was done, because of {item}: {why}")]
+    Atomic {
+        /// Which.
+        item: AtomicItem,
+        /// Why.
+        why: Box<Refusal>,
+    },
     /// A number has reached its limit.
     #[error("limit reached: {limit} is {value}")]
     Limit {
@@ -146,6 +170,48 @@ pub enum Refusal {
     /// The journal failed before it said whether the command was committed.
     #[error("the journal failed: whether this was committed is known after the broker restarts")]
     OutcomeUnknown,
+}
+
+/// A part or an ack of an atomic publish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicItem {
+    /// A batch, by its number among the parts, from 0.
+    Part {
+        /// Its number.
+        at: usize,
+        /// Its partition.
+        partition: PartitionId,
+    },
+    /// An ack, by its number among the acks, from 0.
+    Ack {
+        /// Its number.
+        at: usize,
+        /// Its partition.
+        partition: PartitionId,
+    },
+}
+
+impl AtomicItem {
+    pub(crate) fn part(at: usize, partition: PartitionId) -> Self {
+        Self::Part { at, partition }
+    }
+
+    /// The partition that it is about.
+    #[must_use]
+    pub fn partition(&self) -> PartitionId {
+        match self {
+            Self::Part { partition, .. } | Self::Ack { partition, .. } => *partition,
+        }
+    }
+}
+
+impl fmt::Display for AtomicItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Part { at, .. } => write!(f, "part {at}"),
+            Self::Ack { at, .. } => write!(f, "ack {at}"),
+        }
+    }
 }
 
 impl Refusal {

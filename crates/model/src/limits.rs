@@ -119,6 +119,12 @@ pub const DEDUP_VALUES_MAX: usize = 1 << 20;
 /// Most runs of messages that one settle frame may name.
 pub const SETTLE_RUNS_MAX: usize = 8192;
 
+/// Most batches in an atomic publish.
+pub const ATOMIC_PARTS_MAX: usize = 64;
+
+/// Most pairs of a topic and a group whose deliveries an atomic publish acks.
+pub const ATOMIC_ACKS_MAX: usize = 64;
+
 /// Longest reason given with a dead letter, in bytes.
 pub const REASON_BYTES_MAX: usize = 1024;
 

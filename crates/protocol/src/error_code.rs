@@ -217,6 +217,15 @@ error_codes! {
     TopicFull = 62, "topic-full", retry, stay,
         "The partition holds as much as its topic's limit allows; nothing of the batch was appended",
         "consume, raise the limit, or have the topic drop the oldest messages";
+    TopicsApart = 63, "topics-apart", final, stay,
+        "Topics of an atomic publish lie on different shards of the broker; nothing was done",
+        "create one of them beside the other: sennit topic create NAME --beside OTHER";
+    StaleDelivery = 64, "stale-delivery", final, stay,
+        "A delivery that an atomic publish acks is settled, was delivered again since, or never; nothing was done",
+        "do nothing: the present holder of the message publishes, or has";
+    AtomicInvalid = 65, "atomic-invalid", final, stay,
+        "An atomic publish names a partition or a group twice, or was done before in part; nothing was done",
+        "name each once, and send a step again as it was first";
     NotDeadLetters = 75, "not-dead-letters", final, stay,
         "The topic is no dead-letter topic",
         "name the dead-letter topic, NAME.dead-letter, or use a verb for live messages";

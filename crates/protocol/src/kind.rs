@@ -191,6 +191,10 @@ kinds! {
     Reworked = 103, false, true;
     /// What a batch has done to older messages.
     PublishNote = 110, false, true;
+    /// Publishes to several partitions and acks deliveries: all of it or nothing.
+    PublishAtomic = 111, true, false;
+    /// An atomic publish is committed.
+    PublishedAtomic = 112, false, true;
     /// Asks for a page of the messages that their publisher has delayed.
     ListDelayed = 120, true, false;
     /// A page of delayed messages.

@@ -34,6 +34,7 @@ pub enum Reply {
     Settled(Settled),
     Gap(Gap),
     PublishedAt(PublishedAt),
+    PublishedAtomic(control::PublishedAtomic),
     ConfigurationValue(control::ConfigurationValue),
     ConfigurationChanged(control::ConfigurationChanged),
     ConfigurationList(control::ConfigurationList),
@@ -80,6 +81,7 @@ impl Reply {
             Self::Settled(_) => Kind::Settled,
             Self::Gap(_) => Kind::Gap,
             Self::PublishedAt(_) => Kind::PublishedAt,
+            Self::PublishedAtomic(_) => Kind::PublishedAtomic,
             Self::ConfigurationValue(_) => Kind::ConfigurationValue,
             Self::ConfigurationChanged(_) => Kind::ConfigurationChanged,
             Self::ConfigurationList(_) => Kind::ConfigurationList,
@@ -125,6 +127,7 @@ impl Reply {
             Self::Settled(body) => body.encode(request, out),
             Self::Gap(body) => body.encode(request, out),
             Self::PublishedAt(body) => body.encode(request, out),
+            Self::PublishedAtomic(body) => control::encode(kind, body, request, out),
             Self::ConfigurationValue(body) => control::encode(kind, body, request, out),
             Self::ConfigurationChanged(body) => control::encode(kind, body, request, out),
             Self::ConfigurationList(body) => control::encode(kind, body, request, out),
@@ -174,6 +177,7 @@ impl Reply {
             Kind::Settled => Self::Settled(Settled::decode(body)?),
             Kind::Gap => Self::Gap(Gap::decode(body)?),
             Kind::PublishedAt => Self::PublishedAt(PublishedAt::decode(body)?),
+            Kind::PublishedAtomic => Self::PublishedAtomic(control::decode(kind, body)?),
             Kind::ConfigurationValue => Self::ConfigurationValue(control::decode(kind, body)?),
             Kind::ConfigurationChanged => Self::ConfigurationChanged(control::decode(kind, body)?),
             Kind::ConfigurationList => Self::ConfigurationList(control::decode(kind, body)?),
@@ -219,6 +223,7 @@ impl Reply {
             | Kind::SetCredit
             | Kind::Taken
             | Kind::PublishAt
+            | Kind::PublishAtomic
             | Kind::GetConfiguration
             | Kind::SetConfiguration
             | Kind::DeleteConfiguration

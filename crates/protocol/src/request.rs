@@ -4,7 +4,8 @@ use bytes::{BufMut, Bytes};
 
 use crate::{
     control, decode_error::DecodeError, frame_header::FrameHeader, kind::Kind, publish::Publish,
-    publish_at::PublishAt, set_credit::SetCredit, settle::Settle, taken::Taken,
+    publish_at::PublishAt, publish_atomic::PublishAtomic, set_credit::SetCredit, settle::Settle,
+    taken::Taken,
 };
 
 /// Longest control body of a client, in bytes, but that of SetConfiguration and of Rework. A decoded body can take a dozen times its length in
@@ -47,6 +48,7 @@ pub enum Request {
     SetCredit(SetCredit),
     Taken(Taken),
     PublishAt(PublishAt),
+    PublishAtomic(PublishAtomic),
     GetConfiguration(control::GetConfiguration),
     SetConfiguration(control::SetConfiguration),
     DeleteConfiguration(control::DeleteConfiguration),
@@ -100,6 +102,7 @@ impl Request {
             Self::SetCredit(_) => Kind::SetCredit,
             Self::Taken(_) => Kind::Taken,
             Self::PublishAt(_) => Kind::PublishAt,
+            Self::PublishAtomic(_) => Kind::PublishAtomic,
             Self::GetConfiguration(_) => Kind::GetConfiguration,
             Self::SetConfiguration(_) => Kind::SetConfiguration,
             Self::DeleteConfiguration(_) => Kind::DeleteConfiguration,
@@ -154,6 +157,7 @@ impl Request {
             Self::SetCredit(body) => body.encode(request, out),
             Self::Taken(body) => body.encode(request, out),
             Self::PublishAt(body) => body.encode(request, out),
+            Self::PublishAtomic(body) => body.encode(request, out),
             Self::GetConfiguration(body) => control::encode(kind, body, request, out),
             Self::SetConfiguration(body) => control::encode(kind, body, request, out),
             Self::DeleteConfiguration(body) => control::encode(kind, body, request, out),
@@ -188,6 +192,7 @@ impl Request {
                 | Kind::SetCredit
                 | Kind::Taken
                 | Kind::PublishAt
+                | Kind::PublishAtomic
                 | Kind::SetConfiguration
         );
         let limit = match kind {
@@ -228,6 +233,7 @@ impl Request {
             Kind::SetCredit => Self::SetCredit(SetCredit::decode(body)?),
             Kind::Taken => Self::Taken(Taken::decode(body)?),
             Kind::PublishAt => Self::PublishAt(PublishAt::decode(body)?),
+            Kind::PublishAtomic => Self::PublishAtomic(PublishAtomic::decode(body)?),
             Kind::GetConfiguration => Self::GetConfiguration(control::decode(kind, body)?),
             Kind::SetConfiguration => Self::SetConfiguration(control::decode(kind, body)?),
             Kind::DeleteConfiguration => Self::DeleteConfiguration(control::decode(kind, body)?),
@@ -265,6 +271,7 @@ impl Request {
             | Kind::Settled
             | Kind::Gap
             | Kind::PublishedAt
+            | Kind::PublishedAtomic
             | Kind::ConfigurationValue
             | Kind::ConfigurationChanged
             | Kind::ConfigurationList

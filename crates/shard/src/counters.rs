@@ -1,6 +1,6 @@
 //! Counts the work of a shard, for the metrics.
 
-use sennit_engine::{Confirmed, Delivery, Effect};
+use sennit_engine::{AtomicPart, Confirmed, Delivery, Effect};
 use sennit_model::Durability;
 
 /// The work of a shard since its start.
@@ -45,6 +45,9 @@ impl Counters {
                 self.dropped_messages += note.dropped;
                 self.replaced_messages += note.replaced;
             }
+            Effect::PublishedAtomic { parts, .. } => {
+                parts.iter().for_each(|part| self.count_part(part))
+            }
             Effect::PublishedAt { count, .. } => self.confirmed_messages += u64::from(*count),
             _ => {}
         }
@@ -57,6 +60,12 @@ impl Counters {
         if delivery.durability != Durability::Durable {
             self.delivered_early_messages += count;
         }
+    }
+
+    fn count_part(&mut self, part: &AtomicPart) {
+        self.confirmed_messages += u64::from(part.count);
+        self.dropped_messages += part.dropped;
+        self.replaced_messages += part.replaced;
     }
 
     fn count_confirm(&mut self, confirmed: &Confirmed) {

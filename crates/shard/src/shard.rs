@@ -124,6 +124,7 @@ impl Shard {
     fn refusal(&self, command: &Command) -> Option<(Origin, Refusal)> {
         let (origin, grows) = match command {
             Command::Publish(publish) | Command::PublishAt(publish, _) => (publish.origin, true),
+            Command::PublishAtomic(step) => (step.origin, true),
             Command::Settle(settle) => (settle.origin, false),
             Command::Subscribe(subscribe) => (subscribe.origin, false),
             Command::Read(read) => (read.origin, false),
@@ -383,6 +384,7 @@ impl Shard {
                 | Effect::Stream(origin, _) => *origin,
                 Effect::Settled(settled) => settled.origin,
                 Effect::Confirmed(confirmed) => confirmed.origin,
+                Effect::PublishedAtomic { origin, .. } => *origin,
                 _ => continue,
             };
             self.effects.push(Effect::Refused { origin, refusal: Refusal::OutcomeUnknown });

@@ -283,7 +283,7 @@ impl Oracle {
                 self.expect_atomic_append(*origin, appends, now);
             }
             Command::SetThrottles(rules) => self.buckets.set_rules(rules),
-            Command::Catalogue(..) => {}
+            Command::Catalogue(..) | Command::PublishAtomic(_) => {}
         }
         Ok(())
     }
@@ -484,7 +484,8 @@ impl Oracle {
                 self.check_delays_changed(origin.request, *count)
             }
             Effect::Stream(origin, answer) => self.check_stream_answer(origin.request, answer),
-            Effect::Described { .. }
+            Effect::PublishedAtomic { .. }
+            | Effect::Described { .. }
             | Effect::Located { .. }
             | Effect::Cursors { .. }
             | Effect::Explained { .. }
@@ -586,6 +587,7 @@ impl Oracle {
 fn request_of(command: &Command) -> Option<u64> {
     match command {
         Command::Publish(publish) | Command::PublishAt(publish, _) => Some(publish.origin.request),
+        Command::PublishAtomic(step) => Some(step.origin.request),
         Command::Settle(settle) => Some(settle.origin.request),
         Command::Subscribe(subscribe) => Some(subscribe.origin.request),
         Command::Read(read) => Some(read.origin.request),

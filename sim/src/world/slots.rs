@@ -12,6 +12,9 @@ fn published_bytes(command: &Command) -> u64 {
         Command::Publish(publish) | Command::PublishAt(publish, _) => {
             publish.batch.bytes().len() as u64
         }
+        Command::PublishAtomic(step) => {
+            step.parts.iter().map(|part| part.batch.bytes().len() as u64).sum()
+        }
         Command::Stream(_, _, StreamCommand::Append(append)) => of(append.content.as_ref()),
         Command::AppendTogether(_, appends) => {
             appends.iter().map(|(_, append)| of(append.content.as_ref())).sum()

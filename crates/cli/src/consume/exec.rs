@@ -14,8 +14,9 @@ use std::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use rustix::process::{Pid, Signal, kill_process_group};
 use sennit_client::{DeliveryRun, Received};
+use sennit_model::{TopicName, limits::MESSAGE_BYTES_MAX};
 use tokio::{
-    io::AsyncWriteExt,
+    io::{AsyncReadExt, AsyncWriteExt},
     process::{Child, Command},
     task::JoinSet,
     time::timeout,
@@ -54,9 +55,27 @@ pub struct ExecArgs {
     #[arg(long, short, value_name = "N", default_value_t = 1, requires = "exec")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=JOBS_MAX))]
     jobs: u32,
+    /// With --exec: publish what the command prints to this topic, in the step that acks its message:
+    /// both are done, or neither. A command that prints nothing publishes nothing. The topic must lie
+    /// beside the one that is consumed (topic create --beside)
+    #[arg(long, value_name = "TOPIC", requires = "exec")]
+    publish_to: Option<TopicName>,
+    /// Whether what a command prints is the reply to its message.
+    #[arg(skip)]
+    replies: bool,
 }
 
 impl ExecArgs {
+    /// A command whose output is the reply to its message.
+    pub fn replying(command: String, jobs: u32) -> Self {
+        Self { exec: Some(command), jobs, publish_to: None, replies: true }
+    }
+
+    /// Whether the output of the command is published.
+    fn publishes(&self) -> bool {
+        self.publish_to.is_some() || self.replies
+    }
+
     /// Returns whether to run commands.
     pub fn is_wanted(&self) -> bool {
         self.exec.is_some()
@@ -94,9 +113,12 @@ fn signal_all(signal: Signal) {
     }
 }
 
+/// A command that has ended, and what it has printed, if that is to be published.
+type Outcome = io::Result<(ExitStatus, Vec<u8>)>;
+
 /// A message and the result of its command; `None` if the command was not started, because the
 /// message has gone to another consumer or the program ends.
-type Ended = (DeliveryRun, Option<io::Result<ExitStatus>>);
+type Ended = (DeliveryRun, Option<Outcome>);
 
 /// The numbers of messages whose commands succeeded and failed.
 #[derive(Default)]
@@ -203,6 +225,9 @@ fn start(command: &str, args: &Args, run: DeliveryRun, running: &mut JoinSet<End
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command).envs(environment(args, &run));
     shell.stdin(Stdio::piped()).process_group(0).kill_on_drop(true);
+    if args.exec.publishes() {
+        shell.stdout(Stdio::piped());
+    }
     running.spawn(async move {
         // Why there is no answer, the intake learns as well.
         let is_ours = run.started_confirmed().await.is_ok_and(|settled| settled.stale == 0);
@@ -234,12 +259,27 @@ fn process_group(child: &Child) -> Option<Pid> {
 }
 
 /// Writes the message to the command's standard input, and waits for its end.
-async fn run_with_input(run: &DeliveryRun, mut child: Child) -> io::Result<ExitStatus> {
-    if let (Some(mut stdin), Some(message)) = (child.stdin.take(), run.messages().next()) {
-        // A command that does not want it closes its end.
-        let _ = stdin.write_all(message.payload()).await;
+async fn run_with_input(run: &DeliveryRun, mut child: Child) -> Outcome {
+    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+    let write = async move {
+        if let (Some(mut stdin), Some(message)) = (stdin, run.messages().next()) {
+            // A command that does not want it closes its end.
+            let _ = stdin.write_all(message.payload()).await;
+        }
+    };
+    let read = async move {
+        let mut printed = Vec::new();
+        if let Some(stdout) = stdout {
+            stdout.take(MESSAGE_BYTES_MAX as u64 + 1).read_to_end(&mut printed).await?;
+        }
+        Ok::<_, io::Error>(printed)
+    };
+    let ((), printed) = tokio::join!(write, read);
+    let (status, printed) = (child.wait().await?, printed?);
+    if printed.len() > MESSAGE_BYTES_MAX {
+        return Err(io::Error::other("it prints more than a message holds"));
     }
-    child.wait().await
+    Ok((status, printed))
 }
 
 /// Settles a message by the result of its command.
@@ -260,15 +300,22 @@ fn settle_ended(
     group_consumer.in_progress.retain(|in_progress| !is_it(in_progress));
     let Some(status) = status else { return Ok(()) };
     let why = match status {
-        Ok(status) if status.success() => {
+        Ok((status, printed)) if status.success() => {
             counts.done += 1;
-            return settlements.settle(&Verdict::Ack, run);
+            let client = group_consumer.client();
+            return match &args.exec.publish_to {
+                _ if args.exec.replies => settlements.reply(client, printed, run),
+                Some(topic) if !printed.is_empty() => {
+                    settlements.publish(client, topic, printed, run)
+                }
+                _ => settlements.settle(&Verdict::Ack, run),
+            };
         }
-        Ok(status) => match (status.code(), status.signal()) {
+        Ok((status, _)) => match (status.code(), status.signal()) {
             (Some(code), _) => format!("the command ended with exit code {code}"),
             (_, signal) => format!("signal {} ended the command", signal.unwrap_or_default()),
         },
-        Err(error) => format!("the command did not start: {error}"),
+        Err(error) => format!("the command was not run: {error}"),
     };
     counts.failed += 1;
     let mut said = format!(
@@ -316,7 +363,7 @@ async fn stop(
     }
     for ended in ends {
         match &ended {
-            Ok((_, Some(Ok(status)))) if status.success() => {
+            Ok((_, Some(Ok((status, _))))) if status.success() => {
                 settle_ended(args, ended, group_consumer, verdicts, settlements, counts)?;
             }
             Ok((_, None)) => {}

@@ -77,6 +77,11 @@ impl<'a> GroupConsumer<'a> {
         })
     }
 
+    /// The connection to the broker.
+    pub fn client(&self) -> &'a Client {
+        self.client
+    }
+
     /// Waits until an item comes, or leases have to be extended. May be cancelled without loss.
     pub async fn poll(&mut self) {
         tokio::select! {

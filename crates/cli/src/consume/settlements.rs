@@ -1,6 +1,8 @@
 //! Settlements that wait for their confirmation.
 
-use sennit_client::{DeliveryRun, Error, Settled};
+use bytes::Bytes;
+use sennit_client::{Client, DeliveryRun, Error, ErrorCode, Settled};
+use sennit_model::{Message, TopicName};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::{
@@ -42,6 +44,47 @@ impl Settlements {
                 self.waiting.spawn(async move { run.dead_letter_confirmed(reason).await });
             }
         }
+        self.count_answers()
+    }
+
+    /// Publishes a message and acks all messages of `run`, both or neither.
+    ///
+    /// # Errors
+    /// The broker has refused an earlier settlement.
+    pub fn publish(
+        &mut self,
+        client: &Client,
+        topic: &TopicName,
+        payload: Vec<u8>,
+        run: DeliveryRun,
+    ) -> Result<(), Failure> {
+        let key = run.messages().next().map(|message| Bytes::copy_from_slice(message.key()));
+        let message = Message { key: key.unwrap_or_default(), ..Message::new(payload) };
+        let index = run.partition();
+        let step = client.atomic().publish_to(topic, index, [message]).ack_run(&run);
+        self.waiting
+            .spawn(async move { settled(step.commit().await.map(drop), run.count().into()) });
+        self.count_answers()
+    }
+
+    /// Replies to a request and acks it.
+    ///
+    /// # Errors
+    /// The broker has refused an earlier settlement.
+    pub fn reply(
+        &mut self,
+        client: &Client,
+        payload: Vec<u8>,
+        run: DeliveryRun,
+    ) -> Result<(), Failure> {
+        let (client, reply) = (client.clone(), Message::new(payload));
+        self.waiting.spawn(async move {
+            settled(client.reply_to_run(&run, reply).await.map(drop), run.count().into())
+        });
+        self.count_answers()
+    }
+
+    fn count_answers(&mut self) -> Result<(), Failure> {
         while let Some(answer) = self.waiting.try_join_next() {
             self.count(answer)?;
         }
@@ -70,5 +113,16 @@ impl Settlements {
             ));
         }
         ended
+    }
+}
+
+/// What became of the messages of a step.
+fn settled(done: Result<(), Error>, count: u64) -> Result<Settled, Error> {
+    match done {
+        Ok(()) => Ok(Settled { applied: count, stale: 0 }),
+        Err(error) if error.code() == Some(ErrorCode::StaleDelivery) => {
+            Ok(Settled { applied: 0, stale: count })
+        }
+        Err(error) => Err(error),
     }
 }

@@ -30,6 +30,13 @@ pub struct VerdictArgs {
     reason: Option<String>,
 }
 
+impl Default for VerdictArgs {
+    fn default() -> Self {
+        let (verdict, on_failure) = (PrintedVerdict::Ack, FailureVerdict::Retry);
+        Self { verdict, on_failure, retry_after: None, reason: None }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
 enum PrintedVerdict {
     /// The message is processed

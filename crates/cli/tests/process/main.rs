@@ -8,6 +8,7 @@
 
 mod asking;
 mod atomic;
+mod atomic_publish;
 mod backup;
 mod bounds;
 mod broker;
@@ -45,6 +46,7 @@ mod patterns;
 mod pipes;
 mod reading;
 mod refusals;
+mod request;
 mod rotten;
 mod schedules;
 mod short_frames;

@@ -105,6 +105,7 @@ impl Conversation {
             | Reply::DelayedList(_)
             | Reply::ScheduleList(_)
             | Reply::ScheduleChanged(_)
+            | Reply::PublishedAtomic(_)
             | Reply::Explanations(_)
             | Reply::Inspected(_)
             | Reply::Reworked(_)

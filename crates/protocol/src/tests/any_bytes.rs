@@ -20,7 +20,7 @@ fn header_and_body() -> impl Strategy<Value = (FrameHeader, Bytes)> {
 }
 
 fn is_hot(kind: Kind) -> bool {
-    (Kind::Publish..=Kind::PublishedAt).contains(&kind)
+    (Kind::Publish..=Kind::PublishedAt).contains(&kind) || kind == Kind::PublishAtomic
 }
 
 fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {

@@ -10,6 +10,7 @@ use sennit_model::{
 };
 
 use super::{
+    any_atomic::{publish_atomic, published_atomic},
     any_delayed::{delayed_reply, delayed_request},
     any_explanation::{explanation_reply, explanation_request},
     any_hook::{hook_reply, hook_request},
@@ -57,7 +58,7 @@ fn durability() -> impl Strategy<Value = Durability> {
     ]
 }
 
-fn publish() -> impl Strategy<Value = Publish> {
+pub(super) fn publish() -> impl Strategy<Value = Publish> {
     (partition(), any::<u64>(), any::<u32>(), first(), any::<u32>(), bytes()).prop_map(
         |(partition, id, epoch, first_sequence, count, batch)| {
             let producer = ProducerStamp { id: ProducerId(id), epoch, first_sequence };
@@ -114,7 +115,7 @@ fn deliver() -> impl Strategy<Value = Deliver> {
     )
 }
 
-fn settle_run() -> impl Strategy<Value = SettleRun> {
+pub(super) fn settle_run() -> impl Strategy<Value = SettleRun> {
     (any::<u32>(), first(), 1..=u32::MAX, 1..=u32::MAX, any::<u32>()).prop_map(
         |(partition, first, count, attempt, generation)| SettleRun {
             partition: PartitionIndex(partition),
@@ -371,8 +372,9 @@ fn catalogue_request() -> impl Strategy<Value = Request> {
         Just(Request::Ping),
         Just(Request::Pong),
         Just(Request::Goodbye),
-        (text(), option::of(topic_config()))
-            .prop_map(|(name, config)| Request::CreateTopic(CreateTopic { name, config })),
+        (text(), option::of(topic_config()), option::of(text())).prop_map(
+            |(name, config, beside)| Request::CreateTopic(CreateTopic { name, config, beside })
+        ),
         (text(), option::of(topic_config()))
             .prop_map(|(name, config)| Request::AlterTopic(AlterTopic { name, config })),
         text().prop_map(|name| Request::DeleteTopic(DeleteTopic { name })),
@@ -494,6 +496,7 @@ pub fn request() -> impl Strategy<Value = Request> {
         ),
         any::<u32>().prop_map(|subscription| Request::Unsubscribe(Unsubscribe { subscription })),
         publish().prop_map(Request::Publish),
+        publish_atomic().prop_map(Request::PublishAtomic),
         settle().prop_map(Request::Settle),
         set_credit().prop_map(Request::SetCredit),
         taken().prop_map(Request::Taken),
@@ -566,6 +569,7 @@ pub fn reply() -> impl Strategy<Value = Reply> {
         settled().prop_map(Reply::Settled),
         gap().prop_map(Reply::Gap),
         publish_note().prop_map(Reply::PublishNote),
+        published_atomic().prop_map(Reply::PublishedAtomic),
         (first(), any::<u32>()).prop_map(|(first, count)| {
             Reply::PublishedAt(PublishedAt { first: Offset(first), count })
         }),

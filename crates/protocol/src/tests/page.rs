@@ -57,6 +57,8 @@ fn the_page_states_the_limits_in_force() {
         ("groups of a topic", limits::GROUPS_PER_TOPIC_MAX),
         ("unconfirmed batches of a producer in a partition", limits::PRODUCER_BATCHES_REMEMBERED),
         ("runs of a settle", limits::SETTLE_RUNS_MAX),
+        ("batches of an atomic publish", limits::ATOMIC_PARTS_MAX),
+        ("pairs of topic and group that an atomic publish acks", limits::ATOMIC_ACKS_MAX),
         ("reason", limits::REASON_BYTES_MAX),
         ("cursors of a topic", limits::CURSORS_PER_TOPIC_MAX),
         ("fair keys of a listing", limits::FAIR_KEYS_LISTED_MAX),

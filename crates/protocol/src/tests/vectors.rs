@@ -110,6 +110,8 @@ impl Frame {
             Kind::Gap => Self::Reply(Reply::Gap(gap(fields))),
             Kind::PublishAt => Self::Request(Request::PublishAt(publish_at(fields))),
             Kind::PublishedAt => Self::Reply(Reply::PublishedAt(published_at(fields))),
+            Kind::PublishAtomic => Self::Request(Request::PublishAtomic(publish_atomic(fields))),
+            Kind::PublishedAtomic => body!(Reply::PublishedAtomic),
             Kind::GetConfiguration => body!(Request::GetConfiguration),
             Kind::SetConfiguration => body!(Request::SetConfiguration),
             Kind::DeleteConfiguration => body!(Request::DeleteConfiguration),
@@ -266,6 +268,14 @@ fn publish(fields: &Value) -> Publish {
 
 fn publish_at(fields: &Value) -> PublishAt {
     PublishAt { expected: Offset(long(fields, "expected_offset")), publish: publish(fields) }
+}
+
+fn publish_atomic(fields: &Value) -> PublishAtomic {
+    let acks = list(fields, "acks").map(|ack| {
+        let (topic, group) = (TopicId(short(ack, "topic")), GroupId(short(ack, "group")));
+        AtomicAck { topic, group, runs: list(ack, "runs").map(settle_run).collect() }
+    });
+    PublishAtomic { parts: list(fields, "parts").map(publish).collect(), acks: acks.collect() }
 }
 
 fn published_at(fields: &Value) -> PublishedAt {

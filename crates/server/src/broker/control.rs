@@ -108,7 +108,9 @@ impl Control {
             check_request(&request)?;
         }
         match request {
-            ControlRequest::CreateTopic { name, config } => self.create_topic(name, config).await,
+            ControlRequest::CreateTopic { name, config, beside } => {
+                self.create_topic(name, config, beside).await
+            }
             ControlRequest::AlterTopic { name, config } => self.alter_topic(&name, config).await,
             ControlRequest::DeleteTopic { name } => self.delete_topic(&name).await,
             ControlRequest::DescribeTopic { name } => self.describe_topic(&name).await,

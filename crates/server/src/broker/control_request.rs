@@ -26,8 +26,9 @@ pub(crate) use self::{
 /// A request about topics, groups and cursors. Each variant says its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ControlRequest {
-    /// Creates a topic, or finds it if it has the same settings. [`ControlAnswer::Done`].
-    CreateTopic { name: TopicName, config: TopicConfig },
+    /// Creates a topic, beside the partitions of another if one is named, or finds it if it has the same
+    /// settings. [`ControlAnswer::Done`].
+    CreateTopic { name: TopicName, config: TopicConfig, beside: Option<TopicName> },
     /// Gives a topic these settings instead of all it has. [`ControlAnswer::Done`].
     AlterTopic { name: TopicName, config: TopicConfig },
     /// Deletes a topic, its messages and its groups. [`ControlAnswer::Done`].

@@ -321,6 +321,9 @@ fn published_bytes(commands: &[Command]) -> u64 {
         Command::Publish(publish) | Command::PublishAt(publish, _) => {
             publish.batch.bytes().len() as u64
         }
+        Command::PublishAtomic(step) => {
+            step.parts.iter().map(|part| part.batch.bytes().len() as u64).sum()
+        }
         Command::Stream(_, _, StreamCommand::Append(append)) => appended_bytes(append),
         Command::AppendTogether(_, appends) => {
             appends.iter().map(|(_, append)| appended_bytes(append)).sum()

@@ -15,7 +15,11 @@ fn refused(peer: &mut Peer, request: Request) -> (ErrorCode, String) {
 
 fn create(name: &str, partitions: u32) -> Request {
     let config = control::TopicConfig { partitions: Some(partitions), ..<_>::default() };
-    Request::CreateTopic(control::CreateTopic { name: name.into(), config: Some(config) })
+    Request::CreateTopic(control::CreateTopic {
+        name: name.into(),
+        config: Some(config),
+        beside: None,
+    })
 }
 
 #[test]

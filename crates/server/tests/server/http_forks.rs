@@ -83,7 +83,7 @@ fn a_fork_that_is_refused_holds_nothing() {
     let http = &mut Browser::of(&broker);
     let mut peer = broker.greeted();
     let config = control::TopicConfig { partitions: Some(1), durability: 2, ..<_>::default() };
-    let create = control::CreateTopic { name: "quick".into(), config: Some(config) };
+    let create = control::CreateTopic { name: "quick".into(), config: Some(config), beside: None };
     let Reply::Done(_) = peer.ask(&Request::CreateTopic(create)) else { panic!("it is there") };
     // Those of a group are durable, and this topic is not.
     let grouped = format!("{OF_SOURCE}Stream-Storage: acid\r\nStream-Group: all\r\n");

@@ -21,7 +21,7 @@ fn is_native(answer: &Answer, what: &str) {
 /// Creates a topic as `sennit topic create` does.
 fn create(broker: &Broker, name: &str, kind: TopicKind) -> TopicId {
     let config = control::TopicConfig::from(&TopicConfig::of_kind(kind));
-    let create = control::CreateTopic { name: name.into(), config: Some(config) };
+    let create = control::CreateTopic { name: name.into(), config: Some(config), beside: None };
     match broker.greeted().ask(&Request::CreateTopic(create)) {
         Reply::Done(done) => TopicId(done.topic_id),
         other => panic!("{other:?}"),

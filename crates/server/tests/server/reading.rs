@@ -50,7 +50,7 @@ pub fn stream(peer: &mut Peer, name: &str, partitions: u32) -> TopicId {
         time_to_live_ms: None,
         ..<_>::default()
     };
-    let create = control::CreateTopic { name: name.into(), config: Some(config) };
+    let create = control::CreateTopic { name: name.into(), config: Some(config), beside: None };
     match peer.ask(&Request::CreateTopic(create)) {
         Reply::Done(done) => TopicId(done.topic_id),
         other => panic!("{other:?}"),

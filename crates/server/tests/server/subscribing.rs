@@ -411,7 +411,7 @@ fn where_subscriptions_are_kept_clients_may_read_and_nothing_else() {
         let take = control::Subscribe { topic: topic(), group: "g".into(), ..<_>::default() };
         let trim = control::TrimTopic { topic: topic(), positions: Vec::new() };
         for request in [
-            Request::CreateTopic(control::CreateTopic { name: topic(), config: None }),
+            Request::CreateTopic(control::CreateTopic { name: topic(), ..Default::default() }),
             Request::AlterTopic(control::AlterTopic { name: topic(), config: None }),
             Request::DeleteTopic(control::DeleteTopic { name: topic() }),
             open(topic()),

@@ -243,7 +243,7 @@ impl Peer {
 
     pub fn create_topic(&mut self, name: &str, partitions: u32) -> TopicId {
         let config = control::TopicConfig { partitions: Some(partitions), ..<_>::default() };
-        let create = control::CreateTopic { name: name.into(), config: Some(config) };
+        let create = control::CreateTopic { name: name.into(), config: Some(config), beside: None };
         match self.ask(&Request::CreateTopic(create)) {
             Reply::Done(done) => TopicId(done.topic_id),
             other => panic!("{other:?}"),

@@ -3,8 +3,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use sennit_engine::{CatalogueCommand, PartitionCommand, PartitionDescription, Refusal, Topic};
-use sennit_model::{Offset, TopicConfig, TopicId, TopicKind, TopicName};
+use sennit_engine::{
+    CatalogueCommand, PartitionCommand, PartitionDescription, Placed, Refusal, Topic,
+};
+use sennit_model::{Offset, PartitionIndex, TopicConfig, TopicId, TopicKind, TopicName};
 
 use super::{
     Changed, Control,
@@ -26,25 +28,36 @@ impl Control {
         &self,
         name: TopicName,
         config: TopicConfig,
+        beside: Option<TopicName>,
     ) -> Result<ControlAnswer, ControlRefusal> {
         let _changes = self.changes.of(name.as_str()).await;
-        let Changed { topic, created, .. } = self.new_topic(name, config).await?;
+        let placed = beside.map(|beside| self.placed_beside(&name, beside)).transpose()?;
+        let Changed { topic, created, .. } = self.new_topic(name, config, placed).await?;
         Ok(done(topic, None, created))
+    }
+
+    /// Where a new topic lies so that its partitions are on the shards of those of another.
+    fn placed_beside(&self, name: &TopicName, beside: TopicName) -> Result<Placed, ControlRefusal> {
+        let placement = &self.core.cores.placement;
+        let shard_of = |topic: &Topic| placement.shard_of(topic.created.home, PartitionIndex(0));
+        let shard = shard_of(&self.topic_named(&beside)?);
+        match self.topic_named(name) {
+            Ok(held) if shard_of(&held) != shard => {
+                Err(ControlRefusal::TopicsApart { topic: name.clone(), beside })
+            }
+            _ => Ok(Placed { shard: shard.0, shards: placement.shards() as u32 }),
+        }
     }
 
     async fn new_topic(
         &self,
         name: TopicName,
         config: TopicConfig,
+        placed: Option<Placed>,
     ) -> Result<Changed, ControlRefusal> {
         let incarnation = incarnation()?;
-        let command = CatalogueCommand::CreateTopic {
-            name,
-            config,
-            incarnation,
-            placed: None,
-            is_stream: false,
-        };
+        let command =
+            CatalogueCommand::CreateTopic { name, config, incarnation, placed, is_stream: false };
         let changed = self.change_catalogue(command).await?;
         if changed.created {
             self.open_partitions(changed.topic).await?;
@@ -125,7 +138,7 @@ impl Control {
                 let _changes = self.changes.of(name.as_str()).await;
                 if self.topic_named(&name).is_err() {
                     let config = TopicConfig::of_kind(TopicKind::Queue);
-                    self.new_topic(name.clone(), config).await?;
+                    self.new_topic(name.clone(), config, None).await?;
                 }
                 self.topic_named(&name)?
             }

@@ -48,6 +48,9 @@ pub(crate) enum ControlRefusal {
     /// More topics match a pattern than may be watched at once.
     #[error("{0} means more than WATCH_TOPICS_MAX topics, {WATCH_TOPICS_MAX}")]
     TooManyWatched(TopicPattern),
+    /// A topic that is to lie beside another is there already, and lies elsewhere.
+    #[error("topic {:?} exists, and does not lie beside {:?}", .topic.as_str(), .beside.as_str())]
+    TopicsApart { topic: TopicName, beside: TopicName },
     /// The disk is slower than what is appended.
     #[error(transparent)]
     Busy(#[from] NoRoom),
@@ -71,6 +74,7 @@ impl ControlRefusal {
             | Self::UnknownGroup { topic, .. }
             | Self::UnknownCursor { topic, .. }
             | Self::SameTopic(topic)
+            | Self::TopicsApart { topic, .. }
             | Self::NoOffsets { topic, .. } => Some(topic),
             _ => None,
         }

@@ -28,6 +28,16 @@ pub(crate) fn reply(refusal: &Refusal) -> control::Error {
         Refusal::CursorHeld { .. } | Refusal::CursorLost { .. } => ErrorCode::CursorHeld,
         Refusal::NotDeadLetters => ErrorCode::NotDeadLetters,
         Refusal::MessageLeased => ErrorCode::MessageLeased,
+        Refusal::StaleDelivery { .. } => ErrorCode::StaleDelivery,
+        Refusal::AtomicRepeated | Refusal::AtomicPartly => ErrorCode::AtomicInvalid,
+        Refusal::Atomic { item, why } => {
+            return control::Error {
+                message: refusal.to_string(),
+                topic_id: Some(item.partition().topic.0),
+                partition: Some(item.partition().index.0),
+                ..reply(why)
+            };
+        }
         Refusal::StorageFull => ErrorCode::StorageFull,
         Refusal::OutcomeUnknown => ErrorCode::OutcomeUnknown,
     };
@@ -57,6 +67,7 @@ pub(crate) fn control_reply(refusal: &ControlRefusal) -> control::Error {
         ControlRefusal::UnknownCursor { .. } => ErrorCode::UnknownCursor,
         ControlRefusal::NoOffsets { .. } | ControlRefusal::SameTopic(_) => ErrorCode::InvalidConfig,
         ControlRefusal::Reserved => ErrorCode::TopicReserved,
+        ControlRefusal::TopicsApart { .. } => ErrorCode::TopicsApart,
         ControlRefusal::TooManyWatched(_) => ErrorCode::LimitReached,
         ControlRefusal::Busy(_) => ErrorCode::Busy,
         ControlRefusal::ShuttingDown => ErrorCode::ShuttingDown,

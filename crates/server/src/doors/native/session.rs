@@ -1,19 +1,24 @@
 //! A session: frames come in, commands go out. A frame is admitted or refused here; the engine gives it its
 //! meaning.
 
+mod atomic_publish;
 mod greeting;
+mod settled_runs;
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use sennit_engine::{Command, Credit, DeliveryRun, Origin, ReaderChange, SessionId, Verdict};
-use sennit_model::{GroupId, Offset, PartitionId, PartitionIndex, limits::SETTLE_RUNS_MAX};
+use sennit_engine::{Command, Credit, Origin, ReaderChange, SessionId};
+use sennit_model::{
+    GroupId, Offset, PartitionId, PartitionIndex, TopicId, limits::SETTLE_RUNS_MAX,
+};
 use sennit_protocol::{
     DecodeError, ErrorCode, FrameHeader, FrameReader, Preface, Publish, PublishAt, PublishHead,
     Reply, Request, SetCredit, Settle, Taken, control,
 };
 use tokio::sync::{Semaphore, oneshot};
 
+use self::settled_runs::{runs_by_partition, verdict};
 use super::{
     arrival::Moved, control_bodies, flow_control, hooks, outbox::Outbox,
     pending_request::PendingRequest, refusal_reply::control_reply, subscription_routes::Routes,
@@ -132,7 +137,11 @@ impl Session {
         let (topic, home) = match request {
             Request::Publish(publish) | Request::PublishAt(PublishAt { publish, .. }) => {
                 let topic = publish.head.partition.topic;
-                (topic, self.routes.borrow().homes.get(&topic).copied().unwrap_or(topic))
+                (topic, self.home(topic))
+            }
+            Request::PublishAtomic(step) => {
+                let topic = step.parts.first()?.head.partition.topic;
+                (topic, self.home(topic))
             }
             Request::Subscribe(_) | Request::Read(_) => {
                 let (id, principal, cores) = (self.id, &self.principal, &self.core.cores);
@@ -236,6 +245,9 @@ impl Session {
             Request::PublishAt(PublishAt { expected, publish }) => {
                 return self.publish(&publish, Some(expected), header.request).await;
             }
+            Request::PublishAtomic(step) => {
+                return self.publish_atomic(&step, header.request).await;
+            }
             Request::Settle(settle) => return self.settle(&settle, header.request),
             Request::SetCredit(credit) => return self.set_credit(credit, header.request),
             Request::Taken(taken) => return self.taken(taken, header.request),
@@ -252,6 +264,10 @@ impl Session {
 
     fn origin(&self, request: u64) -> Origin {
         Origin { session: self.id, request }
+    }
+
+    fn home(&self, topic: TopicId) -> TopicId {
+        self.routes.borrow().homes.get(&topic).copied().unwrap_or(topic)
     }
 
     fn shard(&self, partition: PartitionId) -> ShardIndex {
@@ -330,7 +346,7 @@ impl Session {
             );
             return self.refuse(request, ErrorCode::LimitReached, message);
         }
-        let parts = runs_by_partition(settle);
+        let parts = runs_by_partition(&settle.runs);
         let verdict = verdict(&head.verdict);
         if head.confirm {
             if parts.is_empty() {
@@ -523,38 +539,6 @@ impl Session {
             core.handle();
             core.close_session(self.id);
         });
-    }
-}
-
-/// The runs that a frame settles, for each partition that it names.
-fn runs_by_partition(settle: &Settle) -> Vec<(PartitionIndex, Vec<DeliveryRun>)> {
-    let mut parts: Vec<(PartitionIndex, Vec<DeliveryRun>)> = Vec::new();
-    for run in settle.runs.iter() {
-        let delivery = DeliveryRun {
-            first: run.first,
-            count: run.count,
-            attempt: run.attempt,
-            generation: run.generation,
-        };
-        match parts.iter_mut().rev().find(|(index, _)| *index == run.partition) {
-            Some((_, runs)) => runs.push(delivery),
-            None => parts.push((run.partition, vec![delivery])),
-        }
-    }
-    parts
-}
-
-/// The verdict of a frame, as the engine has it.
-fn verdict(verdict: &sennit_protocol::Verdict) -> Verdict {
-    match verdict {
-        sennit_protocol::Verdict::Ack => Verdict::Ack,
-        sennit_protocol::Verdict::Retry => Verdict::Retry,
-        sennit_protocol::Verdict::RetryAfter(delay) => Verdict::RetryAfter(*delay),
-        sennit_protocol::Verdict::DeadLetter { reason } => {
-            Verdict::DeadLetter { reason: reason.clone() }
-        }
-        sennit_protocol::Verdict::Extend(span) => Verdict::Extend(*span),
-        sennit_protocol::Verdict::Started => Verdict::Started,
     }
 }
 

@@ -208,6 +208,7 @@ fn of_broker(refusal: &ControlRefusal) -> Problem {
         ControlRefusal::UnknownGroup { .. }
         | ControlRefusal::UnknownCursor { .. }
         | ControlRefusal::Reserved
+        | ControlRefusal::TopicsApart { .. }
         | ControlRefusal::WrongAnswer
         | ControlRefusal::NoRandomNumbers(_) => (Status::INTERNAL_SERVER_ERROR, "internal"),
     };
@@ -245,6 +246,10 @@ fn of_engine(refusal: &Refusal) -> (StatusCode, &'static str) {
         | Refusal::ProducerFenced { .. }
         | Refusal::SequenceOverlap { .. }
         | Refusal::OffsetMismatch { .. }
+        | Refusal::StaleDelivery { .. }
+        | Refusal::AtomicRepeated
+        | Refusal::AtomicPartly
+        | Refusal::Atomic { .. }
         | Refusal::CursorHeld { .. }
         | Refusal::CursorLost { .. } => (Status::INTERNAL_SERVER_ERROR, "internal"),
     }

@@ -30,6 +30,7 @@ impl Core {
             Effect::Subscribed { origin, .. }
             | Effect::Done { origin, .. }
             | Effect::PublishedAt { origin, .. }
+            | Effect::PublishedAtomic { origin, .. }
             | Effect::Described { origin, .. }
             | Effect::Located { origin, .. }
             | Effect::Cursors { origin, .. }

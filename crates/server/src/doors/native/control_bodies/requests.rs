@@ -33,7 +33,9 @@ pub(super) fn control_request(request: &Request) -> Result<ControlRequest, Reque
     Ok(match request {
         Request::CreateTopic(body) => {
             let name = changed_topic(&body.name)??;
-            ControlRequest::CreateTopic { name, config: body.topic_config()? }
+            let config = body.topic_config()?;
+            let beside = body.beside.as_deref().map(str::parse).transpose()?;
+            ControlRequest::CreateTopic { name, config, beside }
         }
         Request::AlterTopic(body) => {
             let name = changed_topic(&body.name)?;

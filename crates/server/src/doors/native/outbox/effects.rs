@@ -1,6 +1,8 @@
 //! Frames of the native protocol for the effects of a shard.
 
-use sennit_engine::{Command, Effect, GapReason, ReaderChange, SessionId};
+use sennit_engine::{
+    AtomicPart, Command, ConfirmedPart, Effect, GapReason, ReaderChange, SessionId,
+};
 use sennit_protocol::{ErrorCode, Gap, PublishedAt, Reply, SettleRun, control};
 use tokio::sync::oneshot;
 
@@ -31,6 +33,11 @@ impl EffectSink for Outbox {
             }
             Effect::PublishedAt { origin, first, count } => {
                 self.reply(&Reply::PublishedAt(PublishedAt { first, count }), origin.request);
+            }
+            Effect::PublishedAtomic { origin, parts } => {
+                let parts = parts.iter().map(atomic_part).collect();
+                let reply = Reply::PublishedAtomic(control::PublishedAtomic { parts });
+                self.reply(&reply, origin.request);
             }
             Effect::SubscriptionEnded { subscription, .. } => {
                 self.subscription_ended(subscription, ErrorCode::UnknownTopic);
@@ -106,6 +113,24 @@ impl Outbox {
             Command::Reader { session, subscription, partition, change }
         };
         partitions.map(|(shard, partition)| (shard, end(partition))).collect()
+    }
+}
+
+fn atomic_part(part: &AtomicPart) -> control::AtomicPart {
+    let whole = control::AtomicRun { count: part.count, first_offset: None, duplicate: true };
+    let run = |run: &ConfirmedPart| control::AtomicRun {
+        count: run.count,
+        first_offset: Some(run.first_offset.0),
+        duplicate: run.duplicate,
+    };
+    let forgotten = part.runs.is_empty().then_some(whole);
+    control::AtomicPart {
+        topic_id: part.partition.topic.0,
+        partition: part.partition.index.0,
+        durability: part.durability.number().into(),
+        runs: part.runs.iter().map(run).chain(forgotten).collect(),
+        dropped: part.dropped,
+        replaced: part.replaced,
     }
 }
 

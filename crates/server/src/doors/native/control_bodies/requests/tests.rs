@@ -21,7 +21,11 @@ fn bad_config() -> Option<control::TopicConfig> {
 }
 
 fn create_topic(name: &str) -> Request {
-    Request::CreateTopic(control::CreateTopic { name: name.into(), config: bad_config() })
+    Request::CreateTopic(control::CreateTopic {
+        name: name.into(),
+        config: bad_config(),
+        beside: None,
+    })
 }
 
 fn alter_topic(name: &str) -> Request {
