@@ -73,7 +73,7 @@ enum Verb {
         /// The topic
         topic: TopicName,
         /// Print this version instead
-        #[arg(long, value_name = "VERSION")]
+        #[arg(long = "number", id = "number", value_name = "VERSION")]
         version: Option<u64>,
     },
     /// List the topics with a hook
@@ -88,6 +88,7 @@ enum Verb {
         /// The topic
         topic: TopicName,
         /// The version
+        #[arg(id = "number", value_name = "VERSION")]
         version: u64,
     },
     /// Run no script for a topic any more; its versions stay

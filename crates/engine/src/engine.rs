@@ -40,8 +40,8 @@ use crate::{
     survey::{Findings, Survey, may_tell},
     throttles::Throttles,
     timer::Timer,
+    walks::Walks,
     wheel::Wheel,
-    workbench::Walks,
 };
 
 /// The receiver of records: the journal's writer, or a test's list.

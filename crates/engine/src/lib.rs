@@ -93,6 +93,7 @@ mod topic_limit;
 mod tries;
 mod wakeups;
 mod walk;
+mod walks;
 mod wheel;
 mod workbench;
 

@@ -14,8 +14,8 @@ use crate::{
     admission::check_keys,
     command::DeadLetters,
     dead_letter::{
-        HEADER_REDRIVE, HEADER_SOURCE_GROUP, HEADER_SOURCE_GROUP_ID, HEADER_SOURCE_PARTITION,
-        HEADER_SOURCE_TOPIC, HEADER_SOURCE_TOPIC_ID,
+        HEADER_SOURCE_GROUP, HEADER_SOURCE_GROUP_ID, HEADER_SOURCE_PARTITION, HEADER_SOURCE_TOPIC,
+        HEADER_SOURCE_TOPIC_ID,
     },
     engine::{Engine, Journal, RUNS_PER_RECORD_MAX},
     group::{Group, range},
@@ -24,7 +24,7 @@ use crate::{
     refusal::Refusal,
     runs::Runs,
     topic_limit::{MadeRoom, make_room, settled},
-    walk::{Destination, Edit, MessageState, Requeue, number, redrive_of},
+    walk::{Destination, Edit, HEADER_REDRIVE, MessageState, Requeue, number, redrive_of},
 };
 
 /// Most messages of one record.

@@ -9,7 +9,10 @@ use sennit_model::{
     TopicId,
 };
 
-use crate::{dead_letter::HEADER_REDRIVE, refusal::Refusal};
+use crate::refusal::Refusal;
+
+/// The header with the number of the redrive that has published a message again.
+pub const HEADER_REDRIVE: &str = "sennit-redrive";
 
 /// Selects messages. All that it says has to hold; one that says nothing selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,11 +1,9 @@
 //! Walks over the messages that a group still has: peek, count, cancel. They go by offset, a bounded page at a time,
 //! and take no lease. What is published again is `requeue`'s.
 
-use std::{cmp::Reverse, collections::BTreeMap};
-
 use bytes::Bytes;
 use sennit_model::{
-    BatchBuilder, GroupId, MessageView, Messages, Offset, OffsetRange, PartitionId, Timestamp,
+    GroupId, MessageView, Messages, Offset, OffsetRange, PartitionId, Timestamp,
     limits::{WORKBENCH_PAGE_BYTES, WORKBENCH_ROWS_MAX, WORKBENCH_WALKS_WAITING_MAX},
 };
 
@@ -13,7 +11,6 @@ use crate::{
     command::Origin,
     dead_letter::HEADER_REASON,
     delays::Due,
-    effect::Effect,
     engine::{Engine, Journal, Outbox, Payloads, RUNS_PER_RECORD_MAX},
     gather::byte_of,
     group::{Group, range},
@@ -24,9 +21,10 @@ use crate::{
     requeue::{Fit, Requeues, message},
     runs::Runs,
     walk::{
-        CountBy, CountRow, Destination, FoundMessage, MessageState, Walk, WalkPage, WalkVerb,
-        header, key_of, redrive_of,
+        CountBy, Destination, FoundMessage, MessageState, Walk, WalkVerb, header, key_of,
+        redrive_of,
     },
+    walks::Walking,
 };
 
 /// Most batches that a page looks at: of sparse messages it finds less than it may.
@@ -37,30 +35,6 @@ const MESSAGE_COST: u64 = 64;
 
 /// Work after which a page ends.
 const WORK_MAX: u64 = 8 << 20;
-
-/// A walk that is under way.
-#[derive(Debug)]
-pub(crate) struct Walking {
-    origin: Origin,
-    walk: Walk,
-    at: u64,
-    /// The walk ends here: what was published since it began is not looked at.
-    until: u64,
-    page: WalkPage,
-    counts: BTreeMap<String, (u64, Timestamp)>,
-    batches: u64,
-    work: u64,
-    bytes: usize,
-    copies: BatchBuilder,
-    copied: Vec<Offset>,
-}
-
-/// The walks that are under way, by partition.
-#[derive(Debug, Default)]
-pub(crate) struct Walks {
-    by_partition: BTreeMap<PartitionId, Vec<Walking>>,
-    count: usize,
-}
 
 /// A run of messages and what they are to a group, with the number of failed attempts.
 pub(crate) type Stretch = (u64, u64, MessageState, u32);
@@ -92,20 +66,7 @@ impl Engine {
                 ("WORKBENCH_WALKS_WAITING_MAX", WORKBENCH_WALKS_WAITING_MAX as u64);
             return out.refuse(origin, Refusal::Limit { limit, value });
         }
-        let at = walk.from.0;
-        let walking = Walking {
-            origin,
-            walk,
-            at,
-            until,
-            page: WalkPage::default(),
-            counts: BTreeMap::new(),
-            batches: 0,
-            work: 0,
-            bytes: 0,
-            copies: BatchBuilder::for_broker(),
-            copied: Vec::new(),
-        };
+        let walking = Walking::new(origin, walk, until);
         self.walks.count += 1;
         self.walks.by_partition.entry(id).or_default().push(walking);
         self.mark_ready(id);
@@ -420,15 +381,6 @@ impl Walking {
         let (count, oldest) = self.counts.entry(name).or_insert((0, appended_at));
         *count += 1;
         *oldest = appended_at.min(*oldest);
-    }
-
-    fn answer(self) -> Effect {
-        let Self { origin, mut page, counts, mut copies, copied, .. } = self;
-        page.copies = copies.take().map(|batch| (batch, copied));
-        let row = |(name, (count, oldest))| CountRow { name, count, oldest };
-        page.rows = counts.into_iter().map(row).collect();
-        page.rows.sort_by_key(|row| Reverse(row.count));
-        Effect::Walked { origin, page: Box::new(page) }
     }
 }
 
