@@ -259,12 +259,14 @@ async fn open(
 }
 
 /// The batches of a step, by partition, and the names of its topics.
+type StepParts = (Vec<Publish>, Vec<(TopicId, TopicName)>);
+
 fn parts_of(
     opened: &OpenedTopics,
     wanted: &[Wanted],
     acked: &[DeliveryRun],
     producer: &StepProducer,
-) -> Result<(Vec<Publish>, Vec<(TopicId, TopicName)>), Error> {
+) -> Result<StepParts, Error> {
     let mut builders: BTreeMap<(u32, u32), BatchBuilder> = BTreeMap::new();
     let mut topics: Vec<(TopicId, TopicName)> =
         acked.iter().map(|run| (run.settle_run().0, run.topic().clone())).collect();
