@@ -56,7 +56,7 @@ fn a_request_is_answered_with_what_the_command_prints() {
         let reply = broker.ok(&["request", "lower", "X", "--timeout", "1m", "--json"], b"");
         let reply: Value = serde_json::from_slice(&reply).unwrap();
         assert_eq!(reply["payload"], "x");
-        repliers.into_iter().for_each(|replier| drop(ended(replier)));
+        repliers.into_iter().for_each(ended);
         assert_eq!((unsettled(&broker, "upper"), unsettled(&broker, "lower")), (0, 0));
         assert_eq!(inboxes(&broker), 0);
     }
