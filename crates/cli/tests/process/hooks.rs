@@ -197,3 +197,16 @@ fn a_dry_run_tells_what_a_script_would_do_and_changes_nothing() {
     assert!(said.contains("fails on 2 of 2 messages"), "{said}");
     assert_eq!(world.run(&["hook", "status", "jobs"], b"").0, 3);
 }
+
+#[test]
+fn a_hook_decides_about_what_an_atomic_step_publishes_too() {
+    let world = World::start();
+    world.set(FIELDS, &[]);
+    world.broker.ok(&["topic", "create", "intake", "--beside", "jobs"], b"");
+    world.broker.ok(&["publish", "intake", "good"], b"");
+    let step = ["consume", "intake", "--count", "1", "--exec", "cat", "--publish-to", "jobs"];
+    world.broker.ok(&step, b"");
+    let read = world.json(&["read", "jobs", "--count", "1", "--json"]);
+    assert!(read[0]["headers"].to_string().contains("\"good\""), "{}", read[0]);
+    assert_eq!(world.status("messages"), 1);
+}

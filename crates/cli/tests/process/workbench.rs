@@ -81,10 +81,9 @@ fn dead_letters_are_shown_counted_and_redriven_to_where_they_come_from() {
     let done = told(&broker, "dead-letters jobs redrive --reason timed");
     assert_eq!(done["done"], 1);
     assert_eq!(ok(&broker, "consume jobs"), b"c\n");
-    assert_eq!(
+    assert!(
         ok(&broker, "dead-letters jobs redrive --limit 1")
-            .starts_with(b"1 message redriven; redrive "),
-        true
+            .starts_with(b"1 message redriven; redrive ")
     );
     let again = values(&ok(&broker, "consume jobs --json"));
     assert_eq!((&again[0]["payload"], &again[0]["attempt"]), (&"a".into(), &1.into()));

@@ -4,7 +4,11 @@ use sennit_engine::{AtomicAck, Command, Publish};
 use sennit_model::{GroupId, PartitionId};
 use sennit_protocol::{ErrorCode, PublishAtomic, control};
 
-use super::{super::refusal_reply::control_reply, Flow, Session, settled_runs::runs_by_partition};
+use super::{
+    super::{hooks, refusal_reply::control_reply},
+    Flow, Session,
+    settled_runs::runs_by_partition,
+};
 use crate::{broker::control_request::ControlRefusal, runtime::index::ShardIndex};
 
 /// What refuses an atomic publish: the partition that it is about, and the error.
@@ -15,7 +19,11 @@ impl Session {
     pub(super) async fn publish_atomic(&mut self, step: &PublishAtomic, request: u64) -> Flow {
         // Its answer comes to this session: the connection stays.
         self.is_settled = true;
-        let (shard, parts, acks) = match self.checked(step, request) {
+        let checked = match self.checked(step, request) {
+            Ok((shard, parts, acks)) => self.hooked(step, parts).await.map(|it| (shard, it, acks)),
+            Err(refused) => Err(refused),
+        };
+        let (shard, parts, acks) = match checked {
             Ok(checked) => checked,
             Err((partition, mut error)) => {
                 error.topic_id = Some(partition.topic.0);
@@ -39,6 +47,20 @@ impl Session {
         let step = sennit_engine::PublishAtomic { origin, parts, acks };
         self.core.with(|core| core.command(shard, Command::PublishAtomic(step)));
         Flow::GoOn
+    }
+
+    /// The parts as the hooks of their topics decide.
+    async fn hooked(
+        &self,
+        step: &PublishAtomic,
+        mut parts: Vec<Publish>,
+    ) -> Result<Vec<Publish>, Refused> {
+        for (of_step, part) in step.parts.iter().zip(&mut parts) {
+            let batch = part.batch.clone();
+            let decided = hooks::on_publish(&self.hooks, &self.core, &of_step.head, batch).await;
+            part.batch = decided.map_err(|error| (part.partition, Box::new(error)))?;
+        }
+        Ok(parts)
     }
 
     /// The shard of a step, and its batches and acks as the engine has them.
