@@ -388,28 +388,6 @@ impl Oracle {
         Ok(())
     }
 
-    /// Applies a settlement: `stale` are the runs that it did not apply to, if it is answered in this turn.
-    fn settle(
-        &mut self,
-        settle: &Settle,
-        stale: &[DeliveryRun],
-        now: Timestamp,
-    ) -> Result<(), Violation> {
-        let Some(partition) = self.partitions.get_mut(&settle.partition) else { return Ok(()) };
-        let (keeps_unsettled, limit) = (partition.keeps_unsettled(), partition.limit());
-        let Some(group) = partition.groups.get_mut(&settle.group) else { return Ok(()) };
-        let Self { turn, generation, deliveries: delivery_count, .. } = *self;
-        let time = SettleTime { turn, now, delivery_count, generation };
-        let entries = &partition.entries;
-        let appended_at = |offset| Some(entries.get(offset as usize)?.appended_at);
-        let pending = group.expect_settlement(settle, time, keeps_unsettled, limit, appended_at);
-        if settle.confirm {
-            self.settlements.insert(settle.origin.request, pending);
-            return Ok(());
-        }
-        group.check_settlement(&pending, stale).map(drop)
-    }
-
     fn change(&mut self, request: u64, id: PartitionId, change: &PartitionCommand, now: Timestamp) {
         let turn = self.turn;
         match change {

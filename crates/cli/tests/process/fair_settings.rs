@@ -62,7 +62,7 @@ fn a_group_keeps_its_rules_and_a_rule_what_is_not_named() {
     assert_eq!(text(&broker, &list), rules);
     let describe = ["group", "describe", "jobs", "default"];
     let shown = text(&broker, &describe);
-    assert!(shown.contains("\t50/s burst 50\tpaused\n") && shown.ends_with(rules), "{shown}");
+    assert!(shown.contains("\t50/s burst 50\tpaused\t-\n") && shown.ends_with(rules), "{shown}");
     let told = described(&broker, &[&describe[..], &["--json"]].concat());
     assert_eq!(told["throttle"]["burst"], 50);
     assert_eq!(told["key_rules"][0]["throttle"]["interval_ns"], 100_000_000);

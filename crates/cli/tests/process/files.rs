@@ -96,7 +96,7 @@ fn topics_and_groups_are_made_listed_altered_and_deleted() {
     let listed = String::from_utf8(broker.ok(&["topic", "list"], b"")).unwrap();
     assert_eq!(listed, "events\tstream\t3\t7d,1GiB\n");
     let groups = String::from_utf8(broker.ok(&["group", "list", "events"], b"")).unwrap();
-    assert_eq!(groups, "audit\t0\t0\t0\t0\t2m\t5\t0\t-\t-\t-\t-\n");
+    assert_eq!(groups, "audit\t0\t0\t0\t0\t2m\t5\t0\t-\t-\t-\t-\t-\n");
     broker.ok(&["topic", "alter", "events", "--retain", "forever"], b"");
     let said = broker.ok(&["topic", "describe", "events", "--json"], b"");
     let value: Value = serde_json::from_slice(&said).unwrap();

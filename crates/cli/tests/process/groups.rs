@@ -72,7 +72,7 @@ fn a_message_that_failed_waits_as_the_retry_policy_of_its_group_says() {
     broker.ok(&[&create[..], &["--retry-jitter", "20%", "--retry-age", "2d"]].concat(), b"");
     let describe = ["group", "describe", "orders", "billing"];
     let shown = text(&broker, &describe);
-    assert!(shown.ends_with("\t1h..4h jitter 20% age 2d\t-\t-\n"), "{shown}");
+    assert!(shown.ends_with("\t1h..4h jitter 20% age 2d\t-\t-\t-\n"), "{shown}");
     let told = || described(&broker, &[&describe[..], &["--json"]].concat());
     let counts = || {
         let told = told();
@@ -93,7 +93,7 @@ fn a_message_that_failed_waits_as_the_retry_policy_of_its_group_says() {
     assert_eq!(text(&broker, &retry), "b\n");
     assert_eq!(counts(), (Some(1), Some(1)), "what waits keeps its delay");
     broker.ok(&[&alter[..], &["--retry-backoff", "1h,2h", "--retry-age", "none"]].concat(), b"");
-    assert!(text(&broker, &describe).ends_with("\t1h,2h jitter 20%\t-\t-\n"));
+    assert!(text(&broker, &describe).ends_with("\t1h,2h jitter 20%\t-\t-\t-\n"));
     let wrong = broker.run(&[&alter[..], &["--retry-backoff", "2h..1h"]].concat(), b"");
     assert_eq!(wrong.status.code(), Some(2));
 }
