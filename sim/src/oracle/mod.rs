@@ -29,7 +29,7 @@ use std::{
 };
 
 use sennit_engine::{
-    Command, Confirmed, DeliveryRun, Effect, PartitionCommand, Publish, Refusal, SessionId, Settle,
+    Command, Confirmed, DeliveryRun, Effect, PartitionCommand, Publish, Refusal, SessionId,
     Settled, StreamCommand, Subscribe, Verdict,
 };
 use sennit_model::{Generation, GroupId, Offset, PartitionId, Timestamp};
@@ -43,7 +43,7 @@ use group::Lease;
 use native::waits_for_commit;
 use partition::{ExpectedOutcome, PartitionLife, PartitionModel};
 use reader::Readers;
-use settlements::{PendingSettlement, SettleTime};
+use settlements::PendingSettlement;
 use streams::Streams;
 
 /// A promise that was broken.
