@@ -201,7 +201,8 @@ fn a_dry_run_tells_what_a_script_would_do_and_changes_nothing() {
 #[test]
 fn a_hook_decides_about_what_an_atomic_step_publishes_too() {
     let world = World::start();
-    world.set(FIELDS, &[]);
+    let seen = "function on_publish(msg) return { headers = { seen = msg.payload() } } end";
+    world.set(seen, &[]);
     world.broker.ok(&["topic", "create", "intake", "--beside", "jobs"], b"");
     world.broker.ok(&["publish", "intake", "good"], b"");
     let step = ["consume", "intake", "--count", "1", "--exec", "cat", "--publish-to", "jobs"];
