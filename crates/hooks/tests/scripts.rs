@@ -26,8 +26,8 @@ fn batch() -> Batch {
         delay: None,
         time_to_live: Some(Duration::from_secs(5)),
     };
-    builder.push(&message).unwrap();
-    builder.take().unwrap()
+    builder.push(&message).expect("it fits");
+    builder.take().expect("it has a message")
 }
 
 fn published(source: &str) -> Result<PublishDecision, ScriptError> {
@@ -38,7 +38,10 @@ fn published(source: &str) -> Result<PublishDecision, ScriptError> {
 fn value(expression: &str) -> String {
     let source =
         format!("function on_publish(msg) return {{ refuse = tostring({expression}) }} end");
-    published(&source).unwrap_or_else(|error| panic!("{expression}: {error}")).refuse.unwrap()
+    published(&source)
+        .unwrap_or_else(|error| panic!("{expression}: {error}"))
+        .refuse
+        .expect("it refuses")
 }
 
 fn failure_of(source: &str) -> String {
