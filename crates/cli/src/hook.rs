@@ -73,8 +73,8 @@ enum Verb {
         /// The topic
         topic: TopicName,
         /// Print this version instead
-        #[arg(long = "number", id = "number", value_name = "VERSION")]
-        version: Option<u64>,
+        #[arg(value_name = "VERSION")]
+        number: Option<u64>,
     },
     /// List the topics with a hook
     List,
@@ -88,8 +88,8 @@ enum Verb {
         /// The topic
         topic: TopicName,
         /// The version
-        #[arg(id = "number", value_name = "VERSION")]
-        version: u64,
+        #[arg(value_name = "VERSION", value_parser = clap::value_parser!(u64).range(1..))]
+        number: u64,
     },
     /// Run no script for a topic any more; its versions stay
     Delete {
@@ -126,19 +126,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 let changed = set.map_err(|error| Failure::from(error).about(&topic))?;
                 say_version(as_json, &topic, changed.version)
             }
-            Verb::Rollback { topic, version } => {
-                let version = Some(version).filter(|version| *version > 0);
-                let version = version.ok_or_else(|| {
-                    Failure::new(Exit::Usage, "versions are numbered from 1").about(&topic)
-                })?;
-                use_version(&client().await?, as_json, &topic, Some(version)).await
+            Verb::Rollback { topic, number } => {
+                use_version(&client().await?, as_json, &topic, Some(number)).await
             }
             Verb::Delete { topic } => use_version(&client().await?, as_json, &topic, None).await,
             Verb::List => list(&client().await?, as_json).await,
-            Verb::Get { topic, version } => {
-                let described = client().await?.describe_hook(&topic, version).await;
+            Verb::Get { topic, number } => {
+                let described = client().await?.describe_hook(&topic, number).await;
                 let hook = described.map_err(|error| Failure::from(error).about(&topic))?;
-                let version = version.or(hook.version).ok_or_else(|| no_hook(&topic))?;
+                let version = number.or(hook.version).ok_or_else(|| no_hook(&topic))?;
                 if as_json {
                     let (topic, script) = (topic.as_str(), hook.script);
                     return print_json(&json!({

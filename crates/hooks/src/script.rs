@@ -68,8 +68,8 @@ impl Script {
         self.has_on_failure
     }
 
-    /// Decides about a message that is published: `encoded` is the message as it lies in a checked batch. Costs a microsecond or two
-    /// for a script that looks at some headers.
+    /// Decides about a message that is published: `encoded` is the message as it lies in a checked batch. Costs
+    /// some microseconds for a script that looks at some headers (`examples/hook_cost.rs`).
     ///
     /// # Errors
     /// The script fails, exceeds its budget, or returns what no message can have.

@@ -117,7 +117,7 @@ fn versions_are_kept_over_a_kill_and_an_earlier_one_can_be_run_again() {
     world.broker.kill();
     world.broker.start_again();
     assert_eq!(world.lines(&["hook", "get", "jobs"]), [source(2)]);
-    assert_eq!(world.lines(&["hook", "get", "jobs", "--number", "3"]), [source(3)]);
+    assert_eq!(world.lines(&["hook", "get", "jobs", "3"]), [source(3)]);
     let in_use: Vec<_> = world
         .json(&["hook", "versions", "jobs", "--json"])
         .iter()
