@@ -78,7 +78,7 @@ fn rate(text: &str) -> Result<ThrottleRate, String> {
     ThrottleRate::parse(text).map_err(|error| error.to_string())
 }
 
-/// What has become of messages.
+/// The outcome for messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sum {
     matched: u64,
@@ -315,7 +315,7 @@ fn merge(rows: &mut Vec<CountRow>, page: Vec<CountRow>) -> u64 {
 /// Does a verb to the messages that are selected, and says what became of them.
 ///
 /// # Errors
-/// The broker's refusal, it cannot be reached, or standard output fails. What was done before is told.
+/// The broker's refusal, it cannot be reached, or standard output fails. The outcome until then is told.
 pub async fn rework(client: &Client, work: &Work<'_>) -> Result<(), Failure> {
     let mut sum = Sum::default();
     let worked = go_through(client, work, &mut sum).await;

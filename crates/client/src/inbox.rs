@@ -72,7 +72,7 @@ impl Drop for Requests {
     fn drop(&mut self) {
         if let Some(inbox) = self.inbox.get_mut().take() {
             inbox.task.abort();
-            // Nobody waits for the answer.
+            // The answer has no reader.
             let (answer, _) = oneshot::channel();
             let request = delete(&inbox.topic);
             self.connection.send(Command::Ask { request, resend: false, answer });

@@ -49,7 +49,7 @@ pub struct MessagePage {
     pub matched_max: u32,
 }
 
-/// What is asked of messages.
+/// A question about messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InspectVerb {
     /// To see them.

@@ -24,7 +24,7 @@ type RefusedItem = (AtomicItem, Refusal);
 struct Decided {
     /// The answers to its parts.
     parts: Vec<AtomicPart>,
-    /// What is appended to each partition that is not durable: messages and bytes.
+    /// For each partition that is not durable, the appended messages and bytes.
     unsafe_parts: Vec<(PartitionId, Durability, u32, u64)>,
     /// Settlements that do not fit into the frame, and go before it: messages are dropped early.
     early: Vec<Record>,

@@ -238,7 +238,7 @@ pub struct GroupConfig {
     pub throttle: Option<ThrottleRate>,
     /// The limits of fair keys. Of use where the topic has `fields`.
     pub key_rules: KeyRules,
-    /// What has one active consumer at a time, so that its messages keep their order.
+    /// The unit that has one active consumer at a time, so that its messages keep their order.
     pub order: Order,
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use crate::ConfigError;
 
-/// What has one active consumer at a time.
+/// The unit that has one active consumer at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Order {
     /// Nothing: each message goes to a consumer that has room.

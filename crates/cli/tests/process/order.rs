@@ -71,7 +71,7 @@ fn keys_are_processed_in_order_by_one_consumer_at_a_time_also_over_kill_9() {
                     for delivery in held[who].drain(..) {
                         let (key, number) = parsed(&delivery);
                         let due = next.entry(key.clone()).or_default();
-                        // What was acked when the broker was killed may come once more.
+                        // A message acked while the broker was killed may come once more.
                         assert!(number <= *due, "{key}: {number} comes before {due}");
                         *due = (number + 1).max(*due);
                         delivery.ack_confirmed().await.unwrap();

@@ -39,7 +39,7 @@ pub(crate) enum ControlAnswer {
     FairKeys(Vec<KeyDescription>),
     /// Messages that a group still has.
     Inspected(PageOfMessages),
-    /// What has become of messages.
+    /// The outcome for messages.
     Reworked(PageOfMessages),
     /// The cursors of a topic, by name.
     Cursors(Vec<CursorPositions>),

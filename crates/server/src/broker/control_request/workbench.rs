@@ -24,7 +24,7 @@ pub(crate) struct Inspect {
     pub(crate) verb: InspectVerb,
 }
 
-/// What is asked of messages.
+/// A question about messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InspectVerb {
     /// To see them, with so many bytes of each payload.
