@@ -4,7 +4,7 @@
 use std::{
     process::exit,
     sync::{
-        OnceLock,
+        Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicI32, Ordering::Relaxed},
         mpsc,
     },
@@ -23,6 +23,9 @@ const ENDED_BY_SIGNAL: i32 = 128;
 
 /// The first signal; 0 before it.
 static FIRST: AtomicI32 = AtomicI32::new(0);
+
+/// Held by the thread that ends the program.
+static EXIT: Mutex<()> = Mutex::new(());
 
 /// Called before the second signal ends the program.
 static BEFORE_EXIT: OnceLock<fn()> = OnceLock::new();
@@ -74,6 +77,11 @@ pub fn before_exit(end: fn()) {
     let _ = BEFORE_EXIT.set(end);
 }
 
+/// To be held until the program exits. Does not return if the second signal is about to end it.
+pub fn exit_turn() -> MutexGuard<'static, ()> {
+    EXIT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The name of the first signal.
 #[must_use]
 pub fn signal_name() -> &'static str {
@@ -109,6 +117,8 @@ fn listen(at_first: impl FnOnce() + Send + 'static) -> oneshot::Receiver<()> {
             let _ = first.send(());
             at_first();
             let second = next().await;
+            // What it ends lets the verb finish too, which must not exit with another code meanwhile.
+            let _exit = exit_turn();
             if let Some(end) = BEFORE_EXIT.get() {
                 end();
             }

@@ -60,7 +60,9 @@ static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
     let command = verbs::Sennit::parse();
-    match verbs::run(command) {
+    let done = verbs::run(command);
+    std::mem::forget(interrupt::exit_turn());
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output::print_to_stderr(&failure.to_string());

@@ -1,5 +1,7 @@
 //! Questions why messages and fair keys of a group wait, and the listing of its fair keys.
 
+use std::time::Duration;
+
 use sennit_model::{GroupName, Offset, PartitionIndex, Timestamp, TopicName};
 use sennit_protocol::{
     Reply, Request,
@@ -45,6 +47,20 @@ pub struct FairKey {
     pub reason: Option<WaitReason>,
     /// In a group that keeps the order of keys: the session of the consumer that holds messages of this one.
     pub session: Option<u64>,
+    /// How often it was served since the consumers came, if it is among the 32 keys of a partition that are served the
+    /// most.
+    pub served: Option<KeyDeliveries>,
+}
+
+/// How often a fair key was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyDeliveries {
+    /// Deliveries, every attempt of each message. May be too many by [`Self::overcounted`].
+    pub delivered: u64,
+    /// Deliveries that may have been of other keys.
+    pub overcounted: u64,
+    /// How long a message waited for its first delivery after it was appended, on average.
+    pub mean_wait: Duration,
 }
 
 /// Why a message is not with a consumer. The first reason that applies, in this order.
@@ -266,6 +282,11 @@ fn fair_key(body: control::FairKey) -> FairKey {
         oldest_at: body.oldest_ms.map(Timestamp),
         reason: body.reason.map(WaitReason::of),
         session: body.session_id,
+        served: body.served.map(|served| KeyDeliveries {
+            delivered: served.delivered,
+            overcounted: served.overcounted,
+            mean_wait: Duration::from_millis(served.waited_ms / served.first_deliveries.max(1)),
+        }),
     }
 }
 

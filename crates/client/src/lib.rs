@@ -75,7 +75,7 @@ pub use consumer::{Consumer, ConsumerBuilder};
 pub use delayed::{DelayedPage, DelayedRun, DueTime};
 pub use delivery::{Delivery, DeliveryRun};
 pub use error::Error;
-pub use explain::{ExplainSubject, Explanation, FairKey, WaitReason};
+pub use explain::{ExplainSubject, Explanation, FairKey, KeyDeliveries, WaitReason};
 pub use gap::{Gap, Received};
 pub use hooks::{
     HookChanged, HookCore, HookDescription, HookOnError, HookState, HookSummary, HookVersion,

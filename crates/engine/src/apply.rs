@@ -158,6 +158,7 @@ impl Engine {
         self.reserved.forget(id);
         self.memory.forget(id);
         self.names.forget(id.topic);
+        self.group_counts.forget(id.topic);
         self.latest.forget(id);
     }
 

@@ -11,6 +11,7 @@ use crate::{
     fair_delivery::{Passed, Scheduling},
     gather::{AtHand, Part},
     group::{Activity, Group, range},
+    group_counts::GroupCounts,
     log::Place,
     readers::TURN_WORK,
     stream::StreamRefusal,
@@ -54,6 +55,7 @@ impl Engine {
                     now,
                     wheel: &mut self.wheel,
                     expired: Vec::new(),
+                    counts: GroupCounts::default(),
                 };
                 if is_paused || group.is_paused() {
                     continue;
@@ -68,6 +70,7 @@ impl Engine {
                         Passed::Unfinished => is_unfinished = true,
                     }
                 }
+                self.group_counts.add((id.topic, group.id()), turn.counts);
                 if !turn.expired.is_empty() {
                     expired.push((group.id(), turn.expired));
                 }
@@ -170,9 +173,12 @@ impl Engine {
             };
             let mut hint = None;
             let place = ((id, group), source);
+            let mut counts = GroupCounts::default();
             while let Some(record) = self.next_burial(place, target, &mut hint, now, payloads) {
                 self.commit(&record, journal);
+                counts.dead_lettered += 1;
             }
+            self.group_counts.add((id.topic, group), counts);
         }
         if !is_named
             && let Some(partition) = self.partitions.get_mut(&id)
@@ -217,6 +223,7 @@ impl Turn<'_> {
             let delivered = start..start + u64::from(part.count);
             let holder = member.holder;
             group.lease(index, delivered, (tries, part.bytes()), self.now, self.wheel);
+            self.count(tries, part.count.into());
             group.activity_mut().place_hint = part.next;
             out.now.push(Effect::Deliver(Delivery {
                 session: holder.session,

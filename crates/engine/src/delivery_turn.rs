@@ -2,7 +2,10 @@
 
 use sennit_model::{Generation, OffsetRange, PartitionId, Timestamp};
 
-use crate::{log::Log, reserved::Reach, runs::Runs, timer::Timer, wheel::Wheel};
+use crate::{
+    group_counts::GroupCounts, log::Log, reserved::Reach, runs::Runs, timer::Timer, tries::Tries,
+    wheel::Wheel,
+};
 
 /// Most messages a member gets in one turn while others wait for theirs.
 pub(crate) const TURN_MESSAGES: u64 = 256;
@@ -17,9 +20,17 @@ pub(crate) struct Turn<'a> {
     pub(crate) now: Timestamp,
     pub(crate) wheel: &'a mut Wheel<Timer>,
     pub(crate) expired: Vec<OffsetRange>,
+    pub(crate) counts: GroupCounts,
 }
 
 impl Turn<'_> {
+    /// Counts deliveries of messages of which this came before.
+    pub(crate) fn count(&mut self, tries: Tries, count: u64) {
+        if !tries.is_none() {
+            self.counts.redelivered += count;
+        }
+    }
+
     /// How far from `start` the messages are alive, or else how far they are expired.
     pub(crate) fn alive(&self, start: u64, end: u64) -> Result<u64, u64> {
         if self.expiries.is_empty() {

@@ -20,6 +20,7 @@ use crate::{
     cursors::Cursors,
     effect::Effect,
     group::{Group, range},
+    group_counts::{AllGroupCounts, GroupCounts},
     latest::Latest,
     lease::Holder,
     log::{KeptBatch, Place},
@@ -37,7 +38,7 @@ use crate::{
     shared::Shared,
     stream::StreamAnswer,
     streams::Streams,
-    survey::{Findings, Survey, may_tell},
+    survey::{Findings, Survey},
     throttles::Throttles,
     timer::Timer,
     walks::Walks,
@@ -133,6 +134,7 @@ pub struct Engine {
     pub(crate) highest_place: u64,
     pub(crate) shared: Shared,
     pub(crate) survey: Survey,
+    pub(crate) group_counts: AllGroupCounts,
     pub(crate) throttles: Arc<Throttles>,
     pub(crate) walks: Walks,
 }
@@ -167,6 +169,7 @@ impl Engine {
             highest_place: 0,
             shared: Shared::default(),
             survey: Survey::default(),
+            group_counts: AllGroupCounts::default(),
             throttles: Arc::default(),
             walks: Walks::default(),
         }
@@ -297,9 +300,17 @@ impl Engine {
     /// it has come round. Costs a step for each partition that is looked at; one that is folded is
     /// unfolded only if it may have something to tell.
     pub fn survey(&mut self, parts: u32) -> Option<Findings> {
-        let Survey { hand, so_far } = &mut self.survey;
-        *hand = self.partitions.peek_part(*hand, parts, may_tell, |held| so_far.add(held));
-        (*hand == 0).then(|| std::mem::take(so_far))
+        let Self { survey, partitions, group_counts, .. } = self;
+        let Survey { hand, so_far } = survey;
+        let may_tell = so_far.may_tell();
+        *hand = partitions.peek_part(*hand, parts, may_tell, |held| so_far.add(held, group_counts));
+        (*hand == 0).then(|| std::mem::take(so_far).findings())
+    }
+
+    /// What went wrong or was held back, of all groups together.
+    #[must_use]
+    pub fn group_counts(&self) -> GroupCounts {
+        self.group_counts.total
     }
 
     /// When [`Engine::advance`] has something to do next, if nothing else happens.

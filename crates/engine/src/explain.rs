@@ -12,7 +12,7 @@ use crate::{
     command::{ExplainSubject, Origin},
     effect::Effect,
     engine::{Engine, Outbox},
-    explanation::{Explanation, KeyDescription, WaitReason},
+    explanation::{Explanation, KeyDeliveries, KeyDescription, WaitReason},
     group::Group,
     partition::Partition,
     refusal::Refusal,
@@ -205,6 +205,9 @@ impl Partition {
             (Reverse((ready, in_flight)), key)
         });
         counts.truncate(most);
+        let served = group.activity().fair.iter().flat_map(|fair| fair.busiest(usize::MAX));
+        let served: Vec<KeyDeliveries> = served.collect();
+        let served_of = |name: &str| served.iter().find(|served| served.fair_key == name).cloned();
         let describe = |(key, (ready, in_flight, oldest)): (u32, (u64, u64, u64))| KeyDescription {
             fair_key: self.classes.key_name(key).unwrap_or_default().to_owned(),
             ready,
@@ -212,6 +215,7 @@ impl Partition {
             oldest_appended_at: self.log.find(oldest).map(|entry| entry.appended_at),
             reason: (ready > 0).then(|| self.reason_of_ready(group, oldest, now)),
             session: group.holder_of(key).filter(|_| in_flight > 0),
+            served: served_of(self.classes.key_name(key).unwrap_or_default()),
         };
         counts.into_iter().map(describe).collect()
     }

@@ -1,5 +1,7 @@
 //! Why a message or a fair key waits.
 
+use std::time::Duration;
+
 use sennit_model::{Offset, Timestamp};
 
 use crate::command::SessionId;
@@ -116,4 +118,31 @@ pub struct KeyDescription {
     pub reason: Option<WaitReason>,
     /// The session that has messages of it, where the group keeps the order of keys.
     pub session: Option<SessionId>,
+    /// How often it was served, if it is among the keys that were served the most.
+    pub served: Option<KeyDeliveries>,
+}
+
+/// How often a fair key was served, as far as that is counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyDeliveries {
+    /// The key; empty for messages without one.
+    pub fair_key: String,
+    /// Deliveries, every attempt of each message. May be too many by [`Self::at_most_over`].
+    pub delivered: u64,
+    /// Deliveries that may have been of other keys, which had its counter before.
+    pub at_most_over: u64,
+    /// First deliveries that [`Self::waited`] adds up; none of them is of another key.
+    pub first_deliveries: u64,
+    /// How long the messages of these waited for them after they were appended.
+    pub waited: Duration,
+}
+
+impl KeyDeliveries {
+    /// Adds what another partition has counted.
+    pub fn add(&mut self, other: &Self) {
+        self.delivered += other.delivered;
+        self.at_most_over += other.at_most_over;
+        self.first_deliveries += other.first_deliveries;
+        self.waited += other.waited;
+    }
 }

@@ -13,11 +13,14 @@ use std::{
 
 use sennit_model::{Class, Order, PartitionId, Priority, Timestamp};
 
+mod busiest;
+#[cfg(any(test, debug_assertions))]
+mod check;
 mod order;
 mod turns;
 
 pub(crate) use self::turns::Candidate;
-use self::{order::Ordered, turns::Ring};
+use self::{busiest::Busiest, order::Ordered, turns::Ring};
 use crate::{
     classes::{ClassNumber, Classes},
     explanation::WaitReason,
@@ -72,6 +75,8 @@ struct Key {
     bucket: Option<Arc<Bucket>>,
     /// When that has a token, once it had none.
     free_at: Timestamp,
+    /// The place of its counter, if it has one.
+    counter: u32,
 }
 
 /// A flow and its age.
@@ -170,6 +175,9 @@ pub(crate) struct Fair {
     ordered: Option<Box<Ordered>>,
     /// Messages that failed and whose keys are not noted yet.
     failed: Vec<Range<u64>>,
+    busiest: Busiest,
+    /// How often a throttle had no token since that was last taken.
+    pub(crate) throttle_waits: u64,
 }
 
 impl Fair {
@@ -203,6 +211,8 @@ impl Fair {
             band: 0,
             ordered: (order != Order::None).then(|| Box::new(Ordered::new(order))),
             failed: Vec::new(),
+            busiest: Busiest::default(),
+            throttle_waits: 0,
         };
         fair.follow(setting);
         for (run, holder) in leased {
@@ -419,6 +429,7 @@ impl Fair {
             is_paused: false,
             bucket: None,
             free_at: Timestamp(0),
+            counter: NONE,
         };
         if let Some(key) = self.keys.get(index)
             && key.age == age
@@ -432,6 +443,7 @@ impl Fair {
         }
         if !is_new {
             // The key of this number is gone, and so are its messages.
+            self.busiest.forget_number(number, self.keys[index].counter);
             let mut flow = self.keys[index].first_flow;
             while flow != NONE {
                 let next = self.flows[flow as usize].next_of_key;
@@ -540,54 +552,5 @@ impl Fair {
     pub(crate) fn keys_in_turn(&self) -> u64 {
         let in_ring = |flow: &&Flow| flow.state == FlowState::InRing;
         self.flows.iter().filter(in_ring).count() as u64
-    }
-
-    /// Asserts that each ready message is in the index, and that nothing can be given: for use after a pass that
-    /// found nobody's room full.
-    #[cfg(any(test, debug_assertions))]
-    pub(crate) fn check(
-        &self,
-        ready: &Runs<Tries>,
-        classes: &Classes,
-        leased: impl Iterator<Item = Range<u64>>,
-    ) {
-        let mut indexed = Runs::default();
-        for range in &self.arrived {
-            indexed.insert(range.start, range.end, ());
-        }
-        for lane in &self.lanes {
-            lane.ranges().for_each(|range| indexed.insert(range.start, range.end, ()));
-        }
-        let runs: usize = self.lanes.iter().map(Lane::len).sum();
-        assert_eq!(runs, self.runs, "runs are counted");
-        for (start, end, _) in ready.iter() {
-            for gap in indexed.gaps(start, end) {
-                classes.runs(gap, |part, class| {
-                    let rest = self.lanes.get(class as usize).map_or(u64::MAX, Lane::rest);
-                    assert!(rest <= part.start, "{part:?} is ready and not in the index");
-                });
-            }
-        }
-        let mut in_flight = vec![0; self.keys.len()];
-        let counted = leased.chain(self.released.iter().cloned());
-        for run in counted {
-            classes.runs(run, |part, class| {
-                let key = self.key_number(class, classes);
-                in_flight[key as usize] += part.end - part.start;
-            });
-        }
-        for (number, (key, counted)) in self.keys.iter().zip(in_flight).enumerate() {
-            assert_eq!(key.in_flight, counted, "of key {number} so many are under way");
-        }
-    }
-
-    /// Whether something could be given if somebody had room.
-    #[cfg(any(test, debug_assertions))]
-    pub(crate) fn has_turn(&self) -> bool {
-        let waits_for_group = self.wakes_at < NEVER && self.wakes_at <= self.group_free_at;
-        let mut flows = self.rings.iter().flat_map(|ring| &ring.flows);
-        !self.arrived.is_empty()
-            || !waits_for_group
-                && flows.any(|&(flow, age)| self.flows[flow as usize].is(age, FlowState::InRing))
     }
 }

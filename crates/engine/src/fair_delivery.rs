@@ -106,6 +106,7 @@ impl Turn<'_> {
             fair.wakes_at = wake;
             self.wheel.set(wake, Timer::Throttled { partition: self.id, group: group.id() });
         }
+        self.counts.throttle_waits += std::mem::take(&mut fair.throttle_waits);
         group.put_fair(fair);
         match (is_indexed, misses) {
             (false, _) => Passed::Unfinished,
@@ -172,7 +173,7 @@ impl Turn<'_> {
         pass: &mut Pass<'_>,
         payloads: &mut impl Payloads,
     ) -> Option<Pick> {
-        let Pass { fair, fields, misses, last, .. } = pass;
+        let Pass { fair, setting, fields, misses, last } = pass;
         let offset = candidate.offset;
         if let Err(expired_end) = self.alive(offset, offset + 1) {
             group.ready.remove(offset, expired_end);
@@ -200,7 +201,8 @@ impl Turn<'_> {
             let message = Messages::of_checked(&batch[bytes.clone()]).next();
             message.map_or(1, |message: MessageView<'_>| fields.cost(&message))
         });
-        fair.take(candidate, cost);
+        let waited = self.now.since(entry.appended_at);
+        fair.take(candidate, cost, waited, setting);
         // It is nobody's until it is leased.
         group.ready.remove(offset, offset + 1);
         Some(Pick { round: fair.round, offset, tries: candidate.tries, entry, batch, bytes })
@@ -226,6 +228,7 @@ impl Turn<'_> {
             let holder = group.activity().members[index].holder;
             let leased = (tries, messages.len() as u64);
             group.lease(index, offset..end, leased, self.now, self.wheel);
+            self.count(tries, end - offset);
             out.now.push(Effect::Deliver(Delivery {
                 session: holder.session,
                 subscription: holder.subscription,

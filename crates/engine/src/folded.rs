@@ -96,6 +96,13 @@ impl Folded {
         self.form.terms.len() > 1 && self.form.config.retention.until_settled
     }
 
+    /// How many messages it has at most, settled ones included.
+    pub(crate) fn messages(&self) -> u64 {
+        let mut numbers = Unpacker(&self.bytes);
+        let (_, start) = (numbers.take(), numbers.take());
+        numbers.near(start) - start
+    }
+
     /// Whether some of its messages are delayed.
     pub(crate) fn has_delays(&self) -> bool {
         self.flag(2)

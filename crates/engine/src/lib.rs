@@ -36,6 +36,7 @@ mod filter;
 mod folded;
 mod gather;
 mod group;
+mod group_counts;
 mod holding;
 mod interner;
 mod kept;
@@ -116,7 +117,8 @@ pub use effect::{
     GroupDescription, Holding, ParkedRun, PartitionDescription, PublishNote, Settled,
 };
 pub use engine::{Engine, Journal, Outbox, Payloads};
-pub use explanation::{Explanation, KeyDescription, WaitReason};
+pub use explanation::{Explanation, KeyDeliveries, KeyDescription, WaitReason};
+pub use group_counts::GroupCounts;
 pub use latest::Tombstones;
 pub use log::{KeptBatch, Place};
 pub use names::SourceNames;
@@ -133,7 +135,7 @@ pub use stream::{
     StreamNote, StreamProducer, StreamRead, StreamRefusal, StreamRest, StreamSettings,
     StreamStatus, is_same_media_type, media_type,
 };
-pub use survey::{Findings, HoldingGroup};
+pub use survey::{Findings, GroupBacklog, HoldingGroup};
 pub use throttles::Throttles;
 pub use walk::{
     CountBy, CountRow, Destination, Edit, FoundMessage, MessageState, Requeue, Selection, Walk,

@@ -135,6 +135,15 @@ pub const PARKED_SHOWN_MAX: usize = 64;
 /// settled.
 pub const HOLDING_GROUPS_MAX: usize = 16;
 
+/// Most groups of a shard that metrics name: those with the most messages.
+pub const GROUPS_NAMED_MAX: usize = 1000;
+
+/// Most of these of which metrics name fair keys, and how many keys of each partition of one.
+pub const GROUPS_WITH_NAMED_KEYS_MAX: usize = 100;
+
+/// Most fair keys that metrics name of a group in a partition.
+pub const KEYS_NAMED_MAX: usize = 10;
+
 /// Most messages that one request of the workbench examines: a core does a page at a time.
 pub const WORKBENCH_EXAMINED_MAX: u64 = 4096;
 

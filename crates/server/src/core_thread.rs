@@ -212,7 +212,7 @@ async fn take_messages(
                 Message::Effects(effects) => core.with(|core| core.effects_from_afar(effects)),
                 Message::DiskShort(short) => core.with(|core| core.set_disk_short(short)),
                 Message::Call(call) => call.run(&core.services),
-                Message::Holding(shard, groups) => core.look(|core| core.holding(shard, &groups)),
+                Message::Found(shard, findings) => core.look(|core| core.found(shard, findings)),
                 Message::Drain(done) => {
                     spawn_local(drain::one(core.clone(), done));
                 }

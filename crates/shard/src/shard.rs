@@ -4,8 +4,8 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use sennit_engine::{
-    Catalogue, Command, Effect, Engine, Findings, Origin, Outbox, Payloads, Place, Refusal,
-    StreamCommand, Throttles,
+    Catalogue, Command, Effect, Engine, Findings, GroupCounts, Origin, Outbox, Payloads, Place,
+    Refusal, StreamCommand, Throttles,
 };
 use sennit_journal::{Container, Frame, Position};
 use sennit_model::{Offset, PartitionId, Timestamp};
@@ -178,6 +178,11 @@ impl Shard {
     /// the end of a round.
     pub fn survey(&mut self, parts: u32) -> Option<Findings> {
         self.engine.survey(parts)
+    }
+
+    /// What went wrong or was held back, of all groups together.
+    pub fn group_counts(&self) -> GroupCounts {
+        self.engine.group_counts()
     }
 
     fn needs_mark(&self) -> bool {

@@ -112,7 +112,15 @@ mod tests {
 
     fn key(name: &str, ready: u64, reason: WaitReason) -> FairKey {
         let (fair_key, reason) = (name.into(), Some(reason));
-        FairKey { fair_key, ready, in_flight: 0, oldest_at: None, reason, session: None }
+        FairKey {
+            fair_key,
+            ready,
+            in_flight: 0,
+            oldest_at: None,
+            reason,
+            session: None,
+            served: None,
+        }
     }
 
     fn is_paused(held: Option<HeldBack>) -> bool {

@@ -1,6 +1,6 @@
 //! `sennit group keys`: the fair keys of a group with the most ready messages, and the reasons why they wait.
 
-use sennit_client::{Client, FairKey};
+use sennit_client::{Client, FairKey, KeyDeliveries};
 use sennit_model::{GroupName, TopicName, limits::FAIR_KEYS_LISTED_MAX};
 use serde_json::{Value, json};
 
@@ -8,6 +8,7 @@ use crate::{
     exit::Failure,
     explain::{cell, reason_json},
     output::{print_json, print_table},
+    quantity::show_duration,
 };
 
 use super::{about, age};
@@ -37,7 +38,10 @@ impl Args {
             return keys.iter().try_for_each(|key| print_json(&key_json(key)));
         }
         let rows: Vec<_> = keys.iter().map(row).collect();
-        print_table(&["KEY", "READY", "IN FLIGHT", "OLDEST", "CONSUMER", "WAITS FOR"], &rows)
+        print_table(
+            &["KEY", "READY", "IN FLIGHT", "OLDEST", "DELIVERED", "WAIT", "CONSUMER", "WAITS FOR"],
+            &rows,
+        )
     }
 }
 
@@ -63,9 +67,17 @@ fn row(key: &FairKey) -> Vec<String> {
         key.ready.to_string(),
         key.in_flight.to_string(),
         key.oldest_at.map_or_else(|| "-".into(), age),
+        key.served.map_or_else(|| "-".into(), delivered),
+        key.served.map_or_else(|| "-".into(), |served| show_duration(served.mean_wait)),
         key.session.map_or_else(|| "-".into(), |session| session.to_string()),
         cell(key.reason.as_ref()),
     ]
+}
+
+/// Deliveries, with a sign if they may be fewer.
+fn delivered(served: KeyDeliveries) -> String {
+    let sign = if served.overcounted == 0 { "" } else { "~" };
+    format!("{sign}{}", served.delivered)
 }
 
 pub fn key_json(key: &FairKey) -> Value {
@@ -76,5 +88,8 @@ pub fn key_json(key: &FairKey) -> Value {
         "oldest_ms": key.oldest_at.map(|at| at.0),
         "session": key.session,
         "reason": key.reason.as_ref().map(reason_json),
+        "delivered": key.served.map(|served| served.delivered),
+        "overcounted": key.served.map(|served| served.overcounted),
+        "mean_wait_ms": key.served.map(|served| served.mean_wait.as_millis() as u64),
     })
 }

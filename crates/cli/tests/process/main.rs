@@ -32,6 +32,7 @@ mod golden_delayed;
 mod golden_groups;
 mod golden_kinds;
 mod golden_workbench;
+mod group_metrics;
 mod groups;
 mod hooks;
 mod http_streams;

@@ -176,6 +176,7 @@ impl Fair {
                 continue;
             }
             if let Err(free_at) = take_of_all(of_lane.iter(), now) {
+                self.throttle_waits += 1;
                 self.lanes[lane as usize].free_at = free_at;
                 continue;
             }
@@ -184,12 +185,14 @@ impl Fair {
             {
                 of_lane.iter().for_each(|bucket| bucket.give_back());
                 let number = self.flows[flow as usize].key;
+                self.throttle_waits += 1;
                 self.keys[number as usize].free_at = free_at;
                 continue;
             }
             if let Some(bucket) = &self.group_bucket
                 && let Err(free_at) = bucket.take(now)
             {
+                self.throttle_waits += 1;
                 self.group_free_at = free_at;
                 of_lane.iter().chain(&key.bucket).for_each(|bucket| bucket.give_back());
                 return None;
@@ -304,14 +307,28 @@ impl Fair {
         Head::Empty
     }
 
-    /// The candidate is given, and costs so much.
-    pub(crate) fn take(&mut self, candidate: Candidate, cost: u32) {
+    /// The candidate is given, and costs so much; if it was appended so long ago and is given for the first time, that
+    /// counts as its wait.
+    pub(crate) fn take(
+        &mut self,
+        candidate: Candidate,
+        cost: u32,
+        waited: Duration,
+        setting: &Setting<'_>,
+    ) {
         let Candidate { offset, flow, lane, consumer, .. } = candidate;
         self.runs -= self.lanes[lane as usize].take(offset);
         self.served += 1;
         let flow = &mut self.flows[flow as usize];
         let key = flow.key;
-        self.keys[key as usize].in_flight += 1;
+        let held = &mut self.keys[key as usize];
+        held.in_flight += 1;
+        if setting.terms.config.order != Order::Partition
+            && let Some(name) = setting.classes.key_name(key)
+        {
+            let waited = candidate.tries.is_none().then_some(waited);
+            self.busiest.count((key, name), &mut held.counter, waited);
+        }
         flow.deficit -= i64::from(cost);
         let (band, is_over) = (usize::from(flow.band), flow.deficit <= 0);
         self.rings[band].has_served = true;

@@ -6,8 +6,8 @@ use super::any_frame::text;
 use crate::{
     Reply, Request,
     control::{
-        Explain, Explanation, Explanations, FairKey, FairKeyList, ListFairKeys, WaitReason,
-        explain::Subject,
+        Explain, Explanation, Explanations, FairKey, FairKeyList, KeyDeliveries, ListFairKeys,
+        WaitReason, explain::Subject,
     },
 };
 
@@ -56,15 +56,26 @@ pub fn explanation_reply() -> impl Strategy<Value = Reply> {
             reason,
         },
     );
-    let key = (text(), any::<(u64, u64, Option<u64>, Option<u64>)>(), option::of(reason()))
-        .prop_map(|(fair_key, (ready, in_flight, oldest_ms, session_id), reason)| FairKey {
+    let served = any::<(u64, u64, u64, u64)>().prop_map(
+        |(delivered, overcounted, first_deliveries, waited_ms)| KeyDeliveries {
+            delivered,
+            overcounted,
+            first_deliveries,
+            waited_ms,
+        },
+    );
+    let numbers = any::<(u64, u64, Option<u64>, Option<u64>)>();
+    let key = (text(), numbers, option::of(reason()), option::of(served)).prop_map(
+        |(fair_key, (ready, in_flight, oldest_ms, session_id), reason, served)| FairKey {
             fair_key,
             ready,
             in_flight,
             oldest_ms,
             reason,
             session_id,
-        });
+            served,
+        },
+    );
     prop_oneof![
         vec(explanation, 0..3)
             .prop_map(|explanations| Reply::Explanations(Explanations { explanations })),

@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
-use sennit_engine::HoldingGroup;
+use sennit_engine::Findings;
 use sennit_model::TopicId;
 use tokio::{sync::Notify, task::spawn_local, time::sleep};
 
@@ -18,7 +18,7 @@ const DEAD_LETTER_TOPIC_AGAIN: Duration = Duration::from_secs(10);
 pub(crate) struct Needs {
     dead_letter_topics: RefCell<Vec<TopicId>>,
     ended_streams: RefCell<Vec<TopicId>>,
-    holding: RefCell<Vec<(ShardIndex, Vec<HoldingGroup>)>>,
+    findings: RefCell<Vec<(ShardIndex, Findings)>>,
     added: Notify,
 }
 
@@ -36,8 +36,8 @@ impl CatalogueNeeds for Needs {
         self.added.notify_one();
     }
 
-    fn names_of_holding(&self, shard: ShardIndex, groups: &[HoldingGroup]) {
-        self.holding.borrow_mut().push((shard, groups.to_vec()));
+    fn names_of_groups(&self, shard: ShardIndex, findings: Findings) {
+        self.findings.borrow_mut().push((shard, findings));
         self.added.notify_one();
     }
 }
@@ -47,8 +47,8 @@ impl Needs {
     pub(crate) async fn serve(self: Rc<Self>, control: Rc<Control>) {
         loop {
             self.added.notified().await;
-            while let Some((shard, groups)) = take(&self.holding) {
-                control.name_holding(shard, &groups);
+            while let Some((shard, findings)) = take(&self.findings) {
+                control.name_groups(shard, findings);
             }
             while let Some(source) = take(&self.dead_letter_topics) {
                 if let Err(error) = control.create_dead_letter_topic(source).await {

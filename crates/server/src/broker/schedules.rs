@@ -60,6 +60,7 @@ use crate::{
         core::{CoreHandle, Cores},
         inbox::Message,
         index::CoreIndex,
+        metrics::CoreMetrics,
         own_topic::OwnStream,
     },
 };
@@ -364,6 +365,7 @@ impl Schedules {
     async fn tick(self: Rc<Self>) {
         loop {
             let now = clock::now();
+            self.metrics().schedules.set(self.held.borrow().len() as u64);
             let mut next = None;
             let mut due = Vec::new();
             for (name, held) in
@@ -438,6 +440,7 @@ impl Schedules {
             match self.publishing.is_settled(config, last).await {
                 Ok(true) => {}
                 Ok(false) => {
+                    self.metrics().schedule_ticks_left_out.add(1);
                     state.left_out += 1;
                     return true;
                 }
@@ -449,6 +452,7 @@ impl Schedules {
         match self.publishing.publish_tick(name, config, state.producer, tick).await {
             Ok(Published::Now(message)) => {
                 state.last = Some(message);
+                self.metrics().schedule_ticks_published.add(1);
                 state.published += 1;
                 state.failure = None;
                 true
@@ -460,11 +464,16 @@ impl Schedules {
             }
             Err(refusal) => {
                 tracing::warn!(%name, %refusal, "a tick of a schedule is left out");
+                self.metrics().schedule_ticks_failed.add(1);
                 state.left_out += 1;
                 state.failure = Some(refusal.to_string());
                 true
             }
         }
+    }
+
+    fn metrics(&self) -> &CoreMetrics {
+        &self.core.cores.metrics[self.core.index]
     }
 
     fn try_later(&self, name: &ScheduleName) {

@@ -20,7 +20,7 @@ use std::{
 };
 
 use sennit_engine::{
-    Catalogue, Command, Content, Effect, HoldingGroup, SessionId, StreamAppend, StreamCommand,
+    Catalogue, Command, Content, Effect, Findings, SessionId, StreamAppend, StreamCommand,
     Throttles,
 };
 use sennit_journal::Fault;
@@ -129,10 +129,10 @@ impl Core {
         self.needs = Some(needs);
     }
 
-    /// The groups of a shard that hold messages which others are through with.
-    pub(crate) fn holding(&self, shard: ShardIndex, groups: &[HoldingGroup]) {
+    /// What a survey of a shard has found.
+    pub(crate) fn found(&self, shard: ShardIndex, findings: Findings) {
         if let Some(needs) = &self.needs {
-            needs.names_of_holding(shard, groups);
+            needs.names_of_groups(shard, findings);
         }
     }
 

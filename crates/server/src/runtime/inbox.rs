@@ -3,7 +3,7 @@
 
 use std::{any::Any, collections::BTreeSet, rc::Rc, time::Duration};
 
-use sennit_engine::{Command, Effect, HoldingGroup};
+use sennit_engine::{Command, Effect, Findings};
 use sennit_journal::{Container, Fault, Position};
 use sennit_shard::{CompactionDone, Fetch, MoveError, Moved, StoredBatch};
 use tokio::sync::{mpsc, oneshot};
@@ -37,8 +37,8 @@ pub(crate) enum Message {
     Effects(Vec<Effect>),
     /// Something to do with one of its services.
     Call(Call),
-    /// The groups of a shard that hold messages which others are through with; only the first core is told.
-    Holding(ShardIndex, Vec<HoldingGroup>),
+    /// What a survey of a shard has found; only the first core is told.
+    Found(ShardIndex, Findings),
     /// Publishes to some shard are refused, or to none any more: the disk has no room.
     DiskShort(bool),
     /// The broker stops: say so to every session, finish what is under way, answer when done.

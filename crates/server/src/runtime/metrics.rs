@@ -2,7 +2,7 @@
 //! lists them.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -12,10 +12,9 @@ use prometheus_client::{
     metrics::{counter::ConstCounter, gauge::ConstGauge},
     registry::{Registry, Unit},
 };
-use sennit_model::Timestamp;
 
 use super::{
-    clock::now,
+    group_metrics::{self, GroupMetrics},
     index::{CoreIndex, IndexVec, ShardIndex},
 };
 
@@ -80,34 +79,12 @@ trait Counts {
     fn each(&self, tell: &mut dyn FnMut(Metric, u64));
 }
 
-/// A group that holds messages which others of its topic are through with.
-#[derive(Debug)]
-pub(crate) struct Holding {
-    pub(crate) topic: String,
-    pub(crate) group: String,
-    /// When the oldest of these messages was appended.
-    pub(crate) since: Timestamp,
-}
-
 /// What one shard counts.
 #[derive(Debug, Default)]
 pub(crate) struct ShardMetrics {
     pub(crate) counts: ShardCounts,
-    /// Groups that hold messages which others are through with, a few of the shard's.
-    holding: Mutex<Vec<Holding>>,
-}
-
-impl ShardMetrics {
-    pub(crate) fn set_holding(&self, holding: Vec<Holding>) {
-        *self.holding.lock().unwrap_or_else(PoisonError::into_inner) = holding;
-    }
-
-    /// Shows each of them with the age of the oldest message that it holds.
-    fn each_holding(&self, mut tell: impl FnMut(&Holding, u64)) {
-        let now = now();
-        let holding = self.holding.lock().unwrap_or_else(PoisonError::into_inner);
-        holding.iter().for_each(|held| tell(held, now.since(held.since).as_secs()));
-    }
+    /// The groups that are named.
+    pub(crate) groups: GroupMetrics,
 }
 
 macro_rules! unit {
@@ -139,6 +116,9 @@ counts! {
     counter dropped_messages none "Messages dropped because their partition was full and later ones came";
     counter delivered_messages none "Messages handed to consumers";
     counter delivered_bytes bytes "Bytes of messages handed to consumers";
+    counter redelivered_messages none "Messages handed to consumers that had been handed to one of their group before";
+    counter dead_lettered_messages none "Messages moved to dead-letter topics";
+    counter throttle_waits none "How often a throttle had no token for a message whose turn it was";
     counter delivered_early_messages none "Messages handed out before they were committed, as their topic has it";
     gauge parked_messages none "Messages of dead-letter topics that failed there for good, and wait until somebody asks for them";
     counter refusals none "Commands refused";
@@ -189,6 +169,10 @@ counts! {
     gauge configuration_bytes bytes "Bytes of the keys and values of the configuration";
     counter configuration_changes none "Changes of the configuration";
     gauge throttle_rules none "Throttle rules of the configuration";
+    gauge schedules none "Schedules";
+    counter schedule_ticks_published none "Ticks of schedules that were published";
+    counter schedule_ticks_left_out none "Ticks of schedules left out because the message before was not settled";
+    counter schedule_ticks_failed none "Ticks of schedules left out because their message was refused for good";
     gauge hooks none "Hooks that the core knows";
     gauge hooks_resting none "Hooks that rest on the core after failures, or have failed since";
     counter hook_messages none "Messages that hooks have decided about";
@@ -210,7 +194,8 @@ impl Collector for All {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         encode_all(&mut encoder, "shard", self.shards.iter().map(|shard| &shard.counts))?;
         encode_all(&mut encoder, "core", self.cores.iter().map(AsRef::as_ref))?;
-        self.encode_holding(&mut encoder)
+        let shards = self.shards.iter_indexed().map(|(shard, all)| (shard.0, &all.groups));
+        group_metrics::encode(&mut encoder, &shards.collect::<Vec<_>>())
     }
 }
 
@@ -253,30 +238,6 @@ fn encode_all<'a, C: Counts + 'a>(
     Ok(())
 }
 
-impl All {
-    /// One series for each group that is named: a few of each shard.
-    fn encode_holding(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let text = "Age of the oldest message that this group holds and others of the topic are through with";
-        let (unit, kind) = (Unit::Seconds, ConstGauge::new(0i64).metric_type());
-        let name = "group_holds_oldest_age";
-        let mut descriptor = encoder.encode_descriptor(name, text, Some(&unit), kind)?;
-        let mut encoded = Ok(());
-        for (shard, metrics) in self.shards.iter_indexed() {
-            metrics.each_holding(|held, age| {
-                let labels = [
-                    ("shard", shard.0.to_string()),
-                    ("topic", held.topic.clone()),
-                    ("group", held.group.clone()),
-                ];
-                let age = ConstGauge::new(i64::try_from(age).unwrap_or(i64::MAX));
-                let family = descriptor.encode_family(&labels);
-                encoded = encoded.and_then(|()| family.and_then(|family| age.encode(family)));
-            });
-        }
-        encoded
-    }
-}
-
 /// The text of all metrics of all shards and cores.
 pub(crate) fn registry(
     shards: IndexVec<ShardIndex, Arc<ShardMetrics>>,
@@ -291,14 +252,21 @@ pub(crate) fn registry(
 mod tests {
     use prometheus_client::encoding::text::encode;
 
+    use sennit_model::Timestamp;
+
     use super::*;
+    use crate::runtime::{
+        clock::now,
+        group_metrics::{Named, NamedGroups},
+    };
 
     #[test]
     fn a_group_that_holds_old_messages_is_named_with_the_age_of_the_oldest() {
         let shards = IndexVec::of(2, |_| Arc::<ShardMetrics>::default());
         let since = Timestamp(now().0 - 3_600_000);
         let (topic, group) = ("orders".to_owned(), "default".to_owned());
-        shards[ShardIndex(1)].set_holding(vec![Holding { topic, group, since }]);
+        let holding = vec![Named { topic, group, of_group: since }];
+        shards[ShardIndex(1)].groups.set(NamedGroups { holding, backlogs: Vec::new() });
         let mut text = String::new();
         encode(&mut text, &registry(shards, IndexVec::of(1, |_| Arc::default())))
             .expect("it is text");

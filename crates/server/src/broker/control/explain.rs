@@ -93,6 +93,10 @@ fn merged(listed: Vec<Vec<KeyDescription>>, most: usize) -> Vec<KeyDescription> 
         held.ready += key.ready;
         held.in_flight += key.in_flight;
         held.session = held.session.or(key.session);
+        match (&mut held.served, &key.served) {
+            (Some(held), Some(more)) => held.add(more),
+            (held, more) => *held = held.take().or_else(|| more.clone()),
+        }
         let age = |key: &KeyDescription| {
             (key.reason.is_none(), key.oldest_appended_at.unwrap_or(Timestamp(u64::MAX)))
         };
@@ -120,6 +124,7 @@ mod tests {
             ready,
             in_flight: 1,
             session: None,
+            served: None,
             oldest_appended_at: oldest.map(Timestamp),
             reason: oldest.map(|at| WaitReason::Delayed { until: Timestamp(at) }),
         }

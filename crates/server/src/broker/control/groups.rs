@@ -1,9 +1,9 @@
 //! Requests about groups: names and settings go to the catalogue, and its partitions follow. What a group
 //! does with messages is the engine's. It knows no protocol.
 
-use sennit_engine::{CatalogueCommand, HoldingGroup, PartitionCommand, Refusal, Topic};
+use sennit_engine::{Catalogue, CatalogueCommand, Findings, PartitionCommand, Refusal, Topic};
 use sennit_model::{
-    GroupConfig, GroupName, OffsetRange, PartitionIndex, StartAt, TopicId, TopicName,
+    GroupConfig, GroupId, GroupName, OffsetRange, PartitionIndex, StartAt, TopicId, TopicName,
     limits::PARKED_SHOWN_MAX,
 };
 
@@ -17,7 +17,11 @@ use crate::{
         AlterGroup, ConsumerStart, ControlAnswer, ControlRefusal, CreateGroup, ListedGroup,
         OffsetsOfPartition, RetryParked, Subscribe,
     },
-    runtime::{index::ShardIndex, metrics::Holding, shard_answers::Answer},
+    runtime::{
+        group_metrics::{Named, NamedGroups},
+        index::ShardIndex,
+        shard_answers::Answer,
+    },
 };
 
 impl Control {
@@ -157,21 +161,33 @@ impl Control {
 }
 
 impl Control {
-    /// Says by name, in the metrics of a shard, which of its groups hold messages that others are through
-    /// with.
-    pub(crate) fn name_holding(&self, shard: ShardIndex, groups: &[HoldingGroup]) {
-        let named = self.core.look(|core| {
+    /// Says by name, in the metrics of a shard, what a survey has found of its groups.
+    pub(crate) fn name_groups(&self, shard: ShardIndex, findings: Findings) {
+        let Findings { holding, backlogs, parked: _ } = findings;
+        let groups = self.core.look(|core| {
             let catalogue = core.catalogue();
-            let named = groups.iter().filter_map(|held| {
-                let topic = catalogue.topic(held.topic)?;
-                let group = topic.groups.iter().find(|group| group.id == held.group)?;
-                let (topic, group) = (topic.created.name.to_string(), group.name().to_string());
-                Some(Holding { topic, group, since: held.since })
-            });
-            named.collect()
+            let holding = holding
+                .into_iter()
+                .filter_map(|held| named(catalogue, (held.topic, held.group), held.since));
+            let backlogs = backlogs
+                .into_iter()
+                .filter_map(|backlog| named(catalogue, (backlog.topic, backlog.group), backlog));
+            NamedGroups { holding: holding.collect(), backlogs: backlogs.collect() }
         });
-        self.core.cores.shard_metrics[shard].set_holding(named);
+        self.core.cores.shard_metrics[shard].groups.set(groups);
     }
+}
+
+/// What is said of a group with its name; `None` if it is gone.
+fn named<T>(
+    catalogue: &Catalogue,
+    (topic, group): (TopicId, GroupId),
+    of_group: T,
+) -> Option<Named<T>> {
+    let topic = catalogue.topic(topic)?;
+    let group = topic.groups.iter().find(|held| held.id == group)?;
+    let (topic, group) = (topic.created.name.to_string(), group.name().to_string());
+    Some(Named { topic, group, of_group })
 }
 
 /// The offsets that a client names, if they are offsets of the topic.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sennit_engine::HoldingGroup;
+use sennit_engine::Findings;
 use sennit_model::TopicId;
 
 use crate::runtime::index::ShardIndex;
@@ -16,5 +16,5 @@ pub(crate) trait CatalogueNeeds: fmt::Debug {
     fn end_of_stream(&self, topic: TopicId);
 
     /// The groups of a shard that hold messages which others are through with: their names are wanted.
-    fn names_of_holding(&self, shard: ShardIndex, groups: &[HoldingGroup]);
+    fn names_of_groups(&self, shard: ShardIndex, findings: Findings);
 }

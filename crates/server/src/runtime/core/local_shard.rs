@@ -262,6 +262,10 @@ impl LocalShard {
         metrics.deduplicated_messages.set(counters.deduplicated_messages);
         metrics.delivered_messages.set(counters.delivered_messages);
         metrics.delivered_bytes.set(counters.delivered_bytes);
+        let of_groups = self.shard.group_counts();
+        metrics.redelivered_messages.set(of_groups.redelivered);
+        metrics.dead_lettered_messages.set(of_groups.dead_lettered);
+        metrics.throttle_waits.set(of_groups.throttle_waits);
         metrics.delivered_early_messages.set(counters.delivered_early_messages);
         metrics.refusals.set(counters.refusals);
         metrics.damaged_batches.set(counters.damaged_batches);

@@ -26,7 +26,7 @@ impl CoreHandle {
                 local.metrics.counts.parked_messages.set(findings.parked);
                 let now = now();
                 findings.holding.retain(|held| now.since(held.since) >= HOLDING_TOLD_AFTER);
-                let _ = first.send(Message::Holding(local.index, findings.holding));
+                let _ = first.send(Message::Found(local.index, findings));
             }
         }
     }

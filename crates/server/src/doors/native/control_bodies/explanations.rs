@@ -23,6 +23,12 @@ pub(super) fn fair_key_list(keys: &[KeyDescription]) -> control::FairKeyList {
         oldest_ms: key.oldest_appended_at.map(|at| at.0),
         reason: key.reason.as_ref().map(reason),
         session_id: key.session.map(|session| session.0),
+        served: key.served.as_ref().map(|served| control::KeyDeliveries {
+            delivered: served.delivered,
+            overcounted: served.at_most_over,
+            first_deliveries: served.first_deliveries,
+            waited_ms: u64::try_from(served.waited.as_millis()).unwrap_or(u64::MAX),
+        }),
     };
     control::FairKeyList { keys: keys.iter().map(key).collect() }
 }
