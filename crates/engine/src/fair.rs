@@ -277,9 +277,13 @@ impl Fair {
                 }
             });
         }
+    }
+
+    /// Notes the keys that failed messages hold back. A key of which nothing else is known is made for that.
+    pub(crate) fn note_failed(&mut self, setting: &Setting<'_>) {
         for range in std::mem::take(&mut self.failed) {
-            classes.runs(range, |part, class| {
-                let key = self.key_number(class, classes);
+            setting.classes.runs(range, |part, class| {
+                let key = self.key_of(class, setting);
                 let ordered = self.ordered.iter_mut();
                 ordered.for_each(|ordered| part.clone().for_each(|at| ordered.fail(key, at)));
             });

@@ -84,6 +84,7 @@ impl Turn<'_> {
         let mut fair = group.take_fair(&setting);
         fair.account(scheduling.classes);
         fair.follow(&setting);
+        fair.note_failed(&setting);
         let is_indexed = fair.absorb(&setting);
         let mut pass = Pass { fair, setting, fields: scheduling.fields, misses: 0, last: None };
         if terms.config.order == Order::None {

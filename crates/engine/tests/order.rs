@@ -116,6 +116,38 @@ fn a_failed_message_holds_back_the_later_ones_of_its_key_and_no_others() {
     assert_eq!(offsets(&mut world), [0, 1, 2]);
 }
 
+/// A message of `a` that waits for its next attempt before another, which nobody has taken.
+fn with_a_failed_message(order: Order) -> World {
+    let mut world = World::with(fair(), ordered(order));
+    world.subscribe(ALICE, 1);
+    world.publish(&[many("a", 2), many("b", 1)].concat());
+    world.settle(Verdict::RetryAfter(10 * SECOND), vec![run(0, 1, 1)]);
+    leave(&mut world, ALICE);
+    world.effects.clear();
+    world
+}
+
+#[test]
+fn a_failed_message_holds_back_its_key_after_a_restart() {
+    for from_snapshot in [false, true] {
+        let mut world = restarted(with_a_failed_message(Order::Key), from_snapshot);
+        world.subscribe(ALICE, 100);
+        assert_eq!(offsets(&mut world), [2]);
+        world.pass(10 * SECOND);
+        assert_eq!(offsets(&mut world), [0, 1]);
+    }
+}
+
+#[test]
+fn a_failed_message_holds_back_its_key_when_the_order_is_set_later() {
+    let mut world = with_a_failed_message(Order::None);
+    alter(&mut world, fair(), ordered(Order::Key));
+    world.subscribe(ALICE, 100);
+    assert_eq!(offsets(&mut world), [2]);
+    world.pass(10 * SECOND);
+    assert_eq!(offsets(&mut world), [0, 1]);
+}
+
 #[test]
 fn a_failed_message_that_goes_for_good_frees_the_later_ones_of_its_key() {
     let mut world = World::with(fair(), ordered(Order::Key));
