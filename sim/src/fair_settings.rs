@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use sennit_model::{
-    Cost, GroupConfig, Header, KeyRule, KeyRules, MessageFields, ThrottleRate, ThrottleRule,
+    Cost, GroupConfig, Header, KeyRule, KeyRules, MessageFields, Order, ThrottleRate, ThrottleRule,
     TopicConfig,
 };
 
@@ -57,6 +57,14 @@ pub fn group(random: &mut Random, fair: u32, config: &mut GroupConfig) {
     if random.chance(600) {
         let rules = (0..random.between(1, 3)).map(|_| rule(random));
         config.key_rules = KeyRules::default().with(&rules.collect::<Vec<_>>());
+    }
+}
+
+/// An order, of `ordered` of a thousand groups.
+pub fn order(random: &mut Random, ordered: u32) -> Order {
+    match random.chance(ordered) {
+        true => [Order::Key, Order::Key, Order::Partition][random.below(3) as usize],
+        false => Order::None,
     }
 }
 

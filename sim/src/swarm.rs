@@ -123,6 +123,8 @@ pub struct Swarm {
     pub limits: u32,
     /// How many topics of a thousand have fields; without any there are no fair groups either.
     pub fair: u32,
+    /// How many groups of a thousand have an order.
+    pub order: u32,
     /// Most starts of the shard.
     pub generations_max: u32,
     /// How many durable bits flip at the end, one after the other.
@@ -155,6 +157,9 @@ const DELAY_SEEDS: u64 = 7;
 /// The last digit but one of seeds whose topics may have limits.
 const LIMIT_SEEDS: u64 = 5;
 
+/// The last digit but one of seeds whose groups may have an order; their topics may have fields.
+const ORDER_SEEDS: u64 = 8;
+
 impl Swarm {
     /// The mix of a seed, and the random source of the rest of its run.
     #[must_use]
@@ -183,6 +188,10 @@ impl Swarm {
         if FAIR_SEEDS.contains(&(seed % FAIR_CYCLE)) {
             swarm.fair = [500, 1000][random.below(2) as usize];
             swarm.weights[1] *= 4;
+        }
+        if seed % 100 / 10 == ORDER_SEEDS {
+            swarm.order = [500, 1000][random.below(2) as usize];
+            swarm.fair = swarm.fair.max([300, 700][random.below(2) as usize]);
         }
         (swarm, random)
     }
@@ -239,6 +248,7 @@ impl Swarm {
             limits: 0,
             dedup_values: 0,
             fair: 0,
+            order: 0,
             generations_max: random.between(1, 5) as u32,
             rots: if random.chance(250) { random.between(1, 3) } else { 0 },
         }
@@ -295,6 +305,9 @@ impl Swarm {
             ..GroupConfig::default()
         };
         fair_settings::group(random, self.fair, &mut config);
+        if self.order > 0 {
+            config.order = fair_settings::order(random, self.order);
+        }
         config
     }
 

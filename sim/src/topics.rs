@@ -7,8 +7,8 @@ use sennit_engine::{
     SourceNames,
 };
 use sennit_model::{
-    GroupId, Offset, PartitionId, PartitionIndex, StartAt, ThrottleRule, TopicConfig, TopicId,
-    TopicKind,
+    GroupId, Offset, Order, PartitionId, PartitionIndex, StartAt, ThrottleRule, TopicConfig,
+    TopicId, TopicKind,
 };
 
 use crate::{fair_settings, oracle::Violation, random::Random, swarm::Swarm, world::World};
@@ -321,12 +321,18 @@ impl Topics {
         Ok(())
     }
 
-    /// Subscribes to every group of every partition with ample credit.
+    /// Subscribes to every group of every partition with ample credit; to one with an order twice and with little, so
+    /// that keys are handed over.
     pub fn subscribe_all(&self, world: &mut World, random: &mut Random) {
         for (&id, topic) in &self.topics {
             for partition in partitions(id, &topic.config) {
-                for group in &topic.groups {
-                    let credit = Credit { messages: 200, bytes: 64 << 10 };
+                let consumers = topic.groups.iter().flat_map(|group| {
+                    let is_ordered = group.config.order != Order::None;
+                    std::iter::repeat_n((group, is_ordered), 1 + usize::from(is_ordered))
+                });
+                for (group, is_ordered) in consumers {
+                    let messages = if is_ordered { 8 } else { 200 };
+                    let credit = Credit { messages, bytes: 64 << 10 };
                     let request = world.request();
                     let command =
                         world.consumers.subscribe(random, partition, group.id, credit, request);

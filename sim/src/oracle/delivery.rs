@@ -75,6 +75,8 @@ impl Oracle {
         }
         self.check_content(delivery, offset, message, now)?;
         self.check_scheduling(id, group, offset, now)?;
+        let consumer = (delivery.session, delivery.subscription);
+        self.check_order((id, group), offset, consumer, now)?;
         let Some(partition) = self.partitions.get_mut(&id) else { return Ok(()) };
         partition.visible_end = partition.visible_end.max(offset + 1);
         let is_delayed =

@@ -9,8 +9,8 @@ use std::{
 
 use sennit_engine::GroupSetting;
 use sennit_model::{
-    GroupConfig, GroupId, KeyRule, KeyRules, MessageFields, MessageView, PartitionId, ThrottleRate,
-    ThrottleRule, Timestamp, TopicConfig, TopicId,
+    GroupConfig, GroupId, KeyRule, KeyRules, MessageFields, MessageView, Order, PartitionId,
+    ThrottleRate, ThrottleRule, Timestamp, TopicConfig, TopicId,
 };
 
 use super::{Oracle, Violation};
@@ -67,7 +67,10 @@ fn header(message: &MessageView<'_>, name: &sennit_model::HeaderName) -> Option<
 
 /// Whether messages are given by fair key.
 pub(super) fn is_fair(topic: &TopicConfig, group: &GroupConfig) -> bool {
-    topic.fields.is_some() || group.throttle.is_some() || group.key_rules.iter().len() > 0
+    topic.fields.is_some()
+        || group.throttle.is_some()
+        || group.key_rules.iter().len() > 0
+        || group.order != Order::None
 }
 
 /// The rule for a key: the one that names it, or else the one with the longest beginning of it.
@@ -198,7 +201,8 @@ impl Oracle {
         let Some(partition) = self.partitions.get(&id) else { return Ok(()) };
         let Some(model) = partition.groups.get(&group) else { return Ok(()) };
         let (says, config) = (partition.says(offset).0, &model.setting.config);
-        let rule = key_rule(&config.key_rules, &says.key);
+        let key = partition.scheduling_key(model, offset);
+        let rule = key_rule(&config.key_rules, key);
         let is_paused = partition.config.is_paused
             || config.is_paused
             || rule.is_some_and(|rule| rule.is_paused);
@@ -210,11 +214,11 @@ impl Oracle {
         // Where age or bytes free messages, leases may end with them.
         let knows_held = model.keeps_unsettled && partition.keeps_unsettled();
         if knows_held && let Some(most) = rule.and_then(|rule| rule.concurrency) {
-            let is_of_key = |other: &u64| partition.says(*other).0.key == says.key;
+            let is_of_key = |other: &u64| partition.scheduling_key(model, *other) == key;
             let others = model.held(now).filter(|other| *other != offset);
             let held = others.filter(is_of_key).count() as u64 + 1;
             if held > u64::from(most) {
-                let detail = format!("{held} of {:?} are held, allowed are {most}", says.key);
+                let detail = format!("{held} of {key:?} are held, allowed are {most}");
                 return wrong(
                     "I8 a key has no more messages under way than its rule allows",
                     detail,
@@ -230,7 +234,7 @@ impl Oracle {
             due.extend(rate.map(|rate| (BucketName::Throttle(key.clone()), rate)));
         }
         if let Some(rate) = rule.and_then(|rule| rule.throttle) {
-            due.push((BucketName::Key(id.topic, group, says.key.clone()), rate));
+            due.push((BucketName::Key(id.topic, group, key.to_owned()), rate));
         }
         due.extend(config.throttle.map(|rate| (BucketName::Group(id.topic, group), rate)));
         for (name, rate) in due {

@@ -49,6 +49,11 @@ pub(super) struct MessageState {
 }
 
 impl MessageState {
+    /// Whether this generation has delivered it.
+    pub(super) fn was_delivered_in(&self, generation: Generation) -> bool {
+        self.last.is_some_and(|last| last.generation == generation)
+    }
+
     pub(super) fn is_last_delivery(&self, number: u64) -> bool {
         self.last.is_some_and(|last| last.number == number)
     }

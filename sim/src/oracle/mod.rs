@@ -12,6 +12,7 @@ mod delivery;
 mod fair;
 mod group;
 mod native;
+mod order;
 mod outstanding;
 mod partition;
 mod reader;

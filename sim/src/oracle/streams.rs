@@ -100,6 +100,11 @@ impl Oracle {
         self.streams.has_damage = has_damage;
     }
 
+    /// Whether this generation has reported damage.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.streams.has_damage
+    }
+
     /// The number of requests to streams without an answer, except for reads that wait for messages.
     #[must_use]
     pub fn pending_stream_requests(&self) -> usize {
