@@ -13,6 +13,7 @@ mod delimiter;
 mod exit;
 mod explain;
 mod field_options;
+mod field_values;
 mod format;
 mod group;
 mod group_options;

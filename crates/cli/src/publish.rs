@@ -19,6 +19,7 @@ use crate::{
     connect_options::{ConnectOptions, block_on},
     delimiter::Delimiter,
     exit::{Exit, Failure},
+    field_values::FieldValueOptions,
     header_argument::header,
     json_line::{self, Line},
     line_reader::{self, LineError},
@@ -36,6 +37,7 @@ Examples:
   find . -name '*.csv' -print0 | sennit publish files -0
   sennit publish orders --json-lines --file orders.ndjson
   sennit read orders --json | sennit publish copy --json-lines --create
+  sennit publish jobs 'report' --fair-key acme --priority 7
   sennit publish ledger 'debit 7' 'credit 7' --expect-offset 41   both there, or neither
 
 A line of --json-lines is an object of key, headers, payload, delay and ttl; each may be left out:
@@ -113,6 +115,8 @@ pub struct Args {
     /// Print a summary as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    fields: FieldValueOptions,
 }
 
 impl Args {
@@ -161,7 +165,7 @@ fn split_key(mut line: Bytes, separator: &[u8]) -> (Bytes, Bytes) {
 ///
 /// # Errors
 /// [`Exit::Partial`] if some messages were confirmed and one was not; the text names the first.
-pub fn run(args: Args) -> Result<(), Failure> {
+pub fn run(mut args: Args) -> Result<(), Failure> {
     block_on(async {
         let source = match (&args.file, args.body.is_empty()) {
             (Some(path), _) => Some(open(&args, path)?),
@@ -176,6 +180,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             .open()
             .await;
         let publisher = publisher.map_err(|error| Failure::from(error).about(&args.topic))?;
+        args.header.extend(args.fields.headers(&client, &args.topic).await?);
         if let Some(expected) = args.expect_offset {
             let published = publish_at(&args, &publisher, Offset(expected)).await;
             client.close().await;

@@ -98,12 +98,13 @@ pub use workbench::{
 
 // The types in the signatures above, so that a program needs only this crate.
 pub use sennit_model::{
-    Backoff, Batch, BatchBuilder, BatchError, CatchUp, ConfigurationKey, Cost, CursorName, Filter,
-    FilterError, Generation, GroupChange, GroupConfig, GroupId, GroupName, Header, HeaderKind,
-    HeaderName, Headers, KeyRule, KeyRules, Message, MessageFields, MessageView, Messages, Offset,
-    OffsetRange, Order, Overlap, PartitionIndex, ProducerId, ReadFrom, Retention, RetryDelays,
-    RetryPolicy, ScheduleName, StartAt, ThrottleError, ThrottlePattern, ThrottleRate, Timestamp,
-    TopicConfig, TopicId, TopicKind, TopicName, TopicPattern, WhenSlow,
+    Backoff, Batch, BatchBuilder, BatchError, CatchUp, ConfigurationKey, Cost, CursorName,
+    FieldValues, Filter, FilterError, Generation, GroupChange, GroupConfig, GroupId, GroupName,
+    Header, HeaderKind, HeaderName, Headers, KeyRule, KeyRules, Message, MessageFields,
+    MessageView, Messages, Offset, OffsetRange, Order, Overlap, PartitionIndex, ProducerId,
+    ReadFrom, Retention, RetryDelays, RetryPolicy, ScheduleName, StartAt, ThrottleError,
+    ThrottlePattern, ThrottleRate, Timestamp, TopicConfig, TopicId, TopicKind, TopicName,
+    TopicPattern, WhenSlow,
 };
 pub use sennit_protocol::{DEFAULT_PORT, Durability, ErrorCode, GapReason};
 

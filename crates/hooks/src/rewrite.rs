@@ -2,8 +2,8 @@
 //! the engine finds them there. It knows no script.
 
 use sennit_model::{
-    BatchBuilder, BatchError, Cost, HeaderChange, HeaderKind, HeaderName, MESSAGE_KEY,
-    MessageChange, MessageFields, MessageView,
+    BatchBuilder, BatchError, FieldValues, HeaderChange, HeaderKind, MessageChange, MessageFields,
+    MessageView, MissingHeader,
 };
 
 use crate::decision::PublishDecision;
@@ -14,16 +14,9 @@ pub type TopicHeaders<'a> = Option<&'a MessageFields>;
 /// Why a decision cannot become a part of the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RewriteError {
-    /// The topic names no header for the field.
-    #[error(
-        "the hook sets {field}, and the topic names no header for it: see `sennit topic alter {option}`"
-    )]
-    NoHeader {
-        /// The field.
-        field: &'static str,
-        /// The option that names a header.
-        option: &'static str,
-    },
+    /// The topic names no header for a field that the hook sets.
+    #[error(transparent)]
+    MissingHeader(#[from] MissingHeader),
     /// The message would exceed a limit, or its own headers are wrong.
     #[error(transparent)]
     Batch(#[from] BatchError),
@@ -42,37 +35,20 @@ pub fn rewrite(
     if decision.is_unchanged() {
         return Ok(builder.push_copy(message)?);
     }
-    let nothing = MessageFields::default();
-    let named = headers.unwrap_or(&nothing);
-    let cost_header = match &named.cost {
-        Cost::Header(name) => Some(name),
-        Cost::Message | Cost::Bytes => None,
+    let values = FieldValues {
+        fair_key: decision.fair_key.as_deref(),
+        weight: decision.weight,
+        priority: decision.priority,
+        cost: decision.cost,
+        throttle_keys: decision.throttle_keys.as_deref(),
     };
-    // The message's own key is no header that could be set.
-    let fair_key_header = named.fair_key.as_ref().filter(|name| name.as_str() != MESSAGE_KEY);
-    let number = |number: Option<u32>| number.map(|number| number.to_string());
-    let (weight, priority, cost) =
-        (number(decision.weight), number(decision.priority), number(decision.cost));
-    let fields: [(&'static str, &'static str, Option<&HeaderName>, Option<&String>); 5] = [
-        ("fair_key", "--fair-key", fair_key_header, decision.fair_key.as_ref()),
-        ("weight", "--weight", named.weight.as_ref(), weight.as_ref()),
-        ("priority", "--priority", named.priority.as_ref(), priority.as_ref()),
-        ("cost", "--cost", cost_header, cost.as_ref()),
-        (
-            "throttle_keys",
-            "--throttle-keys",
-            named.throttle_keys.as_ref(),
-            decision.throttle_keys.as_ref(),
-        ),
-    ];
+    let fields = values.named(headers)?;
     let mut changes = Vec::with_capacity(decision.headers.len() + fields.len());
     for (name, value) in &decision.headers {
         let value = value.as_ref().map(|value| (HeaderKind::Text, &value[..]));
         changes.push(HeaderChange { name, value });
     }
-    for (field, option, header, value) in fields {
-        let Some(value) = value else { continue };
-        let Some(header) = header else { return Err(RewriteError::NoHeader { field, option }) };
+    for (header, value) in &fields {
         let value = Some((HeaderKind::Text, value.as_bytes()));
         changes.push(HeaderChange { name: header.as_str(), value });
     }

@@ -7,7 +7,7 @@ use sennit_hooks::{
     Failure, FailureDecision, InvalidScript, PublishDecision, RewriteError, Script, ScriptError,
     Settings, rewrite,
 };
-use sennit_model::{Batch, BatchBuilder, Cost, Header, Message, MessageFields};
+use sennit_model::{Batch, BatchBuilder, Cost, Header, Message, MessageFields, MissingHeader};
 
 fn settings() -> Rc<dyn Settings> {
     Rc::new(|key: &str| (key == "weight.gold").then(|| Bytes::from_static(b"9")))
@@ -166,7 +166,10 @@ fn a_decision_has_the_fields_that_the_script_returns() {
     let names: Vec<_> = message.headers().map(|header| header.unwrap().0).collect();
     assert!(names.contains(&"region") && !names.contains(&"plan"), "{names:?}");
     let without = rewrite(&message, &decision, None, &mut builder).unwrap_err();
-    assert!(matches!(without, RewriteError::NoHeader { field: "fair_key", .. }), "{without}");
+    assert!(
+        matches!(without, RewriteError::MissingHeader(MissingHeader { field: "fair_key", .. })),
+        "{without}"
+    );
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod config_error;
 mod configuration_key;
 mod dedup;
 mod durability;
+mod field_values;
 mod filter;
 mod header;
 mod id;
@@ -38,6 +39,7 @@ pub use configuration_key::{
 };
 pub use dedup::{Dedup, DedupHeader, DedupMode};
 pub use durability::{Durability, DurabilityError};
+pub use field_values::{FieldValues, MissingHeader};
 pub use filter::{Filter, FilterError};
 pub use header::{Header, HeaderError, HeaderKind, Headers, encode_headers};
 pub use id::{

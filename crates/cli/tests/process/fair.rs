@@ -159,3 +159,23 @@ fn a_paused_topic_group_or_key_gets_nothing_until_it_is_resumed() {
     key(&broker, &["noisy", "--resume"]);
     assert_eq!(consumed(&broker, 2), ["noisy0", "noisy1"]);
 }
+
+#[test]
+fn publish_takes_the_fields_by_name_and_writes_the_headers_that_the_topic_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start(folder.path());
+    let names = ["--fair-key", "tenant", "--weight", "share", "--throttle-keys", "limits"];
+    broker.ok(&[&["topic", "create", "jobs"], &names[..]].concat(), b"");
+    let fields = ["--fair-key", "acme", "--weight", "3"];
+    let throttled = ["--throttle-key", "smtp", "--throttle-key", "acme"];
+    broker.ok(&[&["publish", "jobs", "a"], &fields[..], &throttled].concat(), b"");
+    let read = broker.ok(&["read", "jobs", "--from", "earliest", "--count", "1", "--json"], b"");
+    let read: serde_json::Value = serde_json::from_slice(&read).unwrap();
+    let header = |name: &str, value: &str| serde_json::json!({ "name": name, "kind": "text", "value": value });
+    let expected = [header("tenant", "acme"), header("share", "3"), header("limits", "smtp,acme")];
+    assert_eq!(read["headers"], serde_json::json!(expected));
+    let refused = broker.run(&["publish", "jobs", "b", "--priority", "7"], b"");
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("names no header for priority"), "{said}");
+}
