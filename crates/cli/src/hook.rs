@@ -21,15 +21,18 @@ const EXAMPLES: &str = "\
 Examples:
   sennit hook check tenants.lua
   sennit hook check tenants.lua --against jobs --last 100
+  sennit hook check tenants.lua --against jobs --failure --attempts 3
   sennit hook set jobs tenants.lua --note 'weights by plan'
   sennit hook status jobs
   sennit hook versions jobs
   sennit hook rollback jobs 3
   sennit hook delete jobs
 
-A script is Lua and defines on_publish(msg). What it returns becomes a part of the message:
-fair_key, weight, priority, cost, throttle_keys, delay_ms, time_to_live_ms, headers; or refuse,
-with a reason. docs/reference/hooks.md has the whole of it.";
+A script is Lua and defines on_publish(msg), on_failure(msg), or both. What on_publish returns
+becomes a part of the message: fair_key, weight, priority, cost, throttle_keys, delay_ms,
+time_to_live_ms, headers; or refuse, with a reason. on_failure decides about a failed attempt:
+retry_after_ms, dead_letter with a reason, or route to a topic. docs/reference/hooks.md has
+the whole of it.";
 
 /// The arguments of `sennit hook`.
 #[derive(Debug, clap::Args)]
@@ -260,7 +263,7 @@ fn status(
         _ => "unknown",
     };
     let ns_per_message = |core: &HookCore| {
-        let runs = u128::from(core.messages + core.failures).max(1);
+        let runs = u128::from(core.messages + core.attempts + core.failures).max(1);
         u64::try_from(core.time.as_nanos() / runs).unwrap_or(u64::MAX)
     };
     if as_json {
@@ -272,7 +275,8 @@ fn status(
             print_json(&json!({
                 "topic": topic.as_str(), "version": version, "core": core.core,
                 "state": name(core.state), "rests_until_ms": rests_until_ms,
-                "messages": core.messages, "refused": core.refused, "failures": core.failures,
+                "messages": core.messages, "attempts": core.attempts, "refused": core.refused,
+                "failures": core.failures,
                 "ns_per_message": ns_per_message(core), "last_failure": core.last_failure,
             }))
         });
@@ -287,6 +291,7 @@ fn status(
             version.to_string(),
             state,
             core.messages.to_string(),
+            core.attempts.to_string(),
             core.refused.to_string(),
             core.failures.to_string(),
             ns_per_message(core).to_string(),
@@ -298,6 +303,7 @@ fn status(
         "VERSION",
         "BREAKER",
         "MESSAGES",
+        "ATTEMPTS",
         "REFUSED",
         "FAILURES",
         "NS EACH",

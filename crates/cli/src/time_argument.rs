@@ -79,7 +79,7 @@ pub fn show(at_ms: u64) -> String {
     format!("{}Z", EPOCH.checked_add(since).unwrap_or(DateTime::MAX))
 }
 
-fn now() -> Duration {
+pub(crate) fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 

@@ -68,6 +68,8 @@ pub struct HookCore {
     pub state: HookState,
     /// Messages that the script has decided about.
     pub messages: u64,
+    /// Failed attempts that it has decided about.
+    pub attempts: u64,
     /// Messages that it has refused.
     pub refused: u64,
     /// Messages on which it has failed.
@@ -222,6 +224,7 @@ fn core_of(body: control::HookCore) -> HookCore {
         core: body.core,
         state,
         messages: body.messages,
+        attempts: body.attempts,
         refused: body.refused,
         failures: body.failures,
         time: std::time::Duration::from_nanos(body.time_ns),

@@ -10,6 +10,7 @@ use sennit_model::{
 };
 
 use crate::{
+    failures::FailureAnswers,
     names::SourceNames,
     stream::{StreamAppend, StreamCommand},
     walk::Walk,
@@ -97,6 +98,11 @@ pub enum Command {
     Catalogue(Origin, CatalogueCommand),
     /// The rules for throttle keys, of the whole broker. They are not durable here.
     SetThrottles(Arc<[ThrottleRule]>),
+    /// Ask about the failed attempts of these topics, and of no others. Not durable: a shard that starts asks about
+    /// none.
+    WatchFailures(Arc<[TopicId]>),
+    /// Decide about failed attempts that [`crate::Effect::AttemptsFailed`] has asked about.
+    DecideFailures(FailureAnswers),
     /// Change a partition; only the shard that owns it handles this.
     Partition(Origin, PartitionId, PartitionCommand),
     /// Change or read a stream; only the shard that owns it handles this.

@@ -51,8 +51,7 @@ impl Engine {
         let first = Offset(self.partitions.get(&target)?.log.end());
         let partition = self.partitions.get_mut(&id)?;
         let held = partition.group(group)?;
-        let (offset, _, dying) = held.activity().dying.first()?;
-        let dying = dying.clone();
+        let (offset, dying) = held.first_to_bury()?;
         let entry = partition.log.find(offset).expect("dying messages are kept");
         let batch = payloads.batch(id, entry.place)?;
         let from = byte_of(*hint, entry, &batch, offset);

@@ -73,7 +73,10 @@ impl Engine {
                     _ => None,
                 };
                 let failure = Failure { at: now, due, dead: false, reason: RETRIED };
-                failure.records(partition, group_id, &settlement.failed())
+                for record in failure.records(partition, group_id, &settlement.failed()) {
+                    self.commit_failure(&record, now, journal);
+                }
+                Vec::new()
             }
             Verdict::DeadLetter { mut reason } => {
                 reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));

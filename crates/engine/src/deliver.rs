@@ -37,7 +37,7 @@ impl Engine {
             partition.is_in_ready_list = false;
             partition.awaits_batch = false;
             let mut expired: Vec<(GroupId, Vec<OffsetRange>)> = Vec::new();
-            let mut any_dying = false;
+            let (mut any_dying, mut any_undecided) = (false, false);
             let reach = self.reserved.reach(id, partition.config.durability);
             let config = partition.config.clone();
             let (is_paused, fields) = (config.is_paused, config.fields.as_deref());
@@ -45,7 +45,9 @@ impl Engine {
                 Scheduling { classes: &partition.classes, fields, throttles: &self.throttles };
             let mut is_unfinished = false;
             for group in &mut partition.groups {
-                any_dying |= !group.activity().dying.is_empty();
+                let activity = group.activity();
+                any_undecided |= activity.undecided.is_some();
+                any_dying |= !activity.dying.is_empty() && group.first_to_bury().is_some();
                 let mut turn = Turn {
                     id,
                     log: &partition.log,
@@ -83,6 +85,9 @@ impl Engine {
             }
             if any_dying {
                 self.bury(id, now, journal, payloads, out);
+            }
+            if any_undecided {
+                self.ask_about_failures(id, payloads, out);
             }
             let mut at_hand = AtHand::default();
             self.serve_readers(id, &mut work_left, &mut at_hand, payloads, out);
@@ -123,6 +128,8 @@ impl Engine {
             return false;
         };
         for group in &mut partition.groups {
+            // Nobody can be asked about them.
+            group.end_questions(entry.first, entry.end());
             for part in group.damage(entry.first, entry.end()) {
                 let (range, reason) = (range(part.start, part.end), GapReason::Damaged);
                 let holders = group.activity().members.iter().map(|member| member.holder);
@@ -162,7 +169,7 @@ impl Engine {
             }
             DeadLetters::Stay => return,
         };
-        let dying = partition.groups.iter().filter(|group| !group.activity().dying.is_empty());
+        let dying = partition.groups.iter().filter(|group| group.first_to_bury().is_some());
         let groups: Vec<GroupId> = dying.map(Group::id).collect();
         let names = self.names.of(id.topic);
         let mut is_named = true;

@@ -12,6 +12,7 @@ use sennit_model::{
 use crate::{
     command::{DeliveryRun, Origin, SessionId},
     explanation::{Explanation, KeyDescription},
+    failures::FailedAttempts,
     lease::Holder,
     refusal::Refusal,
     stream::StreamAnswer,
@@ -184,6 +185,9 @@ pub enum Effect {
         /// Why.
         refusal: Refusal,
     },
+    /// Have somebody decide what becomes of messages after a failed attempt, by
+    /// [`crate::Command::DecideFailures`].
+    AttemptsFailed(Box<FailedAttempts>),
     /// Have the catalogue create the dead-letter topic of `source` unless it is there, open its partition
     /// here, and say what the source and its groups are called ([`crate::PartitionCommand::Name`]).
     DeadLetterTopicNeeded {

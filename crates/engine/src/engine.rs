@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use sennit_model::{
     Batch, Durability, Generation, GroupId, Offset, OffsetRange, PartitionId, ThrottleRule,
-    Timestamp,
+    Timestamp, TopicId,
 };
 
 use crate::{
@@ -137,6 +137,8 @@ pub struct Engine {
     pub(crate) group_counts: AllGroupCounts,
     pub(crate) throttles: Arc<Throttles>,
     pub(crate) walks: Walks,
+    /// The topics about whose failed attempts somebody else decides.
+    pub(crate) watched: Arc<[TopicId]>,
 }
 
 impl Engine {
@@ -172,6 +174,7 @@ impl Engine {
             group_counts: AllGroupCounts::default(),
             throttles: Arc::default(),
             walks: Walks::default(),
+            watched: Arc::default(),
         }
     }
 
@@ -364,6 +367,8 @@ impl Engine {
             }
             Command::PublishAtomic(step) => self.publish_atomic(step, now, journal, out),
             Command::SetThrottles(rules) => self.set_throttles(&rules),
+            Command::WatchFailures(topics) => self.watch_failures(topics),
+            Command::DecideFailures(answers) => self.decide_failures(answers, now, journal),
             Command::Partition(origin, id, command) => {
                 self.change_partition(origin, id, command, now, journal, out);
             }

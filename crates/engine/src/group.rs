@@ -18,6 +18,7 @@ use crate::{
     terms::Terms,
     timer::Timer,
     tries::{Tries, Waiting},
+    undecided::Undecided,
     wheel::Wheel,
 };
 
@@ -83,6 +84,8 @@ pub(crate) struct Activity {
     pub(crate) place_hint: Option<(u64, usize)>,
     /// The index of what is ready by fair key, where messages have any and somebody takes part.
     pub(crate) fair: Option<Box<Fair>>,
+    /// Messages that wait or die, and go no further until somebody has decided.
+    pub(crate) undecided: Option<Box<Undecided>>,
 }
 
 impl Activity {
@@ -99,6 +102,7 @@ impl Activity {
             turn: 0,
             place_hint: None,
             fair: None,
+            undecided: None,
         }
     }
 
@@ -260,6 +264,43 @@ impl Group {
         if !damaged.is_empty() {
             damaged.remove(start, end);
         }
+        self.end_questions(start, end);
+    }
+
+    /// The messages about which somebody has to decide, if there are any.
+    pub(crate) fn undecided_mut(&mut self) -> Option<&mut Undecided> {
+        self.activity.as_deref_mut()?.undecided.as_deref_mut()
+    }
+
+    /// Nobody has to decide any more about the messages of `start..end`.
+    pub(crate) fn end_questions(&mut self, start: u64, end: u64) {
+        let Some(activity) = self.activity.as_deref_mut() else { return };
+        if let Some(undecided) = &mut activity.undecided {
+            undecided.remove(start, end);
+            if undecided.is_empty() {
+                activity.undecided = None;
+            }
+        }
+    }
+
+    /// The parts of `start..end` about which nobody has to decide.
+    pub(crate) fn decided(&self, start: u64, end: u64) -> Vec<Range<u64>> {
+        match &self.activity().undecided {
+            Some(undecided) => undecided.gaps(start, end),
+            None => vec![Range { start, end }],
+        }
+    }
+
+    /// The first message that goes to the dead-letter topic now.
+    pub(crate) fn first_to_bury(&self) -> Option<(u64, Dying)> {
+        let Activity { dying, undecided, .. } = self.activity();
+        if undecided.is_none() {
+            return dying.first().map(|(start, _, dying)| (start, dying.clone()));
+        }
+        dying.iter().find_map(|(start, end, dying)| {
+            let decided = self.decided(start, end);
+            decided.first().map(|part| (part.start, dying.clone()))
+        })
     }
 
     /// The messages of `start..end` cannot be read: what is ready or dying of them is passed over

@@ -51,6 +51,13 @@ pub(crate) struct Fitting {
     others: Vec<GroupId>,
 }
 
+impl Fitting {
+    /// A message that goes to another topic after a failed attempt.
+    pub(crate) fn routed(offset: u64, target: PartitionId, message: Message) -> Self {
+        Self { offset, target, message, meant: None, others: Vec::new() }
+    }
+}
+
 /// Messages of one target that are published again together.
 struct Together {
     builder: BatchBuilder,

@@ -87,7 +87,10 @@ impl Engine {
                 };
                 let group = view.partition().groups.iter().find(|held| held.id() == group);
                 group.is_some_and(|group| {
-                    group.activity().waiting.has_any(range.start.0, range.end.0)
+                    let (start, end) = (range.start.0, range.end.0);
+                    let undecided = group.activity().undecided.as_ref();
+                    group.activity().waiting.has_any(start, end)
+                        || undecided.is_some_and(|held| held.has_any(start, end))
                 })
             }
             Timer::Due { partition } => {
@@ -129,7 +132,7 @@ impl Engine {
         for ((partition, group), runs) in failures {
             let Some(partition) = self.partitions.get(&partition) else { continue };
             for record in failure.records(partition, group, &runs) {
-                self.commit(&record, journal);
+                self.commit_failure(&record, now, journal);
             }
         }
     }
@@ -160,7 +163,7 @@ impl Engine {
         mark_ready(&mut self.ready_list, partition);
     }
 
-    fn retry_due(
+    pub(crate) fn retry_due(
         &mut self,
         id: PartitionId,
         group: GroupId,
@@ -169,10 +172,17 @@ impl Engine {
     ) {
         let Some(partition) = self.partitions.get_mut(&id) else { return };
         let Some(group) = partition.group(group) else { return };
-        for (start, end, held) in
-            group.activity().waiting.within(due_range.start.0, due_range.end.0)
-        {
-            if held.due <= now {
+        let (start, end) = (due_range.start.0, due_range.end.0);
+        // Nobody has answered in time.
+        let over = group.activity().undecided.as_ref().map(|held| held.over(start, end, now));
+        for Range { start, end } in over.into_iter().flatten() {
+            group.end_questions(start, end);
+        }
+        for (start, end, held) in group.activity().waiting.within(start, end) {
+            if held.due > now {
+                continue;
+            }
+            for Range { start, end } in group.decided(start, end) {
                 group.activity_mut().waiting.remove(start, end);
                 group.make_ready(start, end, held.tries);
             }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use mlua::{MultiValue, Value};
 use sennit_model::limits::{
-    COST_MAX, DURATION_MAX, FAIR_KEY_BYTES_MAX, HOOK_HEADERS_MAX, REASON_BYTES_MAX, WEIGHT_MAX,
+    COST_MAX, DURATION_MAX, FAIR_KEY_BYTES_MAX, HOOK_HEADERS_MAX, NAME_BYTES_MAX, REASON_BYTES_MAX,
+    WEIGHT_MAX,
 };
 
 use crate::script_error::ScriptError;
@@ -43,6 +44,8 @@ pub enum FailureDecision {
     RetryAfter(Duration),
     /// The message goes to the dead letters, for this reason.
     DeadLetter(String),
+    /// The message goes to the topic of this name.
+    Route(String),
 }
 
 impl PublishDecision {
@@ -83,19 +86,21 @@ impl PublishDecision {
 }
 
 impl FailureDecision {
-    /// Takes what the library hands over: when to retry, or the reason of a dead letter.
+    /// Takes what the library hands over: when to retry, the reason of a dead letter, or a topic.
     pub(crate) fn of_returned(returned: MultiValue) -> Result<Self, ScriptError> {
         let mut values = returned.into_iter();
         let mut next = || values.next().unwrap_or(Value::Nil);
         let after = duration("retry_after_ms", &next())?;
         let reason = text("dead_letter", next(), REASON_BYTES_MAX)?;
-        match (after, reason) {
-            (Some(_), Some(_)) => {
-                Err(ScriptError::returned("retry_after_ms and dead_letter exclude each other"))
-            }
-            (Some(after), None) => Ok(Self::RetryAfter(after)),
-            (None, Some(reason)) => Ok(Self::DeadLetter(reason)),
-            (None, None) => Ok(Self::Default),
+        let route = text("route", next(), NAME_BYTES_MAX)?;
+        match (after, reason, route) {
+            (Some(after), None, None) => Ok(Self::RetryAfter(after)),
+            (None, Some(reason), None) => Ok(Self::DeadLetter(reason)),
+            (None, None, Some(topic)) => Ok(Self::Route(topic)),
+            (None, None, None) => Ok(Self::Default),
+            _ => Err(ScriptError::returned(
+                "retry_after_ms, dead_letter and route exclude each other",
+            )),
         }
     }
 }

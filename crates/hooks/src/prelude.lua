@@ -320,7 +320,7 @@ local publish_fields = {
   cost = true, delay_ms = true, fair_key = true, headers = true, priority = true, refuse = true,
   throttle_keys = true, time_to_live_ms = true, weight = true,
 }
-local failure_fields = { dead_letter = true, retry_after_ms = true }
+local failure_fields = { dead_letter = true, retry_after_ms = true, route = true }
 
 local function checked(result, known, name)
   if type(result) ~= "table" then
@@ -362,7 +362,7 @@ local function on_failure(chunk)
   local result = begun(chunk).on_failure(message)
   if result == nil then return end
   checked(result, failure_fields, "on_failure")
-  return result.retry_after_ms, result.dead_letter
+  return result.retry_after_ms, result.dead_letter, result.route
 end
 
 return defined, on_publish, on_failure

@@ -182,21 +182,27 @@ fn a_script_that_returns_nothing_changes_nothing() {
 }
 
 #[test]
-fn a_failed_attempt_is_retried_later_or_goes_to_the_dead_letters() {
+fn a_failed_attempt_is_retried_later_or_goes_to_the_dead_letters_or_to_another_topic() {
     let script = script(
         "function on_failure(msg)
             if msg.reason == 'gone' then return { dead_letter = 'no such ' .. msg.key } end
+            if msg.reason == 'slow' then return { route = msg.topic .. '-slow' } end
+            if msg.reason == 'both' then return { route = 'a', dead_letter = 'b' } end
             if msg.attempts < 3 then return { retry_after_ms = msg.attempts * 1000 + msg.age_ms } end
         end",
     );
     assert!(script.has_on_failure() && !script.has_on_publish());
-    let decided = |attempts, reason: &str| {
+    let tried = |attempts, reason: &str| {
         let (age, reason) = (Duration::from_millis(5), reason.to_owned());
-        script.on_failure(batch().bytes().clone(), Failure { attempts, age, reason }).unwrap()
+        script.on_failure(batch().bytes().clone(), Failure { attempts, age, reason })
     };
+    let decided = |attempts, reason: &str| tried(attempts, reason).unwrap();
     assert_eq!(decided(2, ""), FailureDecision::RetryAfter(Duration::from_millis(2005)));
     assert_eq!(decided(3, ""), FailureDecision::Default);
     assert_eq!(decided(1, "gone"), FailureDecision::DeadLetter("no such order-1".into()));
+    assert_eq!(decided(1, "slow"), FailureDecision::Route("jobs-slow".into()));
+    let error = tried(1, "both").unwrap_err().to_string();
+    assert_eq!(error, "retry_after_ms, dead_letter and route exclude each other");
 }
 
 #[test]

@@ -388,3 +388,9 @@ pub const HOOK_FAILURES_MAX: u32 = 5;
 
 /// Time for which a hook is not run after too many failures.
 pub const HOOK_REST: Duration = Duration::from_secs(10);
+
+/// Longest time for which a failed message waits for its hook's decision. Then the retry policy decides.
+pub const FAILURE_DECISION_MAX: Duration = Duration::from_secs(5);
+
+/// Most failed messages of a group that a hook is asked about at once; others wait for their turn.
+pub const FAILURES_ASKED_MAX: usize = 64;

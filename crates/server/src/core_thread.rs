@@ -34,7 +34,11 @@ use crate::{
             StorageRules, StreamsDoor, StreamsSettings, parked_connections::ParkedConnections,
         },
     },
-    hooks::{core_hooks::CoreHooks, requests::HookCleaner},
+    hooks::{
+        core_hooks::CoreHooks,
+        failures::{FailureWatch, Failures},
+        requests::HookCleaner,
+    },
     http::{browser_guard::BrowserRules, port::HttpThread, thread_state::HttpThreadState},
     runtime::{
         core::{CoreHandle, Cores},
@@ -120,7 +124,12 @@ impl CoreThread {
             let http = open_http(&core, &config, status, rules);
             let configuration = Rc::new(CurrentConfiguration::default());
             let metrics = core.cores.metrics[index].clone();
-            core.services.add(Rc::new(CoreHooks::new(configuration.clone(), metrics)));
+            let hooks = Rc::new(CoreHooks::new(configuration.clone(), metrics));
+            let failures = Rc::new(Failures::default());
+            core.with(|core| core.set_decider(failures.clone()));
+            spawn_local(failures.serve(core.clone(), hooks.clone()));
+            configuration.set_hooks_listener(Rc::new(FailureWatch(core.clone())));
+            core.services.add(hooks);
             core.services.add(configuration);
             if index == CoreIndex::FIRST {
                 add_control(&core, config);

@@ -3,11 +3,12 @@
 //! the messages before the engine sees them. The sandbox is `sennit-hooks`.
 //!
 //! In reading order: the `entries` of a hook; the `breaker` of a script that fails; a `topic_hook` on one core, and all
-//! of them (`core_hooks`); what becomes of a batch (`publishes`); the `requests` that change and describe hooks.
+//! of them (`core_hooks`); what becomes of a batch (`publishes`) and of failed attempts (`failures`); the `requests` that change and describe hooks.
 
 pub(crate) mod breaker;
 pub(crate) mod core_hooks;
 pub(crate) mod entries;
+pub(crate) mod failures;
 pub(crate) mod publishes;
 pub(crate) mod requests;
 pub(crate) mod topic_hook;

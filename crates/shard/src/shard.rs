@@ -141,6 +141,8 @@ impl Shard {
             Command::SetCredit { .. }
             | Command::Reader { .. }
             | Command::SetThrottles(_)
+            | Command::WatchFailures(_)
+            | Command::DecideFailures(_)
             | Command::Unsubscribe { .. }
             | Command::EndSession { .. } => {
                 return None;

@@ -284,7 +284,10 @@ impl Oracle {
                 self.expect_atomic_append(*origin, appends, now);
             }
             Command::SetThrottles(rules) => self.buckets.set_rules(rules),
-            Command::Catalogue(..) | Command::PublishAtomic(_) => {}
+            Command::Catalogue(..)
+            | Command::PublishAtomic(_)
+            | Command::WatchFailures(_)
+            | Command::DecideFailures(_) => {}
         }
         Ok(())
     }
@@ -477,6 +480,7 @@ impl Oracle {
             | Effect::Subscribed { .. }
             | Effect::SubscriptionEnded { .. }
             | Effect::Refused { .. }
+            | Effect::AttemptsFailed(_)
             | Effect::DeadLetterTopicNeeded { .. } => Ok(()),
         }
     }
@@ -578,6 +582,8 @@ fn request_of(command: &Command) -> Option<u64> {
         Command::SetCredit { .. }
         | Command::Reader { .. }
         | Command::SetThrottles(_)
+        | Command::WatchFailures(_)
+        | Command::DecideFailures(_)
         | Command::Unsubscribe { .. }
         | Command::EndSession { .. } => None,
     }

@@ -1,11 +1,13 @@
 //! `sennit hook check`: a script is compiled here, and tried on messages that are read from a topic. The broker learns
 //! nothing of it.
 
-use std::{collections::HashMap, path::PathBuf, rc::Rc};
+use std::{collections::HashMap, path::PathBuf, rc::Rc, time::Duration};
 
 use bytes::Bytes;
 use sennit_client::{Received, TopicName};
-use sennit_hooks::{PublishDecision, Script, Settings, rewrite};
+use sennit_hooks::{
+    Failure as Attempt, FailureDecision, PublishDecision, Script, Settings, rewrite,
+};
 use sennit_model::{BatchBuilder, MessageView, ReadFrom, WhenSlow};
 use serde_json::{Value, json};
 
@@ -16,6 +18,7 @@ use crate::{
     kv::shown,
     output::{print_json, print_table, print_to_stderr},
     read_source::{ReadOptions, ReadTarget, Source},
+    time_argument,
 };
 
 /// The arguments of `sennit hook check`.
@@ -29,6 +32,21 @@ pub struct Check {
     /// On how many, the latest of each partition
     #[arg(long, value_name = "N", default_value = "10", requires = "against")]
     last: u64,
+    /// Try on_failure, as if an attempt at each message had failed. A script without on_publish
+    /// is tried so anyhow
+    #[arg(long, requires = "against")]
+    failure: bool,
+    /// How many attempts have failed
+    #[arg(long, value_name = "N", default_value = "1", requires = "against")]
+    attempts: u32,
+    /// Why the last one has
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "retried by the consumer",
+        requires = "against"
+    )]
+    reason: String,
 }
 
 /// What the script would do with a message.
@@ -36,7 +54,13 @@ struct Tried {
     partition: u32,
     offset: u64,
     key: String,
-    outcome: Result<PublishDecision, String>,
+    outcome: Result<Outcome, String>,
+}
+
+/// What it has decided.
+enum Outcome {
+    Publish(PublishDecision),
+    Failure(FailureDecision),
 }
 
 impl Check {
@@ -57,6 +81,7 @@ impl Check {
         let script = script.map_err(|error| error.about(&file))?;
         let described = client.describe_topic(topic).await;
         let fields = described.map_err(|error| Failure::from(error).about(topic))?.config.fields;
+        let on_failure = self.failure || !script.has_on_publish();
         let options = ReadOptions {
             from: ReadFrom::Last(self.last),
             filter: None,
@@ -70,12 +95,21 @@ impl Check {
         let mut tried = Vec::new();
         while let Some(received) = messages.next().await.transpose()? {
             let (_, Received::Delivered(run)) = received else { continue };
+            let age =
+                time_argument::now().saturating_sub(Duration::from_millis(run.appended_at().0));
             for (offset, message) in (run.first_offset().0..).zip(run.messages()) {
+                let failure =
+                    || Attempt { attempts: self.attempts, age, reason: self.reason.clone() };
                 tried.push(Tried {
                     partition: run.partition().0,
                     offset,
                     key: shown(message.key()),
-                    outcome: attempt(&script, &message, fields.as_deref()),
+                    outcome: match on_failure {
+                        true => failed(&script, &message, failure()).map(Outcome::Failure),
+                        false => {
+                            published(&script, &message, fields.as_deref()).map(Outcome::Publish)
+                        }
+                    },
                 });
             }
         }
@@ -102,8 +136,18 @@ fn compile(
         .map_err(|error| Failure::new(Exit::Failed, error.to_string()))
 }
 
+/// Decides about a failed attempt at a message.
+fn failed(
+    script: &Script,
+    message: &MessageView<'_>,
+    failure: Attempt,
+) -> Result<FailureDecision, String> {
+    let encoded = Bytes::copy_from_slice(message.encoded());
+    script.on_failure(encoded, failure).map_err(|error| error.to_string())
+}
+
 /// Decides about a message, and writes the decision into a copy that is thrown away.
-fn attempt(
+fn published(
     script: &Script,
     message: &MessageView<'_>,
     fields: Option<&sennit_model::MessageFields>,
@@ -121,7 +165,8 @@ fn print(tried: &[Tried], as_json: bool) -> Result<(), Failure> {
     if as_json {
         return tried.iter().try_for_each(|tried| {
             let mut json = match &tried.outcome {
-                Ok(decision) => decision_json(decision),
+                Ok(Outcome::Publish(decision)) => decision_json(decision),
+                Ok(Outcome::Failure(decision)) => failure_json(decision),
                 Err(error) => json!({ "failure": error }),
             };
             json["partition"] = tried.partition.into();
@@ -132,10 +177,18 @@ fn print(tried: &[Tried], as_json: bool) -> Result<(), Failure> {
     }
     let rows = tried.iter().map(|tried| {
         let (outcome, details) = match &tried.outcome {
-            Ok(decision) => match &decision.refuse {
+            Ok(Outcome::Publish(decision)) => match &decision.refuse {
                 Some(reason) => ("refused", shown(reason.as_bytes())),
                 None if decision.is_unchanged() => ("as it is", String::new()),
                 None => ("changed", details(decision)),
+            },
+            Ok(Outcome::Failure(decision)) => match decision {
+                FailureDecision::Default => ("as the policy says", String::new()),
+                FailureDecision::RetryAfter(delay) => {
+                    ("retried", format!("after {} ms", delay.as_millis()))
+                }
+                FailureDecision::DeadLetter(reason) => ("dead letter", shown(reason.as_bytes())),
+                FailureDecision::Route(topic) => ("routed", shown(topic.as_bytes())),
             },
             Err(error) => ("FAILS", shown(error.as_bytes())),
         };
@@ -179,6 +232,17 @@ fn decision_json(decision: &PublishDecision) -> Value {
             .into();
     }
     json
+}
+
+fn failure_json(decision: &FailureDecision) -> Value {
+    match decision {
+        FailureDecision::Default => json!({}),
+        FailureDecision::RetryAfter(delay) => {
+            json!({ "retry_after_ms": u64::try_from(delay.as_millis()).unwrap_or(u64::MAX) })
+        }
+        FailureDecision::DeadLetter(reason) => json!({ "dead_letter": reason }),
+        FailureDecision::Route(topic) => json!({ "route": topic }),
+    }
 }
 
 fn details(decision: &PublishDecision) -> String {

@@ -34,6 +34,7 @@ mod golden_kinds;
 mod golden_workbench;
 mod group_metrics;
 mod groups;
+mod hook_failures;
 mod hooks;
 mod http_streams;
 mod interrupts;

@@ -39,9 +39,9 @@ fn version() -> impl Strategy<Value = HookVersion> {
 }
 
 fn core() -> impl Strategy<Value = HookCore> {
-    (any::<(u32, i32)>(), any::<(u64, u64, u64, u64, u64)>(), text()).prop_map(
+    (any::<(u32, i32)>(), any::<(u64, u64, u64, u64, u64, u64)>(), text()).prop_map(
         |((core, state), numbers, last_failure)| {
-            let (messages, refused, failures, time_ns, rests_until_ms) = numbers;
+            let (messages, refused, failures, time_ns, rests_until_ms, attempts) = numbers;
             HookCore {
                 core,
                 state,
@@ -51,6 +51,7 @@ fn core() -> impl Strategy<Value = HookCore> {
                 time_ns,
                 last_failure,
                 rests_until_ms,
+                attempts,
             }
         },
     )

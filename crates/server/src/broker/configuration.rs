@@ -39,7 +39,7 @@ pub(crate) use self::{
         ConfigurationAnswer, ConfigurationRefusal, ConfigurationRequest, ListEntries, ToldEntry,
         Write,
     },
-    snapshot::{ConfigurationSnapshot, CurrentConfiguration},
+    snapshot::{ConfigurationSnapshot, CurrentConfiguration, HooksListener},
 };
 use super::{
     control_request::ControlRefusal, stream_request::StreamFailure, topic_listener::TopicListener,

@@ -49,13 +49,28 @@ impl CoreHooks {
 
     /// The hook of a topic, if it has one. Costs a comparison if no topic has.
     pub(crate) fn find(&self, topic: TopicId) -> Option<Rc<TopicHook>> {
+        self.follow();
+        let hooks = self.by_topic.borrow();
+        if hooks.is_empty() { None } else { hooks.get(&topic).cloned() }
+    }
+
+    /// Looks at the configuration, if hooks have changed since the last look.
+    fn follow(&self) {
         let changed = self.configuration.hooks_changed();
         if self.seen.get() != Some(changed) {
             self.look();
             self.seen.set(Some(changed));
         }
+    }
+
+    /// The topics whose hooks may decide about failed attempts.
+    pub(crate) fn topics_with_on_failure(&self) -> Arc<[TopicId]> {
+        self.follow();
         let hooks = self.by_topic.borrow();
-        if hooks.is_empty() { None } else { hooks.get(&topic).cloned() }
+        let mut topics: Vec<_> =
+            hooks.values().filter(|hook| hook.names_on_failure()).map(|hook| hook.topic).collect();
+        topics.sort_unstable();
+        topics.into()
     }
 
     /// The configuration, as the scripts of this core read it.

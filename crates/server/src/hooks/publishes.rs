@@ -41,6 +41,9 @@ impl CoreHooks {
         producer: u64,
         batch: Batch,
     ) -> Result<Batch, HookRefusal> {
+        if !hook.names_on_publish() {
+            return Ok(batch);
+        }
         // Of a topic that is gone the engine tells.
         let Some(topic) = hook.settings(&core.cores).await else { return Ok(batch) };
         let decided = self.decide(hook, &topic, producer, &batch).await;

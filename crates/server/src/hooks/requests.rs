@@ -90,8 +90,6 @@ pub(crate) enum HookRequestRefusal {
     Configuration(#[from] ConfigurationRefusal),
     #[error(transparent)]
     Script(#[from] InvalidScript),
-    #[error("the script does not define on_publish")]
-    NoFunction,
     #[error("the hook of the topic has no version {0}")]
     NoVersion(u64),
     #[error("the topic has no hook")]
@@ -118,10 +116,7 @@ impl HookRequests<'_> {
             return Err(HookRequestRefusal::NoteTooLong(note.len()));
         }
         let topic = self.topic(topic).await?;
-        let compiled = Script::compile(&script, topic.name.as_str(), &self.hooks.settings())?;
-        if !compiled.has_on_publish() {
-            return Err(HookRequestRefusal::NoFunction);
-        }
+        Script::compile(&script, topic.name.as_str(), &self.hooks.settings())?;
         let version = HookVersion::new(script, on_error, note, now());
         for _ in 0..TRIES_MAX {
             let snapshot = self.hooks.snapshot();

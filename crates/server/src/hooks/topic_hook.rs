@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use sennit_hooks::{PublishDecision, Script, Settings};
+use sennit_hooks::{Failure, FailureDecision, PublishDecision, Script, ScriptError, Settings};
 use sennit_model::{Timestamp, TopicId};
 
 use super::{
@@ -25,6 +25,8 @@ pub(crate) struct TopicHook {
     pub(crate) version: u64,
     pub(crate) on_error: OnError,
     source: String,
+    names_on_publish: bool,
+    names_on_failure: bool,
     metrics: Arc<CoreMetrics>,
     compiled: OnceCell<Result<Script, String>>,
     breaker: RefCell<Breaker>,
@@ -39,7 +41,9 @@ pub(crate) struct TopicHook {
 pub(crate) struct HookCounts {
     /// Messages that the script has decided about.
     pub(crate) messages: u64,
-    /// Those that it has refused.
+    /// Failed attempts that it has decided about.
+    pub(crate) attempts: u64,
+    /// Messages that it has refused.
     pub(crate) refused: u64,
     /// Messages on which it has failed.
     pub(crate) failures: u64,
@@ -60,6 +64,8 @@ impl TopicHook {
             topic,
             version,
             on_error,
+            names_on_publish: source.contains("on_publish"),
+            names_on_failure: source.contains("on_failure"),
             source,
             metrics,
             compiled: OnceCell::new(),
@@ -92,6 +98,16 @@ impl TopicHook {
         Some(settings)
     }
 
+    /// Whether the script may decide about messages that are published: whether it has the function's name.
+    pub(crate) fn names_on_publish(&self) -> bool {
+        self.names_on_publish
+    }
+
+    /// The same for failed attempts.
+    pub(crate) fn names_on_failure(&self) -> bool {
+        self.names_on_failure
+    }
+
     /// Runs the script for a message, an encoded one of a checked batch.
     pub(crate) fn on_publish(
         &self,
@@ -100,13 +116,33 @@ impl TopicHook {
         encoded: Bytes,
         producer: u64,
     ) -> Result<PublishDecision, String> {
+        self.run(topic, configuration, |script| script.on_publish(encoded, producer))
+    }
+
+    /// Runs the script for a failed attempt at a message.
+    pub(crate) fn on_failure(
+        &self,
+        topic: &TopicSettings,
+        configuration: &Rc<dyn Settings>,
+        encoded: Bytes,
+        failure: Failure,
+    ) -> Result<FailureDecision, String> {
+        self.run(topic, configuration, |script| script.on_failure(encoded, failure))
+    }
+
+    fn run<D>(
+        &self,
+        topic: &TopicSettings,
+        configuration: &Rc<dyn Settings>,
+        decide: impl FnOnce(&Script) -> Result<D, ScriptError>,
+    ) -> Result<D, String> {
         let begun = Instant::now();
         let script = self.compiled.get_or_init(|| {
             Script::compile(&self.source, topic.name.as_str(), configuration)
                 .map_err(|error| error.to_string())
         });
         let decision = match script {
-            Ok(script) => script.on_publish(encoded, producer).map_err(|error| error.to_string()),
+            Ok(script) => decide(script).map_err(|error| error.to_string()),
             Err(error) => Err(error.clone()),
         };
         let took = begun.elapsed();
@@ -122,6 +158,18 @@ impl TopicHook {
         counts.refused += u64::from(is_refusal);
         self.metrics.hook_messages.add(1);
         self.metrics.hook_refused_messages.add(u64::from(is_refusal));
+        drop(counts);
+        self.breaker_closes();
+    }
+
+    /// The script has decided about a failed attempt, and its decision stands.
+    pub(crate) fn decided_failure(&self) {
+        self.counts.borrow_mut().attempts += 1;
+        self.metrics.hook_attempts.add(1);
+        self.breaker_closes();
+    }
+
+    fn breaker_closes(&self) {
         self.breaker.borrow_mut().succeeded();
         if self.is_resting.replace(false) {
             self.metrics.hooks_resting.less(1);

@@ -17,6 +17,9 @@ pub(crate) struct TopicSettings {
     pub(crate) name: TopicName,
     /// The headers that it names; `None` if it names none.
     pub(crate) fields: Option<Arc<MessageFields>>,
+    pub(crate) partitions: u32,
+    /// The topic beside whose partitions its own are placed.
+    pub(crate) home: TopicId,
 }
 
 /// Which topics are asked about.
@@ -36,6 +39,8 @@ pub(crate) async fn ask(cores: &Cores, topics: Topics) -> Option<Vec<TopicSettin
                 id: topic.id(),
                 name: topic.created.name.clone(),
                 fields: topic.config().fields.clone(),
+                partitions: topic.config().partitions,
+                home: topic.created.home,
             };
             match topics {
                 Topics::Named(name) => catalogue.topic_named(&name).map(of).into_iter().collect(),

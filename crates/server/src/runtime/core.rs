@@ -4,6 +4,7 @@
 mod catalogue_needs;
 mod core_session;
 mod effect_sink;
+mod failure_decider;
 mod handle;
 mod idle_partitions;
 mod local_shard;
@@ -31,6 +32,7 @@ pub(crate) use self::{
     catalogue_needs::CatalogueNeeds,
     core_session::CoreSession,
     effect_sink::EffectSink,
+    failure_decider::FailureDecider,
     handle::{Closes, CoreHandle},
     local_shard::{LocalShard, Workers},
 };
@@ -97,6 +99,8 @@ pub(crate) struct Core {
     pub(crate) answers: Answers,
     /// Takes what shards need of the catalogue, on the first core.
     needs: Option<Rc<dyn CatalogueNeeds>>,
+    /// Decides about failed attempts that its shards ask about.
+    decider: Option<Rc<dyn FailureDecider>>,
     /// Whether the journal of one of its shards has failed.
     fenced: bool,
     draining: bool,
@@ -118,6 +122,7 @@ impl Core {
             cores,
             answers: Answers::new(CoreSession::of_core(index).into()),
             needs: None,
+            decider: None,
             fenced: false,
             draining: false,
             scratch: Vec::new(),
@@ -127,6 +132,11 @@ impl Core {
     /// What shards need of the catalogue goes here from now on.
     pub(crate) fn set_needs(&mut self, needs: Rc<dyn CatalogueNeeds>) {
         self.needs = Some(needs);
+    }
+
+    /// Failed attempts that its shards ask about go there from now on.
+    pub(crate) fn set_decider(&mut self, decider: Rc<dyn FailureDecider>) {
+        self.decider = Some(decider);
     }
 
     /// What a survey of a shard has found.

@@ -176,6 +176,7 @@ counts! {
     gauge hooks none "Hooks that the core knows";
     gauge hooks_resting none "Hooks that rest on the core after failures, or have failed since";
     counter hook_messages none "Messages that hooks have decided about";
+    counter hook_attempts none "Failed attempts that hooks have decided about";
     counter hook_refused_messages none "Messages that hooks have refused";
     counter hook_failures none "Messages on which hooks have failed";
     counter hook_time_ns none "Nanoseconds that hooks have computed";

@@ -7,6 +7,7 @@ use std::{
     fmt,
     hash::BuildHasher,
     ops::Bound,
+    rc::Rc,
     sync::Arc,
 };
 
@@ -132,6 +133,13 @@ pub(crate) struct CurrentConfiguration {
     history: RefCell<History>,
     changed: Notify,
     hooks_changed: Cell<u64>,
+    hooks_listener: RefCell<Option<Rc<dyn HooksListener>>>,
+}
+
+/// Is told on each core when hooks have changed there, before the change is confirmed.
+pub(crate) trait HooksListener: fmt::Debug {
+    /// The configuration of the core has the change.
+    fn hooks_changed(&self);
 }
 
 impl CurrentConfiguration {
@@ -156,6 +164,7 @@ impl CurrentConfiguration {
         self.snapshot.replace(snapshot);
         self.history.replace(history);
         self.changed.notify_waiters();
+        self.tell_listener();
     }
 
     /// The first core has changed it.
@@ -166,7 +175,23 @@ impl CurrentConfiguration {
         }
         let mut history = self.history.borrow_mut();
         changes.iter().for_each(|change| history.push(change));
+        drop(history);
         self.changed.notify_waiters();
+        if changes.iter().any(|change| change.key.is_of_hooks()) {
+            self.tell_listener();
+        }
+    }
+
+    /// From now on this is told when hooks change.
+    pub(crate) fn set_hooks_listener(&self, listener: Rc<dyn HooksListener>) {
+        self.hooks_listener.replace(Some(listener));
+    }
+
+    fn tell_listener(&self) {
+        let listener = self.hooks_listener.borrow().clone();
+        if let Some(listener) = listener {
+            listener.hooks_changed();
+        }
     }
 
     /// Waits until there is a change after this revision.

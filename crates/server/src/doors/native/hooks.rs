@@ -186,6 +186,7 @@ fn described_core(on_core: HookOnCore) -> control::HookCore {
         time_ns: u64::try_from(counts.time.as_nanos()).unwrap_or(u64::MAX),
         last_failure: counts.last_failure,
         rests_until_ms,
+        attempts: counts.attempts,
     }
 }
 
@@ -206,7 +207,6 @@ fn refusal_reply(fault: &Fault) -> control::Error {
             return configuration::refusal_reply(refusal);
         }
         HookRequestRefusal::Script(_)
-        | HookRequestRefusal::NoFunction
         | HookRequestRefusal::NoVersion(_)
         | HookRequestRefusal::NoHook => ErrorCode::HookInvalid,
         HookRequestRefusal::TooMany | HookRequestRefusal::NoteTooLong(_) => ErrorCode::LimitReached,

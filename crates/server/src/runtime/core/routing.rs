@@ -12,7 +12,12 @@ impl Core {
         let mut effects = std::mem::take(&mut self.scratch);
         effects.append(self.shards[number].effects());
         for effect in effects.drain(..) {
-            self.route_one(effect);
+            match (effect, &self.decider) {
+                (Effect::AttemptsFailed(attempts), Some(decider)) => {
+                    decider.failed(self.shards[number].index, *attempts);
+                }
+                (effect, _) => self.route_one(effect),
+            }
         }
         self.scratch = effects;
     }
@@ -42,6 +47,8 @@ impl Core {
             | Effect::Walked { origin, .. }
             | Effect::Refused { origin, .. }
             | Effect::Stream(origin, _) => origin.session,
+            // Nobody decides about them here: the policy stands.
+            Effect::AttemptsFailed(_) => return,
             // The first core has the control of topics.
             Effect::DeadLetterTopicNeeded { .. } | Effect::StreamEnded { .. } => {
                 CoreSession::of_core(CoreIndex::FIRST).into()

@@ -70,6 +70,7 @@ impl EffectSink for Outbox {
             | Effect::Walked { .. }
             | Effect::Stream(..)
             | Effect::StreamEnded { .. }
+            | Effect::AttemptsFailed(_)
             | Effect::DeadLetterTopicNeeded { .. } => {}
         }
         Vec::new()
