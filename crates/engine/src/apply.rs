@@ -1,8 +1,6 @@
 //! Records change the state of a shard, by the same code live, in a replay, and on a replica. Nothing is refused
 //! here.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use sennit_model::{
     Batch, Durability, GroupId, Offset, OffsetRange, PartitionId, ProducerStamp, Timestamp,
@@ -295,8 +293,6 @@ impl Engine {
         else {
             return;
         };
-        // What somebody is asked about is not ready before the answer.
-        let due = if self.is_watched(*id) { (*due).max(failed_at.plus(ASKED)) } else { *due };
         let wheel = &mut self.wheel;
         let Some(partition) = self.partitions.get_mut(id) else { return };
         let Some(index) = partition.groups.iter().position(|held| held.id() == *group) else {
@@ -320,7 +316,7 @@ impl Engine {
                     held.fail(
                         rest,
                         tries.with_failed(*attempts),
-                        (*failed_at, due),
+                        (*failed_at, *due),
                         *dead,
                         reason,
                         wheel,
@@ -334,9 +330,6 @@ impl Engine {
         mark_ready(&mut self.ready_list, partition);
     }
 }
-
-/// How long a message waits at least that somebody is asked about: in that state it is kept from being ready.
-const ASKED: Duration = Duration::from_millis(1);
 
 pub(crate) fn place_of(batch: &Bytes, position: u64) -> Place {
     let bytes = u32::try_from(batch.len()).expect("a batch is limited far below 4 GiB");

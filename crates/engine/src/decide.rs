@@ -74,7 +74,7 @@ impl Engine {
                 };
                 let failure = Failure { at: now, due, dead: false, reason: RETRIED };
                 for record in failure.records(partition, group_id, &settlement.failed()) {
-                    self.commit_failure(&record, now, journal);
+                    self.commit_failure(record, now, journal);
                 }
                 Vec::new()
             }

@@ -27,6 +27,9 @@ use crate::{
 /// Bytes of messages that are asked about together, but for the first.
 const ASKED_BYTES_MAX: usize = 1 << 20;
 
+/// How long a message waits at least that somebody is asked about.
+const ASKED: Duration = Duration::from_millis(1);
+
 /// Failed attempts of a group, about which somebody has to decide: a [`FailureAnswers`] is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedAttempts {
@@ -115,15 +118,21 @@ impl Engine {
     /// Appends and applies what the policy says of a failed attempt, and has somebody decide who is asked.
     pub(crate) fn commit_failure(
         &mut self,
-        record: &Record,
+        mut record: Record,
         now: Timestamp,
         journal: &mut impl Journal,
     ) {
-        self.commit(record, journal);
-        let Record::Failed { partition: id, group, failed_at, reason, runs, .. } = record else {
+        let is_asked =
+            matches!(&record, Record::Failed { partition, .. } if self.is_watched(*partition));
+        if is_asked && let Record::Failed { failed_at, due, .. } = &mut record {
+            // It is not ready before the answer.
+            *due = (*due).max(failed_at.plus(ASKED));
+        }
+        self.commit(&record, journal);
+        let Record::Failed { partition: id, group, failed_at, reason, runs, .. } = &record else {
             return;
         };
-        if !self.is_watched(*id) {
+        if !is_asked {
             return;
         }
         let Some(partition) = self.partitions.get_mut(id) else { return };

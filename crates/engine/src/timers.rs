@@ -132,7 +132,7 @@ impl Engine {
         for ((partition, group), runs) in failures {
             let Some(partition) = self.partitions.get(&partition) else { continue };
             for record in failure.records(partition, group, &runs) {
-                self.commit_failure(&record, now, journal);
+                self.commit_failure(record, now, journal);
             }
         }
     }
