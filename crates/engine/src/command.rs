@@ -10,7 +10,7 @@ use sennit_model::{
 };
 
 use crate::{
-    failures::FailureAnswers,
+    attempts::FailureAnswers,
     names::SourceNames,
     stream::{StreamAppend, StreamCommand},
     walk::Walk,

@@ -10,9 +10,9 @@ use sennit_model::{
 };
 
 use crate::{
+    attempts::FailedAttempts,
     command::{DeliveryRun, Origin, SessionId},
     explanation::{Explanation, KeyDescription},
-    failures::FailedAttempts,
     lease::Holder,
     refusal::Refusal,
     stream::StreamAnswer,

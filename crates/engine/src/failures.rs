@@ -5,12 +5,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use sennit_model::{
-    GroupId, Header, HeaderKind, Messages, Offset, OffsetRange, PartitionId, PartitionIndex,
-    Timestamp, TopicId,
+    Header, HeaderKind, Messages, Offset, OffsetRange, PartitionId, PartitionIndex, Timestamp,
+    TopicId,
     limits::{FAILURE_DECISION_MAX, FAILURES_ASKED_MAX, REASON_BYTES_MAX},
 };
 
 use crate::{
+    attempts::{FailedAttempt, FailedAttempts, FailureAnswer, FailureAnswers, FailureDecision},
     dead_letter::{HEADER_ATTEMPTS, HEADER_FAILED_AT_MS, HEADER_REASON},
     effect::Effect,
     engine::{Engine, Journal, Outbox, Payloads, RUNS_PER_RECORD_MAX, mark_ready},
@@ -29,80 +30,6 @@ const ASKED_BYTES_MAX: usize = 1 << 20;
 
 /// How long a message waits at least that somebody is asked about.
 const ASKED: Duration = Duration::from_millis(1);
-
-/// Failed attempts of a group, about which somebody has to decide: a [`FailureAnswers`] is wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FailedAttempts {
-    /// The partition.
-    pub partition: PartitionId,
-    /// The group.
-    pub group: GroupId,
-    /// One for each message.
-    pub attempts: Vec<FailedAttempt>,
-}
-
-/// A failed attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FailedAttempt {
-    /// The message's offset.
-    pub offset: Offset,
-    /// How many attempts have failed, this one included.
-    pub attempts: u32,
-    /// When the message was appended.
-    pub appended_at: Timestamp,
-    /// When the attempt failed.
-    pub failed_at: Timestamp,
-    /// Why, in the consumer's or the broker's words.
-    pub reason: Arc<str>,
-    /// The message, in the layout of [`sennit_model::Batch`].
-    pub message: Bytes,
-}
-
-/// The decisions about [`FailedAttempts`].
-#[derive(Clone, Debug)]
-pub struct FailureAnswers {
-    /// The partition.
-    pub partition: PartitionId,
-    /// The group.
-    pub group: GroupId,
-    /// One for each message that was asked about.
-    pub answers: Vec<FailureAnswer>,
-}
-
-/// A decision about a failed attempt.
-#[derive(Clone, Debug)]
-pub struct FailureAnswer {
-    /// The message's offset.
-    pub offset: Offset,
-    /// The failed attempts that were told.
-    pub attempts: u32,
-    /// What becomes of it.
-    pub decision: FailureDecision,
-}
-
-/// What becomes of a message after a failed attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FailureDecision {
-    /// What the group's policy says, or the consumer.
-    Policy,
-    /// The next attempt comes so long from now. After the last attempt, or for a message that is too old, the policy
-    /// decides.
-    RetryAfter(Duration),
-    /// It goes to the dead letters.
-    DeadLetter {
-        /// Why; at most [`REASON_BYTES_MAX`] bytes.
-        reason: String,
-    },
-    /// It is published to another topic, and the group is through with it.
-    Route {
-        /// The topic. If its partition is not on this shard, the policy decides.
-        topic: TopicId,
-        /// The number of its partitions.
-        partitions: u32,
-        /// The message as it was told.
-        message: Bytes,
-    },
-}
 
 impl Engine {
     /// From now on somebody decides about the failed attempts of these topics, and of no others.

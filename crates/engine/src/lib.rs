@@ -10,6 +10,7 @@ mod admission;
 mod append;
 mod apply;
 mod atomic_publish;
+mod attempts;
 mod catalogue;
 mod checkpoint;
 mod classes;
@@ -100,6 +101,7 @@ mod walks;
 mod wheel;
 mod workbench;
 
+pub use attempts::{FailedAttempt, FailedAttempts, FailureAnswer, FailureAnswers, FailureDecision};
 pub use catalogue::{Catalogue, CatalogueGroup, Topic};
 pub use checkpoint::Checkpoint;
 pub use command::{
@@ -120,7 +122,6 @@ pub use effect::{
 };
 pub use engine::{Engine, Journal, Outbox, Payloads};
 pub use explanation::{Explanation, KeyDeliveries, KeyDescription, WaitReason};
-pub use failures::{FailedAttempt, FailedAttempts, FailureAnswer, FailureAnswers, FailureDecision};
 pub use group_counts::GroupCounts;
 pub use latest::Tombstones;
 pub use log::{KeptBatch, Place};

@@ -201,7 +201,7 @@ fn print(tried: &[Tried], as_json: bool) -> Result<(), Failure> {
 
 /// The fields that a decision sets, with their values.
 fn fields_of(decision: &PublishDecision) -> Vec<(String, Value)> {
-    let ms = |span: std::time::Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     let fields = [
         ("refuse", decision.refuse.clone().map(Value::from)),
         ("fair_key", decision.fair_key.clone().map(Value::from)),
