@@ -150,7 +150,7 @@ fn a_script_that_fails_or_routes_to_nowhere_leaves_the_policy_and_says_so() {
             "function on_failure(msg) return { route = 'jobs' } end",
             "is the topic that the message is in",
         ),
-        ("function on_failure(msg) while true do end end", "instructions"),
+        ("function on_failure(msg) while true do end end", "HOOK_INSTRUCTIONS_MAX"),
     ] {
         let (_folder, broker) = world(script);
         let one = ["group", "alter", "jobs", "default", "--attempts", "1"];
