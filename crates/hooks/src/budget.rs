@@ -7,8 +7,8 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use sennit_model::limits::{HOOK_INSTRUCTIONS_MAX, HOOK_TIME_MAX};
 
 /// Instructions between two looks at the budget: the longest string of a script, hashed or copied by each of
-/// them, must not take much longer than the whole budget of time.
-pub(crate) const LOOK_EVERY: u32 = 64;
+/// them, must not take much longer than the whole budget of time. A look costs as much as some hundred instructions.
+pub(crate) const LOOK_EVERY: u32 = 256;
 
 /// Which part of the budget a script has exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

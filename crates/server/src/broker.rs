@@ -11,6 +11,7 @@ pub(crate) mod control_request;
 pub(crate) mod interrupted_reads;
 pub(crate) mod key_file;
 pub(crate) mod path_encoding;
+pub(crate) mod publish_hook;
 pub(crate) mod recovered_state;
 pub(crate) mod repair;
 pub(crate) mod reserved_names;

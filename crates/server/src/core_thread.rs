@@ -35,6 +35,7 @@ use crate::{
         },
     },
     hooks::{
+        broker_publishes::BrokerPublishes,
         core_hooks::CoreHooks,
         failures::{FailureWatch, Failures},
         requests::HookCleaner,
@@ -188,7 +189,7 @@ fn add_control(core: &CoreHandle, config: Config) {
     core.services.add(subscriptions.clone());
     let configuration = Configuration::new(core.clone());
     core.services.add(configuration.clone());
-    let schedules = Schedules::new(core.clone());
+    let schedules = Schedules::new(core.clone(), Rc::new(BrokerPublishes(core.clone())));
     core.services.add(schedules.clone());
     let hooks = Rc::new(HookCleaner(core.clone()));
     let listeners: Rc<[Rc<dyn TopicListener>]> =

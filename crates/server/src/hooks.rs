@@ -1,11 +1,13 @@
 //! Hooks: scripts of topics that decide about messages on their way in. They are entries of the configuration; each core
-//! has its own compiled scripts, and runs them for the publishes of its connections. What they decide is written into
-//! the messages before the engine sees them. The sandbox is `sennit-hooks`.
+//! has its own compiled scripts, and runs them for the publishes of its connections and the failed attempts of its
+//! shards. What they decide about a message is written into it before the engine sees it. The sandbox is `sennit-hooks`.
 //!
 //! In reading order: the `entries` of a hook; the `breaker` of a script that fails; a `topic_hook` on one core, and all
-//! of them (`core_hooks`); what becomes of a batch (`publishes`) and of failed attempts (`failures`); the `requests` that change and describe hooks.
+//! of them (`core_hooks`); what becomes of a batch (`publishes`), also of one that the broker publishes by itself
+//! (`broker_publishes`), and of failed attempts (`failures`); the `requests` that change and describe hooks.
 
 pub(crate) mod breaker;
+pub(crate) mod broker_publishes;
 pub(crate) mod core_hooks;
 pub(crate) mod entries;
 pub(crate) mod failures;

@@ -153,3 +153,23 @@ fn a_schedule_whose_topic_is_gone_says_so_and_goes_on_when_it_is_back() {
     broker.ok(&["topic", "create", "jobs"], b"");
     until("it ticks", || !ticks(&broker).is_empty());
 }
+
+#[test]
+fn the_hook_of_the_topic_decides_about_the_messages_of_a_schedule() {
+    let (folder, broker) = broker();
+    create(&broker, "daily", &["--cron", "0 0 29 2 *", "--payload", "x"]);
+    let script = folder.path().join("script.lua");
+    let set = |source: &str| {
+        std::fs::write(&script, source).unwrap();
+        broker.ok(&["hook", "set", "jobs", script.to_str().unwrap()], b"");
+    };
+    set("function on_publish(msg) return { headers = { seen = msg.payload() } } end");
+    broker.ok(&["schedule", "run-now", "daily"], b"");
+    let read = broker.ok(&["read", "jobs", "--json"], b"");
+    let message: Value = serde_json::from_slice(&read).unwrap();
+    assert_eq!(header(&message, "seen"), "x");
+    set("function on_publish(msg) return { refuse = 'not today' } end");
+    let said = refused(&broker, &["run-now", "daily"]);
+    assert!(said.contains("not today"), "{said}");
+    assert_eq!(ticks(&broker).len(), 1);
+}

@@ -49,6 +49,7 @@ pub(crate) use self::{
 };
 use super::{
     control_request::{ControlRefusal, check_topic},
+    publish_hook::PublishHook,
     stream_request::StreamFailure,
     topic_listener::TopicListener,
     topic_locks::TopicLocks,
@@ -173,10 +174,10 @@ impl TopicListener for Schedules {
 
 impl Schedules {
     /// None yet: they are read when the broker starts.
-    pub(crate) fn new(core: CoreHandle) -> Rc<Self> {
+    pub(crate) fn new(core: CoreHandle, hook: Rc<dyn PublishHook>) -> Rc<Self> {
         Rc::new(Self {
             store: Store::new(core.clone()),
-            publishing: Publishing::new(core.clone()),
+            publishing: Publishing::new(core.clone(), hook),
             core,
             held: RefCell::default(),
             bytes: Cell::new(0),

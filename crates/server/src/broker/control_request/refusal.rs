@@ -51,6 +51,12 @@ pub(crate) enum ControlRefusal {
     /// A topic that is to lie beside another is there already, and lies elsewhere.
     #[error("topic {:?} exists, and does not lie beside {:?}", .topic.as_str(), .beside.as_str())]
     TopicsApart { topic: TopicName, beside: TopicName },
+    /// The hook of the topic has refused a message that the broker was to publish.
+    #[error("the topic's hook: {0}")]
+    HookRefused(String),
+    /// The hook of the topic has failed on it, or rests, and accepts no message that it has not seen.
+    #[error("the topic's hook: {0}")]
+    HookFailed(String),
     /// The disk is slower than what is appended.
     #[error(transparent)]
     Busy(#[from] NoRoom),
@@ -92,7 +98,7 @@ impl ControlRefusal {
                     | Refusal::MessageLeased
                     | Refusal::OutcomeUnknown
             ),
-            Self::Busy(_) | Self::ShuttingDown => true,
+            Self::Busy(_) | Self::ShuttingDown | Self::HookFailed(_) => true,
             _ => false,
         }
     }
@@ -102,7 +108,7 @@ impl ControlRefusal {
         match self {
             Self::Engine(Refusal::StorageFull) => STORAGE_FULL_RETRY_MS,
             Self::Engine(Refusal::TopicFull { .. } | Refusal::DedupFull) => TOPIC_FULL_RETRY_MS,
-            Self::Busy(_) => BUSY_RETRY_MS,
+            Self::Busy(_) | Self::HookFailed(_) => BUSY_RETRY_MS,
             _ => 0,
         }
     }

@@ -1,5 +1,7 @@
 //! Publishes the messages of schedules, and asks whether one is settled. It decides nothing.
 
+use std::rc::Rc;
+
 use sennit_engine::{
     Command, ExplainSubject, Origin, PartitionCommand, Publish, Refusal, Topic, WaitReason,
 };
@@ -10,7 +12,7 @@ use sennit_model::{
 
 use super::{request::ScheduleConfig, state::LastMessage};
 use crate::{
-    broker::control_request::ControlRefusal,
+    broker::{control_request::ControlRefusal, publish_hook::PublishHook},
     runtime::{core::CoreHandle, index::ShardIndex, shard_answers::Answer},
 };
 
@@ -27,11 +29,12 @@ pub(super) enum Published {
 #[derive(Debug)]
 pub(super) struct Publishing {
     core: CoreHandle,
+    hook: Rc<dyn PublishHook>,
 }
 
 impl Publishing {
-    pub(super) fn new(core: CoreHandle) -> Self {
-        Self { core }
+    pub(super) fn new(core: CoreHandle, hook: Rc<dyn PublishHook>) -> Self {
+        Self { core, hook }
     }
 
     /// The topic of this name.
@@ -89,6 +92,7 @@ impl Publishing {
         let mut builder = BatchBuilder::new();
         builder.push(&config.message(name, tick)).expect("it was checked when it was made");
         let batch = builder.take().expect("one message was pushed");
+        let batch = self.hook.on_publish(topic.id(), producer.id.0, batch).await?;
         let partition = PartitionId { topic: topic.id(), index };
         let publish = |origin| Command::Publish(Publish { origin, partition, producer, batch });
         let Answer::Published { first } = self.ask(&topic, index, publish).await? else {

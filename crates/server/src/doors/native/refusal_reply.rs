@@ -67,6 +67,8 @@ pub(crate) fn control_reply(refusal: &ControlRefusal) -> control::Error {
         ControlRefusal::UnknownCursor { .. } => ErrorCode::UnknownCursor,
         ControlRefusal::NoOffsets { .. } | ControlRefusal::SameTopic(_) => ErrorCode::InvalidConfig,
         ControlRefusal::Reserved => ErrorCode::TopicReserved,
+        ControlRefusal::HookRefused(_) => ErrorCode::HookRefused,
+        ControlRefusal::HookFailed(_) => ErrorCode::HookFailed,
         ControlRefusal::TopicsApart { .. } => ErrorCode::TopicsApart,
         ControlRefusal::TooManyWatched(_) => ErrorCode::LimitReached,
         ControlRefusal::Busy(_) => ErrorCode::Busy,
@@ -121,6 +123,16 @@ mod tests {
                 ControlRefusal::SameTopic("orders".parse().expect("it is a name")),
                 ErrorCode::InvalidConfig,
                 "topic \"orders\" has the messages already: name another",
+            ),
+            (
+                ControlRefusal::HookRefused("message 0: no tenant".into()),
+                ErrorCode::HookRefused,
+                "the topic's hook: message 0: no tenant",
+            ),
+            (
+                ControlRefusal::HookFailed("message 0: line 1: broken".into()),
+                ErrorCode::HookFailed,
+                "the topic's hook: message 0: line 1: broken",
             ),
             (
                 ControlRefusal::Reserved,

@@ -207,6 +207,9 @@ fn of_broker(refusal: &ControlRefusal) -> Problem {
         }
         ControlRefusal::UnknownGroup { .. }
         | ControlRefusal::UnknownCursor { .. }
+        // Appends do not go through hooks.
+        | ControlRefusal::HookRefused(_)
+        | ControlRefusal::HookFailed(_)
         | ControlRefusal::Reserved
         | ControlRefusal::TopicsApart { .. }
         | ControlRefusal::WrongAnswer
