@@ -9,6 +9,7 @@ pub(crate) mod drain;
 pub(crate) mod error;
 pub(crate) mod file_descriptors;
 pub(crate) mod group_metrics;
+pub(crate) mod hook_metrics;
 pub(crate) mod inbox;
 pub(crate) mod index;
 pub(crate) mod lane_thread;

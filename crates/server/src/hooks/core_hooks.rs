@@ -100,10 +100,14 @@ impl CoreHooks {
                 return None;
             };
             let hook = TopicHook::new(topic, version, head.on_error, script, self.metrics.clone());
+            if let Some(held) = before.get(&topic) {
+                hook.goes_on(held);
+            }
             Some((topic, Rc::new(hook)))
         });
         let hooks: HashMap<_, Rc<TopicHook>, _> = hooks.collect();
         self.metrics.hooks.set(hooks.len() as u64);
+        self.metrics.hooks_by_topic.retain(|topic| hooks.contains_key(&topic));
         let resting = hooks.values().filter(|hook| hook.is_resting()).count();
         self.metrics.hooks_resting.set(resting as u64);
         self.by_topic.replace(hooks);

@@ -16,7 +16,7 @@ use super::{
     entries::OnError,
     topic_settings::{self, TopicSettings, Topics},
 };
-use crate::runtime::{clock::now, core::Cores, metrics::CoreMetrics};
+use crate::runtime::{clock::now, core::Cores, hook_metrics::HookSeries, metrics::CoreMetrics};
 
 /// A hook of a topic, on one core.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ pub(crate) struct TopicHook {
     /// What is known of the topic, and after which change of topics.
     settings: RefCell<Option<(u64, Rc<TopicSettings>)>>,
     is_resting: Cell<bool>,
+    /// Its metrics, once its topic has a name.
+    series: OnceCell<Arc<HookSeries>>,
 }
 
 /// What a hook has done on one core.
@@ -73,6 +75,14 @@ impl TopicHook {
             counts: RefCell::default(),
             settings: RefCell::default(),
             is_resting: Cell::new(false),
+            series: OnceCell::new(),
+        }
+    }
+
+    /// Its metrics go on from those of the version before.
+    pub(crate) fn goes_on(&self, before: &Self) {
+        if let Some(series) = before.series.get() {
+            let _ = self.series.set(series.clone());
         }
     }
 
@@ -147,7 +157,10 @@ impl TopicHook {
         };
         let took = begun.elapsed();
         self.counts.borrow_mut().time += took;
-        self.metrics.hook_time_ns.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.metrics.hook_time_ns.add(took_ns);
+        let begin = || self.metrics.hooks_by_topic.begin(self.topic, topic.name.as_str());
+        self.series.get_or_init(begin).time_ns.add(took_ns);
         decision
     }
 
@@ -159,6 +172,10 @@ impl TopicHook {
         self.metrics.hook_messages.add(1);
         self.metrics.hook_refused_messages.add(u64::from(is_refusal));
         drop(counts);
+        self.count(|series| {
+            series.messages.add(1);
+            series.refused.add(u64::from(is_refusal));
+        });
         self.breaker_closes();
     }
 
@@ -166,7 +183,14 @@ impl TopicHook {
     pub(crate) fn decided_failure(&self) {
         self.counts.borrow_mut().attempts += 1;
         self.metrics.hook_attempts.add(1);
+        self.count(|series| series.attempts.add(1));
         self.breaker_closes();
+    }
+
+    fn count(&self, count: impl FnOnce(&HookSeries)) {
+        if let Some(series) = self.series.get() {
+            count(series);
+        }
     }
 
     fn breaker_closes(&self) {
@@ -182,6 +206,7 @@ impl TopicHook {
         counts.failures += 1;
         reason.clone_into(&mut counts.last_failure);
         self.metrics.hook_failures.add(1);
+        self.count(|series| series.failures.add(1));
         if self.breaker.borrow_mut().failed(now) {
             self.is_resting.set(true);
             self.metrics.hooks_resting.add(1);

@@ -15,6 +15,7 @@ use prometheus_client::{
 
 use super::{
     group_metrics::{self, GroupMetrics},
+    hook_metrics::{self, HookMetrics},
     index::{CoreIndex, IndexVec, ShardIndex},
 };
 
@@ -41,11 +42,12 @@ impl Count {
 }
 
 macro_rules! counts {
-    ($(#[$doc:meta])* $counts:ident; $($kind:ident $name:ident $unit:ident $text:literal;)*) => {
+    ($(#[$doc:meta])* $counts:ident; $([$more:ident: $type:ty])? $($kind:ident $name:ident $unit:ident $text:literal;)*) => {
         $(#[$doc])*
         #[derive(Debug, Default)]
         pub(crate) struct $counts {
             $(#[doc = $text] pub(crate) $name: Count,)*
+            $(#[doc = "By name."] pub(crate) $more: $type,)?
         }
 
         impl Counts for $counts {
@@ -147,6 +149,7 @@ counts! {
 counts! {
     /// What one core counts, whatever shards it runs.
     CoreMetrics;
+    [hooks_by_topic: HookMetrics]
     counter connections_opened none "Connections accepted";
     counter connections_moved none "Connections that came from another core, to be where their partition is";
     counter broken_frames none "Frames that could not be decoded";
@@ -196,7 +199,9 @@ impl Collector for All {
         encode_all(&mut encoder, "shard", self.shards.iter().map(|shard| &shard.counts))?;
         encode_all(&mut encoder, "core", self.cores.iter().map(AsRef::as_ref))?;
         let shards = self.shards.iter_indexed().map(|(shard, all)| (shard.0, &all.groups));
-        group_metrics::encode(&mut encoder, &shards.collect::<Vec<_>>())
+        group_metrics::encode(&mut encoder, &shards.collect::<Vec<_>>())?;
+        let cores = self.cores.iter_indexed().map(|(core, all)| (core.0, &all.hooks_by_topic));
+        hook_metrics::encode(&mut encoder, &cores.collect::<Vec<_>>())
     }
 }
 
