@@ -258,7 +258,7 @@ pub(crate) fn registry(
 mod tests {
     use prometheus_client::encoding::text::encode;
 
-    use sennit_model::Timestamp;
+    use sennit_model::{Timestamp, TopicId};
 
     use super::*;
     use crate::runtime::{
@@ -282,5 +282,22 @@ mod tests {
         let age = line.strip_prefix(name).and_then(|rest| rest.strip_prefix(labels));
         let age: u64 = age.and_then(|age| age.trim().parse().ok()).expect(line);
         assert!((3600..3700).contains(&age), "{line}");
+    }
+
+    #[test]
+    fn a_hook_is_named_by_its_topic_on_each_core_as_long_as_it_is_there() {
+        let cores = IndexVec::of(2, |_| Arc::<CoreMetrics>::default());
+        let series = cores[CoreIndex(1)].hooks_by_topic.begin(TopicId(7), "jobs");
+        series.messages.add(3);
+        let shards = IndexVec::of(1, |_| Arc::default());
+        let registry = registry(shards, cores.clone());
+        let told = || {
+            let mut text = String::new();
+            encode(&mut text, &registry).expect("it is text");
+            text.contains(r#"sennit_hook_topic_messages_total{core="1",topic="jobs"} 3"#)
+        };
+        assert!(told());
+        cores[CoreIndex(1)].hooks_by_topic.retain(|topic| topic != TopicId(7));
+        assert!(!told());
     }
 }
