@@ -66,8 +66,8 @@ enum Verb {
         retry: RetryOptions,
         #[command(flatten)]
         throttle: ThrottleOptions,
-        /// What has one active consumer at a time, so that its messages keep their order: none, each fair
-        /// key, or each partition
+        /// Keep the messages of each fair key, or of each partition, in order: one consumer at a time has
+        /// them. none: any consumer, in any order
         #[arg(long, value_name = "none|key|partition", default_value = "none")]
         order: Order,
         /// The start of the group: earliest, latest or an offset
@@ -108,7 +108,7 @@ enum Verb {
         retry: RetryOptions,
         #[command(flatten)]
         throttle: ThrottleOptions,
-        /// What has one active consumer at a time: none, each fair key, or each partition
+        /// Keep the messages of each fair key, or of each partition, in order
         #[arg(long, value_name = "none|key|partition")]
         order: Option<Order>,
     },
