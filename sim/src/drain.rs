@@ -8,7 +8,7 @@ use sennit_shard::PackSummary;
 
 use crate::{
     mover_steps::live_packs, oracle::Violation, reader_actions, run::Run, stream_actions,
-    world::Stop,
+    workbench_actions, world::Stop,
 };
 
 /// Steps of the drain, each at most [`DRAIN_STEP`] long.
@@ -65,11 +65,12 @@ impl Run {
         leave_commands.into_iter().for_each(|command| self.world.submit(command));
         reader_actions::read_all(&mut self.world)?;
         self.topics.subscribe_all(&mut self.world, &mut self.random);
+        workbench_actions::subscribe_all(&mut self.world);
         for step in 0..DRAIN_STEPS {
             for _ in 0..20 {
                 self.settle_down_calmly(1000)?;
                 let acks = self.world.consumers.ack_all(&mut self.world.requests);
-                if acks.is_empty() {
+                if !workbench_actions::ack_all(&mut self.world) && acks.is_empty() {
                     break;
                 }
                 acks.into_iter().for_each(|ack| self.world.submit(ack));
@@ -90,6 +91,9 @@ impl Run {
         }
         self.world.check();
         self.world.oracle.check_settled(self.world.now)?;
+        if self.world.parts.shard.counters().damaged_batches == 0 {
+            self.world.oracle.check_copies_settled()?;
+        }
         self.world.oracle.check_readers_caught_up()
     }
 
@@ -103,6 +107,9 @@ impl Run {
         }
         let has_damage = self.world.parts.shard.counters().damaged_batches > 0;
         let oracle = &self.world.oracle;
+        if !has_damage && oracle.check_copies_settled().is_err() {
+            return Ok(false);
+        }
         let outstanding = match has_damage {
             true => oracle.outstanding_unreported(self.world.now),
             false => oracle.outstanding(self.world.now),

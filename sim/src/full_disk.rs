@@ -6,7 +6,7 @@ use sennit_journal::disk::FaultPlan;
 
 use crate::{
     atomic_append_actions, oracle::Violation, random::Random, run::Run, script::to_violation,
-    stream_actions, world::Stop,
+    stream_actions, workbench_actions, world::Stop,
 };
 
 /// Derives another random source from a seed, so that a full disk does not change the rest of the run.
@@ -119,6 +119,7 @@ impl Run {
         })?;
         self.topics.open_all(&mut self.world)?;
         stream_actions::clean_up(&mut self.world);
+        workbench_actions::open(&mut self.world);
         atomic_append_actions::send_again(&mut self.world);
         Ok(())
     }

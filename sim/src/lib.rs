@@ -7,6 +7,8 @@
 
 mod act;
 mod atomic_append_actions;
+mod atomic_step_actions;
+mod atomic_workers;
 mod atomic_writers;
 mod consumers;
 mod disk;
@@ -34,6 +36,9 @@ mod swarm;
 mod topics;
 mod trace;
 mod turns;
+mod workbench;
+mod workbench_actions;
+mod workbench_topics;
 mod world;
 
 pub use act::Act;

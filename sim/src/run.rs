@@ -12,7 +12,7 @@ use sennit_journal::disk::FaultPlan;
 use sennit_shard::Settings;
 
 use crate::{
-    atomic_append_actions,
+    atomic_append_actions, atomic_step_actions,
     consumers::random_credit,
     native_publishing,
     oracle::Violation,
@@ -24,6 +24,8 @@ use crate::{
     swarm::{OPERATIONS, Operation, Swarm},
     topics::Topics,
     trace::Trace,
+    workbench::WorkbenchUsers,
+    workbench_actions,
     world::{Stop, World},
 };
 
@@ -168,6 +170,10 @@ impl Run {
         let topics = Topics::default();
         world.readers = Readers::new(seed);
         world.streams = Streams::new(seed);
+        world.workbench = WorkbenchUsers::new(seed);
+        world.workbench.eagerness = swarm.workbench;
+        world.workbench.workers.eagerness = swarm.atomic_steps;
+        workbench_actions::open(&mut world);
         world.holds_publishers = swarm.runs_full;
         let mut of_folding = Random::new(seed ^ FOLDING);
         let folding = ([0, 50, 300, 1000][of_folding.below(4) as usize], of_folding);
@@ -288,6 +294,8 @@ impl Run {
         stream_actions::step(&mut self.world, &self.swarm)?;
         atomic_append_actions::step(&mut self.world, &self.swarm);
         native_publishing::step(&mut self.world, &self.swarm);
+        workbench_actions::step(&mut self.world, &self.swarm);
+        atomic_step_actions::step(&mut self.world, &self.swarm);
         if self.swarm.delay_changes > 0 && self.random.chance(self.swarm.delay_changes) {
             self.topics.change_delay(&mut self.world, &mut self.random, &self.swarm);
         }
@@ -398,6 +406,7 @@ impl Run {
         }
         self.topics.open_all(&mut self.world)?;
         stream_actions::clean_up(&mut self.world);
+        workbench_actions::open(&mut self.world);
         atomic_append_actions::send_again(&mut self.world);
         Ok(())
     }

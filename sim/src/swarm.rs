@@ -125,6 +125,10 @@ pub struct Swarm {
     pub fair: u32,
     /// How many groups of a thousand have an order.
     pub order: u32,
+    /// How often, in a thousand operations, a user of the workbench does something.
+    pub workbench: u32,
+    /// How often, in a thousand operations, a worker makes an atomic step.
+    pub atomic_steps: u32,
     /// Most starts of the shard.
     pub generations_max: u32,
     /// How many durable bits flip at the end, one after the other.
@@ -160,6 +164,15 @@ const LIMIT_SEEDS: u64 = 5;
 /// The last digit but one of seeds whose groups may have an order; their topics may have fields.
 const ORDER_SEEDS: u64 = 8;
 
+/// The last two digits of seeds in which the workbench is used.
+const WORKBENCH_SEEDS: std::ops::Range<u64> = 60..66;
+
+/// The shortest segments of these seeds: a page of dead letters fits one.
+const WORKBENCH_SEGMENT: u64 = 16 * BLOCK_BYTES;
+
+/// The last two digits of seeds with atomic steps.
+const ATOMIC_SEEDS: std::ops::Range<u64> = 93..100;
+
 impl Swarm {
     /// The mix of a seed, and the random source of the rest of its run.
     #[must_use]
@@ -192,6 +205,15 @@ impl Swarm {
         if seed % 100 / 10 == ORDER_SEEDS {
             swarm.order = [500, 1000][random.below(2) as usize];
             swarm.fair = swarm.fair.max([300, 700][random.below(2) as usize]);
+        }
+        if WORKBENCH_SEEDS.contains(&(seed % 100)) {
+            swarm.workbench = [200, 600][random.below(2) as usize];
+            swarm.segment_bytes = swarm.segment_bytes.max(WORKBENCH_SEGMENT);
+        }
+        if ATOMIC_SEEDS.contains(&(seed % 100)) {
+            swarm.workbench = [100, 300][random.below(2) as usize];
+            swarm.segment_bytes = swarm.segment_bytes.max(WORKBENCH_SEGMENT);
+            swarm.atomic_steps = [100, 400][random.below(2) as usize];
         }
         (swarm, random)
     }
@@ -249,6 +271,8 @@ impl Swarm {
             dedup_values: 0,
             fair: 0,
             order: 0,
+            workbench: 0,
+            atomic_steps: 0,
             generations_max: random.between(1, 5) as u32,
             rots: if random.chance(250) { random.between(1, 3) } else { 0 },
         }

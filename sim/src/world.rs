@@ -30,6 +30,8 @@ use crate::{
     readers::Readers,
     streams::Streams,
     trace::Trace,
+    workbench::WorkbenchUsers,
+    workbench_topics,
 };
 
 /// Steps of the slot maker within which a waiting lane has a slot, on a disk whose only fault is that it is full.
@@ -89,6 +91,8 @@ pub struct World {
     pub readers: Readers,
     /// The stream users.
     pub streams: Streams,
+    /// The users of the workbench.
+    pub workbench: WorkbenchUsers,
     /// The trace.
     pub trace: Trace,
     /// The shard and its helpers, while it runs.
@@ -158,6 +162,7 @@ impl World {
             consumers: Consumers::default(),
             readers: Readers::new(0),
             streams: Streams::none(),
+            workbench: WorkbenchUsers::new(0),
             trace,
             parts,
             requests: 0,
@@ -230,6 +235,7 @@ impl World {
         self.oracle.check_turn(commands, &effects, self.now)?;
         for effect in &effects {
             self.streams.handle_effect(effect);
+            self.workbench.handle_effect(effect);
             match effect {
                 Effect::Confirmed(confirmed) => {
                     self.publishers.confirmed(confirmed.origin.request);
@@ -446,6 +452,7 @@ impl World {
         self.consumers.disconnected();
         self.readers.disconnected();
         self.streams.disconnected();
+        self.workbench.disconnected();
         for attempt in 0.. {
             before(&self.disk, attempt);
             self.trace.step(format_args!("recover at {:?}", self.now));
@@ -476,7 +483,7 @@ impl World {
         self.moving.take_released(&mut self.parts, &self.trace)?;
         let mut ids: Vec<PartitionId> = self.parts.shard.engine().partition_ids().collect();
         ids.sort_unstable();
-        ids.retain(|id| !self.oracle.is_stream(*id));
+        ids.retain(|id| !self.oracle.is_stream(*id) && !workbench_topics::is_partition(*id));
         self.oracle.check_streams_recovered(&self.found_streams(), self.now)?;
         let found = self.descriptions(&ids);
         self.oracle.check_recovered(self.parts.report.generation, &found, self.now)?;

@@ -6,6 +6,7 @@
 
 mod atomic_append;
 mod attempts;
+mod copies;
 mod dedup;
 mod delays;
 mod delivery;
@@ -19,7 +20,9 @@ mod reader;
 mod replacements;
 mod restart;
 mod retry;
+mod rework;
 mod settlements;
+mod steps;
 mod stream;
 mod streams;
 mod topic_limit;
@@ -38,6 +41,7 @@ use sennit_model::{Generation, GroupId, Offset, PartitionId, Timestamp};
 pub use outstanding::OUTSTANDING;
 pub use streams::FoundStream;
 
+use copies::Copies;
 use delays::{PendingChanges, is_no_delay};
 use fair::Buckets;
 use group::Lease;
@@ -104,6 +108,7 @@ pub struct Oracle {
     readers: Readers,
     streams: Streams,
     buckets: Buckets,
+    copies: Copies,
     turn: u64,
     durable_turn: u64,
     batches: u64,
@@ -151,7 +156,9 @@ impl Oracle {
         self.expire_streams(now);
         let mut refused: BTreeMap<u64, &Refusal> = BTreeMap::new();
         let mut stale: BTreeMap<u64, &[DeliveryRun]> = BTreeMap::new();
-        for effect in effects {
+        let commands = self.take_commands(commands, now);
+        let effects = self.take_effects(effects, now)?;
+        for &effect in &effects {
             match effect {
                 Effect::Refused { origin, refusal } => {
                     refused.insert(origin.request, refusal);
@@ -169,7 +176,7 @@ impl Oracle {
             self.check_late_refusal(request, refusal)?;
         }
         self.check_no_lost_refusals()?;
-        effects.iter().try_for_each(|effect| self.check_effect(effect, now))?;
+        effects.into_iter().try_for_each(|effect| self.check_effect(effect, now))?;
         self.check_cursor_takeovers()
     }
 

@@ -18,6 +18,7 @@ impl Oracle {
         self.publishes.clear();
         self.changes.clear();
         self.streams_crashed();
+        self.copies.crashed();
         self.buckets = Buckets::default();
         let durable_turn = self.durable_turn;
         self.readers.crashed(durable_turn);
