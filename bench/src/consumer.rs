@@ -15,15 +15,16 @@ use tokio::sync::watch;
 use crate::{
     clock::now_ns,
     latency::Latencies,
-    plan::{Consume, Plan, Report, Window},
+    plan::{Consume, FairKeys, Plan, Report, Window},
     sequence_check::SequenceCheck,
-    stamp::Payloads,
+    stamp::{Payloads, Stamp},
 };
 
 /// The results of all consumers of a process.
 pub struct ConsumerResults {
     window: Window,
     sequences: SequenceCheck,
+    keys: Option<FairKeys>,
     payloads: Payloads,
     latencies: Latencies,
     report: Report,
@@ -36,6 +37,7 @@ impl ConsumerResults {
         Self {
             window,
             sequences: SequenceCheck::new(),
+            keys: plan.keys.clone(),
             payloads: Payloads::new(plan.size),
             latencies: Latencies::new(),
             report: Report::default(),
@@ -51,10 +53,18 @@ impl ConsumerResults {
                 self.sequences.record_corrupt(1);
                 continue;
             };
-            if self.sequences.record(consumer, partition, stamp.producer, stamp.sequence) {
+            let Stamp { producer, sequence, intended_ns } = stamp;
+            let is_fresh = match &self.keys {
+                None => self.sequences.record(consumer, partition, producer, sequence),
+                Some(keys) => {
+                    let key = keys.of(sequence);
+                    self.sequences.record_of_key(consumer, producer, key, sequence)
+                }
+            };
+            if is_fresh {
                 fresh += 1;
-                if self.window.holds(stamp.intended_ns) {
-                    self.latencies.record(stamp.intended_ns, now);
+                if self.window.holds(intended_ns) {
+                    self.latencies.record(intended_ns, now);
                 }
             }
         }

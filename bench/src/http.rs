@@ -354,6 +354,7 @@ fn plan(address: &str, role: Role) -> Plan {
         partitions: 0,
         group: String::new(),
         size: 0,
+        keys: None,
         role,
     }
 }

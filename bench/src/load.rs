@@ -13,16 +13,16 @@ use crate::{
     latency::Latencies,
     merge::MergedReports,
     options::Options,
-    plan::{Consume, Echo, Produce, Report, Role, Window, WorkerCommand},
+    plan::{Consume, Echo, FairKeys, Produce, Report, Role, Window, WorkerCommand},
     row::Row,
-    run_topic::{RunTopic, RunTopicConfig},
+    run_topic::{RunTopic, RunTopicConfig, TopicFields},
     sequence_check::compare,
     stamp::STAMP_BYTES,
     usage::{Usage, UsageWatch},
 };
 
 /// The time between the start command and the start, in nanoseconds: every worker is awake by then.
-const START_DELAY_NS: u64 = 200_000_000;
+pub(crate) const START_DELAY_NS: u64 = 200_000_000;
 
 /// The time that a parent waits for one worker before it checks the next.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -63,6 +63,15 @@ pub struct Load {
     /// Bytes that each partition keeps of a stream without groups; `None` for a queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retain_bytes: Option<u64>,
+    /// The fair keys of messages; `None` where messages have no headers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys: Option<FairKeys>,
+    /// The headers that the topic names; `None` for delivery by offset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fields: Option<TopicFields>,
+    /// The script of the topic's hook.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
     /// The durability of the topic, which the row reports.
     #[serde(skip)]
     pub durability: Durability,
@@ -89,6 +98,9 @@ impl Load {
             preload: None,
             partitions: 1,
             retain_bytes: None,
+            keys: None,
+            fields: None,
+            script: None,
             durability: Durability::Durable,
         }
     }
@@ -130,6 +142,9 @@ impl Bench<'_> {
             partitions: load.partitions,
             retain_bytes: load.retain_bytes,
             durability: load.durability,
+            fields: load.fields.as_ref(),
+            script: load.script.as_deref(),
+            keys: load.keys.as_ref(),
         })
     }
 
@@ -152,7 +167,7 @@ impl Bench<'_> {
             .collect()
     }
 
-    fn start_consumers(&self, run_topic: &RunTopic, load: &Load) -> Result<Vec<Worker>> {
+    pub(crate) fn start_consumers(&self, run_topic: &RunTopic, load: &Load) -> Result<Vec<Worker>> {
         if load.consumers == 0 {
             return Ok(Vec::new());
         }
@@ -309,6 +324,11 @@ pub(crate) struct RunResults {
 }
 
 impl RunResults {
+    /// Results of consumers, for messages that producers have sent before.
+    pub(crate) fn of_sent(sent: Vec<(u32, u64, u64)>) -> Self {
+        Self { merged: MergedReports::default(), sent }
+    }
+
     pub(crate) fn add(&mut self, report: Report) {
         self.sent.extend(report.sent.iter().copied());
         self.merged.add(report);

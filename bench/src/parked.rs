@@ -130,6 +130,7 @@ impl WaitingReaders {
             partitions: 0,
             group: String::new(),
             size: self.size,
+            keys: None,
             role: Role::Wait(load, wait),
         }
     }
@@ -153,7 +154,7 @@ impl WaitingReaders {
 ///
 /// # Errors
 /// The system's limit is lower.
-fn make_room(readers: u64) -> Result<u64> {
+pub(crate) fn make_room(readers: u64) -> Result<u64> {
     let needed = readers + OTHER_DESCRIPTORS;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_some_and(|current| current < needed) {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use sennit_client::Header;
 use serde::{Deserialize, Serialize};
 
 use crate::{latency::Buckets, sequence_check::ReceivedSequences};
@@ -19,6 +20,8 @@ pub struct Plan {
     pub group: String,
     /// The length of a payload in bytes.
     pub size: usize,
+    /// The fair keys of messages; `None` where messages have no headers.
+    pub keys: Option<FairKeys>,
     /// The worker's role.
     pub role: Role,
 }
@@ -41,6 +44,34 @@ pub enum Role {
     /// Runs a null server at `server`.
     Null(Null),
 }
+
+/// The fair keys of a load: message `n` of a producer has the key of number `n % count`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FairKeys {
+    /// The number of keys, at least 1.
+    pub count: u64,
+    /// Other headers that each message has.
+    pub others: Vec<(String, String)>,
+}
+
+impl FairKeys {
+    /// The number of the key of message `sequence`.
+    #[must_use]
+    pub fn of(&self, sequence: u64) -> u64 {
+        sequence % self.count.max(1)
+    }
+
+    /// The headers of message `sequence`.
+    #[must_use]
+    pub fn headers(&self, sequence: u64) -> Vec<Header> {
+        let key = Header::text(KEY_HEADER, format!("tenant-{}", self.of(sequence)));
+        let others = self.others.iter().map(|(name, value)| Header::text(name, value.clone()));
+        std::iter::once(key).chain(others).collect()
+    }
+}
+
+/// The header with the fair key of a message.
+pub const KEY_HEADER: &str = "tenant";
 
 /// Load over HTTP: each connection has one request in flight.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -195,7 +195,10 @@ impl Producer {
             self.confirms().sent(*sent, intended_ns);
             for _ in 0..count {
                 let stamp = Stamp { producer: self.number, sequence: *sent, intended_ns };
-                let message = Message::new(payloads.make(stamp));
+                let mut message = Message::new(payloads.make(stamp));
+                if let Some(keys) = &plan.keys {
+                    message.headers = keys.headers(*sent);
+                }
                 match produce.batch {
                     Some(_) => builder.push(&message)?,
                     None => drop(self.publisher.publish(message).await?),

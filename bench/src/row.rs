@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
+    comparison_results::{self, ComparisonResults},
+    fair_results::FairResults,
     http_stream_results::{self, HttpStreamResults},
     latency::Percentiles,
     parked_reader_results::{self, ParkedReaderResults},
@@ -73,6 +75,10 @@ pub struct Row {
     pub answered: Option<HttpStreamResults>,
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
     pub waited: Option<ParkedReaderResults>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
+    pub comparison: Option<ComparisonResults>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
+    pub fair: Option<FairResults>,
 }
 
 /// The results of a row with many readers.
@@ -268,6 +274,12 @@ impl Row {
     /// The column heads of the row's table.
     #[must_use]
     pub fn heads(&self) -> &'static [&'static str] {
+        if self.comparison.is_some() {
+            return &comparison_results::HEADS;
+        }
+        if let Some(fair) = &self.fair {
+            return fair.heads();
+        }
         if self.waited.is_some() {
             return &parked_reader_results::HEADS;
         }
@@ -321,10 +333,7 @@ impl Row {
         // The median row keeps the errors of all runs.
         let mut wrong = MessageErrors::default();
         for run in &runs {
-            wrong.missing += run.message_errors.missing;
-            wrong.duplicates += run.message_errors.duplicates;
-            wrong.out_of_order += run.message_errors.out_of_order;
-            wrong.corrupt += run.message_errors.corrupt;
+            wrong.add(&run.message_errors);
         }
         let errors = runs.iter().map(|run| run.errors).sum();
         let texts = runs.iter().flat_map(|run| run.error_texts.clone()).collect();
@@ -337,6 +346,13 @@ impl Row {
     /// The cells below [`Self::heads`].
     #[must_use]
     pub fn cells(&self) -> Vec<String> {
+        if let Some(comparison) = &self.comparison {
+            let (confirmed, delivered) = (self.confirmed_per_s, self.delivered_per_s);
+            return comparison.cells(&self.row, confirmed, delivered, self.error_cell());
+        }
+        if let Some(fair) = &self.fair {
+            return fair.cells(&self.row, self.error_cell());
+        }
         if let Some(waited) = &self.waited {
             let (rate, deliver_us) = (self.delivered_per_s, self.publish_to_deliver_us);
             return waited.cells(&self.row, rate, deliver_us, self.errors);
@@ -352,6 +368,12 @@ impl Row {
             (.., Some(fan_out)) => self.fan_out_cells(fan_out),
             _ => self.load_cells(),
         }
+    }
+
+    /// What is lost, doubled, out of order and damaged, and the number of other errors.
+    fn error_cell(&self) -> String {
+        let MessageErrors { missing, duplicates, out_of_order, corrupt } = self.message_errors;
+        format!("{missing}/{duplicates}/{out_of_order}/{corrupt}/{}", self.errors)
     }
 
     /// The cells of a load, without confirms per second, and with the readers' figures.
@@ -389,10 +411,6 @@ impl Row {
     }
 
     fn checkpoint_cells(&self, checkpoint: &CheckpointResults) -> Vec<String> {
-        let message_errors = &self.message_errors;
-        let (missing, duplicates) = (message_errors.missing, message_errors.duplicates);
-        let (order, corrupt, errors) =
-            (message_errors.out_of_order, message_errors.corrupt, self.errors);
         let ratio = |of: Option<f64>| of.map_or_else(String::new, |of| format!("{of:.2}"));
         let us = |of: Option<u64>| of.map_or_else(String::new, |of| format!("{of} us"));
         let confirm = self.publish_to_confirm_us;
@@ -409,7 +427,7 @@ impl Row {
             us(confirm.map(|of| of.p99)),
             us(checkpoint.quiet_p99_us),
             ratio(checkpoint.p99_ratio),
-            format!("{missing}/{duplicates}/{order}/{corrupt}/{errors}"),
+            self.error_cell(),
         ]
     }
 
@@ -432,10 +450,6 @@ impl Row {
         let us = |of: Option<Percentiles>, pick: fn(Percentiles) -> u64| {
             of.map_or_else(String::new, |of| format!("{} us", pick(of)))
         };
-        let message_errors = &self.message_errors;
-        let (missing, duplicates) = (message_errors.missing, message_errors.duplicates);
-        let (order, corrupt, errors) =
-            (message_errors.out_of_order, message_errors.corrupt, self.errors);
         let number = |of: Option<u64>| of.map_or_else(String::new, |of| of.to_string());
         let delivered = match self.runs {
             Some(spread) if self.delivered_per_s.is_some() => {
@@ -453,7 +467,7 @@ impl Row {
             us(self.publish_to_confirm_us, |of| of.p99),
             us(self.publish_to_deliver_us, |of| of.p50),
             us(self.publish_to_deliver_us, |of| of.p99),
-            format!("{missing}/{duplicates}/{order}/{corrupt}/{errors}"),
+            self.error_cell(),
             self.broker_cpu_s.map_or_else(String::new, |cpu| format!("{cpu:.2}")),
             number(self.broker_rss_peak_bytes.map(|bytes| bytes >> 20)),
             number(self.broker_syncs),
@@ -464,6 +478,7 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fair_results::{QuietResults, ShareResults, ThrottleResults};
 
     fn run(confirmed: f64, missing: u64) -> Row {
         let message_errors = MessageErrors { missing, ..MessageErrors::default() };
@@ -493,6 +508,7 @@ mod tests {
     fn a_row_has_a_cell_below_each_head() {
         let (restart, checkpoint) =
             (Some(RestartResults::default()), Some(CheckpointResults::default()));
+        let fair = |fair: FairResults| Row { fair: Some(fair), ..run(5.0, 0) };
         let (catch_up, fan_out) = (Some(CatchUpResults::default()), Some(FanOutResults::default()));
         for row in [
             run(5.0, 0),
@@ -502,6 +518,10 @@ mod tests {
             Row { fan_out, ..run(5.0, 0) },
             Row { answered: Some(HttpStreamResults::default()), ..run(5.0, 0) },
             Row { waited: Some(ParkedReaderResults::default()), ..run(5.0, 0) },
+            Row { comparison: Some(ComparisonResults::default()), ..run(5.0, 0) },
+            fair(FairResults::Shares(ShareResults::default())),
+            fair(FairResults::Quiet(QuietResults::default())),
+            fair(FairResults::Throttle(ThrottleResults::default())),
         ] {
             assert_eq!(row.cells().len(), row.heads().len());
         }

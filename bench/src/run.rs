@@ -18,10 +18,11 @@ use crate::{
     probe::Probe,
     row::Row,
     workload::{
-        Measurement, burst::Burst, catch_up::CatchUp, checkpoint::Checkpoint,
-        http_streams::HttpStreams, lifecycle::Lifecycle, parked_readers::ParkedReaders,
-        publish::Publish, restart::Restart, round_trip::RoundTrip, slow_consumer::SlowConsumer,
-        steady::Steady, stream::Stream, stream_fan_out::StreamFanOut,
+        Measurement, burst::Burst, catch_up::CatchUp, checkpoint::Checkpoint, consumers::Consumers,
+        fair_keys::FairKeys, fairness::Fairness, hooks::Hooks, http_streams::HttpStreams,
+        lifecycle::Lifecycle, parked_readers::ParkedReaders, publish::Publish, restart::Restart,
+        round_trip::RoundTrip, slow_consumer::SlowConsumer, steady::Steady, stream::Stream,
+        stream_fan_out::StreamFanOut,
     },
 };
 
@@ -58,6 +59,15 @@ pub enum Workload {
     /// Connections over HTTP that wait for streams: what each costs, and how fast all of them hear; with
     /// --serve on a broker of its own for each row
     ParkedReaders(ParkedReaders),
+    /// Fair groups: what they cost beside delivery by offset, shares by weight, and how long a quiet
+    /// tenant waits behind a noisy one
+    Fairness(Fairness),
+    /// How fast and how large a fair group is with so many keys; on brokers of its own
+    FairKeys(FairKeys),
+    /// What a hook costs for each published message, beside the same load without one
+    Hooks(Hooks),
+    /// How fast the consumers of one group are together, by their number, fair beside by offset
+    Consumers(Consumers),
 }
 
 impl Workload {
@@ -76,6 +86,10 @@ impl Workload {
             Self::CatchUp(_) => "catch-up",
             Self::HttpStreams(_) => "http-streams",
             Self::ParkedReaders(_) => "parked-readers",
+            Self::Fairness(_) => "fairness",
+            Self::FairKeys(_) => "fair-keys",
+            Self::Hooks(_) => "hooks",
+            Self::Consumers(_) => "consumers",
         }
     }
 
@@ -88,6 +102,7 @@ impl Workload {
                 | Self::CatchUp(_)
                 | Self::HttpStreams(_)
                 | Self::ParkedReaders(_)
+                | Self::FairKeys(_)
         )
     }
 
@@ -108,6 +123,10 @@ impl Workload {
             Self::CatchUp(catch_up) => catch_up.rows(),
             Self::HttpStreams(http_streams) => http_streams.rows(options),
             Self::ParkedReaders(parked) => parked.rows(),
+            Self::Fairness(fairness) => fairness.rows(one),
+            Self::FairKeys(keys) => keys.rows(one),
+            Self::Hooks(hooks) => hooks.rows(one),
+            Self::Consumers(consumers) => consumers.rows(one),
         }
     }
 }

@@ -3,12 +3,15 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use sennit_client::{Client, GroupConfig, Retention, StartAt, TopicConfig, TopicKind};
+use sennit_client::{
+    Client, GroupConfig, HookOnError, MessageFields, Retention, StartAt, TopicConfig, TopicKind,
+};
 use sennit_model::{Durability, GroupName, TopicName};
+use serde::Serialize;
 
 use crate::{
     clock::now_ns,
-    plan::{Plan, Role},
+    plan::{FairKeys, Plan, Role},
 };
 
 /// Time within which all acks are committed after the last delivery.
@@ -32,6 +35,30 @@ pub struct RunTopicConfig<'a> {
     pub retain_bytes: Option<u64>,
     /// The durability of its messages.
     pub durability: Durability,
+    /// The headers that the topic names; `None` for delivery by offset.
+    pub fields: Option<&'a TopicFields>,
+    /// The script of the topic's hook.
+    pub script: Option<&'a str>,
+    /// The fair keys of its messages.
+    pub keys: Option<&'a FairKeys>,
+}
+
+/// The names of the headers that a topic schedules by.
+#[derive(Clone, Debug, Serialize)]
+pub struct TopicFields {
+    /// The header with the fair key.
+    pub fair_key: String,
+    /// The header with the weight.
+    pub weight: Option<String>,
+}
+
+impl TopicFields {
+    /// As the settings of a topic have them.
+    fn settings(&self) -> Result<MessageFields> {
+        let fair_key = Some(self.fair_key.parse()?);
+        let weight = self.weight.as_ref().map(|name| name.parse()).transpose()?;
+        Ok(MessageFields { fair_key, weight, ..MessageFields::default() })
+    }
 }
 
 /// A topic for one run, and its group if it is a queue.
@@ -42,6 +69,7 @@ pub struct RunTopic {
     client: Client,
     topic: TopicName,
     fresh: bool,
+    keys: Option<FairKeys>,
 }
 
 impl RunTopic {
@@ -50,8 +78,10 @@ impl RunTopic {
     /// # Errors
     /// The broker cannot be reached, or has a topic of that name with other settings.
     pub fn prepare(wanted: RunTopicConfig<'_>) -> Result<Self> {
-        let RunTopicConfig { server, name, workload, partitions, retain_bytes, durability } =
+        let RunTopicConfig { server, name, workload, partitions, retain_bytes, durability, .. } =
             wanted;
+        let fields = wanted.fields.map(TopicFields::settings).transpose()?;
+        let fields = fields.and_then(MessageFields::if_any);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let fresh = name.is_none();
         let name = name.map_or_else(
@@ -71,15 +101,22 @@ impl RunTopic {
                 None => {
                     let queue = TopicConfig::of_kind(TopicKind::Queue);
                     client
-                        .create_topic(&topic, TopicConfig { partitions, durability, ..queue })
+                        .create_topic(
+                            &topic,
+                            TopicConfig { partitions, durability, fields, ..queue },
+                        )
                         .await?;
                     let (group, default) = (GroupName::default_group(), GroupConfig::default());
                     client.create_group(&topic, &group, default, StartAt::Earliest).await?;
+                    if let Some(script) = wanted.script {
+                        client.set_hook(&topic, script, HookOnError::Refuse, "").await?;
+                    }
                 }
             }
             Ok::<_, sennit_client::Error>(client)
         });
-        Ok(Self { server: server.to_owned(), partitions, runtime, client: client?, topic, fresh })
+        let (server, keys) = (server.to_owned(), wanted.keys.cloned());
+        Ok(Self { server, partitions, runtime, client: client?, topic, fresh, keys })
     }
 
     /// The plan of a worker of this run. `size` is the length of a payload in bytes.
@@ -91,6 +128,7 @@ impl RunTopic {
             partitions: self.partitions,
             group: GroupName::default_group().to_string(),
             size,
+            keys: self.keys.clone(),
             role,
         }
     }

@@ -81,6 +81,8 @@ pub struct SequenceCheck {
     seen: Vec<SequenceBits>,
     /// The latest sequence by consumer, producer and partition, where it is not the producer's current.
     latest: HashMap<(u32, u32, u32), u64, RandomState>,
+    /// The latest sequence by consumer, producer and fair key.
+    latest_of_key: HashMap<(u32, u32, u64), u64, RandomState>,
     duplicates: u64,
     out_of_order: u64,
     corrupt: u64,
@@ -118,6 +120,32 @@ impl SequenceCheck {
         fresh
     }
 
+    /// As [`Self::record`], where only messages of the same fair key keep their order.
+    pub fn record_of_key(&mut self, consumer: u32, producer: u32, key: u64, sequence: u64) -> bool {
+        if sequence >= SEQUENCES_MAX || producer >= PRODUCERS_MAX {
+            self.corrupt += 1;
+            return false;
+        }
+        let is_fresh = self.bits(producer).insert(sequence);
+        if !is_fresh {
+            self.duplicates += 1;
+            return false;
+        }
+        let latest = self.latest_of_key.entry((consumer, producer, key)).or_insert(sequence);
+        self.out_of_order += u64::from(sequence < *latest);
+        *latest = sequence.max(*latest);
+        true
+    }
+
+    /// The bits of a producer, which is below [`PRODUCERS_MAX`].
+    fn bits(&mut self, producer: u32) -> &mut SequenceBits {
+        let index = producer as usize;
+        if self.seen.len() <= index {
+            self.seen.resize_with(index + 1, SequenceBits::default);
+        }
+        &mut self.seen[index]
+    }
+
     /// As [`Self::record_run`], for sequences whose bits share a word.
     fn record_word(
         &mut self,
@@ -131,11 +159,9 @@ impl SequenceCheck {
             self.corrupt += count;
             return 0;
         }
-        let index = producer as usize;
-        if self.seen.len() <= index {
-            self.seen.resize_with(index + 1, SequenceBits::default);
-        }
-        let seen = &mut self.seen[index];
+        // Makes room for the producer; its bits are borrowed beside the other fields below.
+        self.bits(producer);
+        let seen = &mut self.seen[producer as usize];
         let (word, bit) = (first / 64, first % 64);
         let bits = u64::MAX >> (64 - count) << bit;
         let (fresh, fresh_count) = seen.insert_bits(word as usize, bits, count);
@@ -178,6 +204,7 @@ impl SequenceCheck {
     pub fn start_round(&mut self) {
         self.seen.clear();
         self.latest.clear();
+        self.latest_of_key.clear();
     }
 
     /// The received messages, for the parent.
@@ -205,6 +232,16 @@ pub struct MessageErrors {
     pub out_of_order: u64,
     /// Messages that were delivered with wrong bytes, or never sent.
     pub corrupt: u64,
+}
+
+impl MessageErrors {
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &Self) {
+        self.missing += other.missing;
+        self.duplicates += other.duplicates;
+        self.out_of_order += other.out_of_order;
+        self.corrupt += other.corrupt;
+    }
 }
 
 /// Compares the producers' messages, as `(producer, published, confirmed)`, with those that consumer processes have
@@ -285,6 +322,21 @@ mod tests {
         let mut messages = all();
         messages.swap(20, 22);
         assert_eq!(message_errors(&messages), MessageErrors { out_of_order: 1, ..clean() });
+    }
+
+    #[test]
+    fn order_counts_within_a_key_only_where_messages_have_keys() {
+        // Sequences 0, 2, 4 are of key 0, the others of key 1.
+        let mut sequences = SequenceCheck::new();
+        for sequence in [0, 2, 4, 1, 3, 5] {
+            assert!(sequences.record_of_key(0, 0, sequence % 2, sequence));
+        }
+        assert_eq!((sequences.out_of_order, sequences.count()), (0, 6));
+        for sequence in [8, 6] {
+            assert!(sequences.record_of_key(0, 0, 0, sequence));
+        }
+        assert!(!sequences.record_of_key(0, 0, 0, 8));
+        assert_eq!((sequences.out_of_order, sequences.duplicates), (1, 1));
     }
 
     #[test]

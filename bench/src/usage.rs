@@ -147,6 +147,16 @@ pub fn cpu_s(pid: u32) -> Option<f64> {
     Some((ticks(11)? + ticks(12)?) as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
+/// Processor time that the threads of a process have used, in nanoseconds. Threads that have ended do not count.
+pub fn cpu_ns(pid: u32) -> Option<u64> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let of_thread = |thread: std::io::Result<fs::DirEntry>| {
+        let text = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    };
+    threads.map(of_thread).sum()
+}
+
 /// Resident bytes of a process.
 pub fn rss_bytes(pid: u32) -> Option<u64> {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;

@@ -3,6 +3,10 @@
 pub mod burst;
 pub mod catch_up;
 pub mod checkpoint;
+pub mod consumers;
+pub mod fair_keys;
+pub mod fairness;
+pub mod hooks;
 pub mod http_streams;
 pub mod lifecycle;
 pub mod parked_readers;
@@ -19,14 +23,19 @@ use anyhow::Result;
 use crate::{
     backlog::Backlog,
     catch_up::CatchUp,
+    comparison::Comparison,
+    fair_shares::FairShares,
     fan_out::FanOut,
     http::HttpStreams,
     load::{Bench, Load},
     many_topics::ManyTopics,
     parked::WaitingReaders,
     pauses::Pauses,
-    plan::Echo,
+    plan::{self, Echo, KEY_HEADER},
+    quiet_tenant::QuietTenant,
     row::Row,
+    run_topic::TopicFields,
+    throttled_tenant::ThrottledTenant,
     write_amplification::WriteAmplification,
 };
 
@@ -67,6 +76,14 @@ pub enum Method {
     Http(Box<HttpStreams>),
     /// Waiting HTTP connections.
     WaitingReaders(Box<WaitingReaders>),
+    /// Two loads in turns.
+    Comparison(Box<Comparison>),
+    /// Deliveries by weight.
+    FairShares(FairShares),
+    /// The wait of a tenant that arrives behind others' backlogs.
+    QuietTenant(QuietTenant),
+    /// The pace of a throttled tenant.
+    ThrottledTenant(ThrottledTenant),
 }
 
 impl Measurement {
@@ -92,7 +109,21 @@ impl Measurement {
             Method::CatchUp(catch_up) => catch_up.run(bench, &self.row),
             Method::Http(http) => http.run(bench, &self.row),
             Method::WaitingReaders(parked) => parked.run(bench, &self.row),
+            Method::Comparison(comparison) => comparison.run(bench, &self.row),
+            Method::FairShares(shares) => shares.run(bench, &self.row),
+            Method::QuietTenant(quiet) => quiet.run(bench, &self.row),
+            Method::ThrottledTenant(throttled) => throttled.run(bench, &self.row),
         }
+    }
+}
+
+/// A load of messages with so many fair keys, in a topic that schedules by them.
+pub(crate) fn fair_load(keys: u64) -> Load {
+    Load {
+        keys: Some(plan::FairKeys { count: keys, others: Vec::new() }),
+        fields: Some(TopicFields { fair_key: KEY_HEADER.into(), weight: None }),
+        drain_s: 300.0,
+        ..Load::new()
     }
 }
 

@@ -3,8 +3,8 @@
 use super::{Measurement, show_rate};
 use crate::load::Load;
 
-/// Options of `publish`. Each of producers, sizes and batches may be a list; every combination is
-/// a row.
+/// Options of `publish`. Each of producers, sizes, batches and windows may be a list; every
+/// combination is a row.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Publish {
     /// Clients that publish
@@ -28,8 +28,8 @@ pub struct Publish {
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     warmup: f64,
     /// Messages that a producer may have unconfirmed; 1 waits for each
-    #[arg(long, value_name = "N", default_value_t = 8192)]
-    window: usize,
+    #[arg(long, value_name = "N", default_value = "8192", value_delimiter = ',')]
+    window: Vec<usize>,
     /// Messages per second of all producers, on a schedule; without it as many as go
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
@@ -59,14 +59,18 @@ impl Publish {
         let mut rows = Vec::new();
         for &producers in &self.producers {
             for &size in &self.size {
-                for &BatchSize(batch) in &self.batch {
+                let windows = |batch: &BatchSize| {
+                    let batch = *batch;
+                    self.window.iter().map(move |&window| (batch, window))
+                };
+                for (BatchSize(batch), window) in self.batch.iter().flat_map(windows) {
                     let load = Load {
                         producers,
                         producer_processes: self.processes,
                         consumers: 0,
                         size,
                         batch,
-                        window: self.window.max(batch.unwrap_or(1) as usize),
+                        window: window.max(batch.unwrap_or(1) as usize),
                         rate: self.rate,
                         messages: self.messages,
                         warmup_s: self.warmup,
@@ -77,7 +81,12 @@ impl Publish {
                     let batch = batch.map_or_else(|| "auto".into(), |count| count.to_string());
                     let rate =
                         self.rate.map_or_else(String::new, |rate| format!(", {}", show_rate(rate)));
-                    let row = format!("{producers} producers, {size} B, batch {batch}{rate}");
+                    let window = match self.window.len() {
+                        1 => String::new(),
+                        _ => format!(", window {window}"),
+                    };
+                    let row =
+                        format!("{producers} producers, {size} B, batch {batch}{window}{rate}");
                     rows.push(Measurement::load(row, load));
                 }
             }
