@@ -1,7 +1,12 @@
 //! The classes of the messages that a partition keeps: what a scheduler has to know of each, without reading it. A
 //! class is kept once, however many messages have it. It knows no group.
 
-use std::{collections::BTreeMap, hash::BuildHasher, ops::Range, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher, Hash, Hasher},
+    ops::Range,
+    sync::Arc,
+};
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
@@ -92,7 +97,7 @@ impl Default for Table {
         let class = Arc::new(Class::default());
         let key: Arc<str> = (&*class.fair_key).into();
         let (mut numbers, hasher) = (HashTable::new(), FixedState::default());
-        let hash = hasher.hash_one(ClassRef::from(&*class));
+        let hash = hash_of(&hasher, &ClassRef::from(&*class));
         numbers.insert_unique(hash, NO_CLASS, |_| hash);
         Self {
             classes: vec![Slot { value: Some(class), uses: 1, age: 0, key: 0 }],
@@ -110,8 +115,10 @@ impl Default for Table {
 impl Table {
     /// The number of a class, which some message is about to have.
     fn number(&mut self, class: &ClassRef<'_>) -> ClassNumber {
-        let hash = self.hasher.hash_one(class);
-        let is_it = |number: &ClassNumber| of_slot(&self.classes, *number) == *class;
+        let hash = hash_of(&self.hasher, class);
+        let is_it = |number: &ClassNumber| {
+            self.classes[*number as usize].value.as_deref().is_some_and(|held| is_same(held, class))
+        };
         if let Some(&number) = self.numbers.find(hash, is_it) {
             return number;
         }
@@ -121,7 +128,7 @@ impl Table {
         let slot = &mut self.classes[number as usize];
         (slot.uses, slot.key) = (0, key);
         let Self { classes, numbers, hasher, .. } = self;
-        numbers.insert_unique(hash, number, |&other| hasher.hash_one(of_slot(classes, other)));
+        numbers.insert_unique(hash, number, |&other| hash_of(hasher, &of_slot(classes, other)));
         number
     }
 
@@ -145,7 +152,7 @@ impl Table {
             return;
         }
         let key = slot.key;
-        let hash = self.hasher.hash_one(of_slot(&self.classes, number));
+        let hash = hash_of(&self.hasher, &of_slot(&self.classes, number));
         let found = self.numbers.find_entry(hash, |other| *other == number);
         found.expect("a class that messages have is in the table").remove();
         self.classes[number as usize].value = None;
@@ -158,6 +165,21 @@ impl Table {
             self.free_keys.push(key);
         }
     }
+}
+
+/// Most messages have no throttle key, and a class has room for eight: those that are not there cost nothing.
+fn hash_of(hasher: &FixedState, class: &ClassRef<'_>) -> u64 {
+    let mut state = hasher.build_hasher();
+    (class.fair_key, class.weight, class.priority).hash(&mut state);
+    class.throttle_keys().for_each(|key| key.hash(&mut state));
+    state.finish()
+}
+
+/// Whether a class is the one of a message; what differs most is compared first.
+fn is_same(held: &Class, class: &ClassRef<'_>) -> bool {
+    *held.fair_key == *class.fair_key
+        && (held.weight, held.priority) == (class.weight, class.priority)
+        && held.throttle_keys.iter().map(|key| &**key).eq(class.throttle_keys())
 }
 
 fn of_slot(classes: &[Slot<Class>], number: ClassNumber) -> ClassRef<'_> {

@@ -99,6 +99,7 @@ impl Turn<'_> {
             self.give_in_order(group, &mut pass, payloads, out);
         }
         let Pass { mut fair, misses, .. } = pass;
+        fair.resume();
         if fair.wakes_at <= self.now {
             fair.wakes_at = NEVER;
         }
