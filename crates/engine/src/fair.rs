@@ -175,10 +175,8 @@ pub(crate) struct Fair {
     ordered: Option<Box<Ordered>>,
     /// Messages that failed and whose keys are not noted yet.
     failed: Vec<Range<u64>>,
-    /// The flows of this pass whose batches have to be fetched first, with their priorities.
+    /// The flows that were put off in this pass, with their priorities.
     put_off: Vec<(usize, FlowName)>,
-    /// How many turns there are left in this pass, once a flow was put off.
-    turns_left: Option<usize>,
     busiest: Busiest,
     /// How often a throttle had no token since that was last taken.
     pub(crate) throttle_waits: u64,
@@ -216,7 +214,6 @@ impl Fair {
             ordered: (order != Order::None).then(|| Box::new(Ordered::new(order))),
             failed: Vec::new(),
             put_off: Vec::new(),
-            turns_left: None,
             busiest: Busiest::default(),
             throttle_waits: 0,
         };

@@ -19,7 +19,7 @@ use crate::{
     tries::Tries,
 };
 
-/// After so many batches that have to be fetched first, a pass ends.
+/// A pass in which a batch has to be fetched first looks so far ahead for others.
 const MISSES_MAX: usize = 8;
 /// What fair delivery has to know of a partition and its broker.
 pub(crate) struct Scheduling<'a> {
@@ -33,7 +33,7 @@ struct Pass<'a> {
     fair: Box<Fair>,
     setting: Setting<'a>,
     fields: Option<&'a MessageFields>,
-    /// Batches that have to be fetched first.
+    /// Messages that were put off since the first whose batch has to be fetched.
     misses: usize,
     /// The batch of the last message.
     last: Option<(Entry, Bytes)>,
@@ -186,8 +186,8 @@ impl Turn<'_> {
         let at_hand =
             last.as_ref().filter(|(entry, _)| (entry.first..entry.end()).contains(&offset));
         let (entry, batch) = match at_hand {
-            Some(held) => held.clone(),
-            None => {
+            Some(held) if *misses == 0 => held.clone(),
+            _ => {
                 let entry = *self.log.find(offset).expect("ready messages are kept");
                 let Some(batch) = payloads.batch(self.id, entry.place) else {
                     *misses += 1;
@@ -197,6 +197,13 @@ impl Turn<'_> {
                 last.insert((entry, batch)).clone()
             }
         };
+        // Nobody overtakes a key that waits for the disk: its share would suffer. The batches that the next keys
+        // need are fetched meanwhile.
+        if *misses > 0 {
+            *misses += 1;
+            fair.put_off(candidate);
+            return None;
+        }
         let place = usize::try_from(offset - entry.first).expect("within the batch");
         let bytes = fair.places.of((&entry, &batch), place);
         let cost = fields.map_or(1, |fields| {

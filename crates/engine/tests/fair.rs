@@ -322,7 +322,7 @@ fn turns_are_the_same_after_a_restart_with_and_without_a_checkpoint() {
 }
 
 #[test]
-fn a_batch_that_has_to_be_fetched_holds_back_only_itself() {
+fn a_batch_that_has_to_be_fetched_is_delivered_once_it_is_there() {
     let mut world = World::with(fair(), group(vec![]));
     world.publish(&many("a", 5));
     world.journal.absent = true;

@@ -84,7 +84,6 @@ impl Fair {
         let ring = &mut self.rings[band];
         let head = ring.flows.pop_front().expect("there is a head");
         ring.leader = ring.leader.filter(|leader| *leader != head);
-        self.turns_left = self.turns_left.map(|left| left.saturating_sub(1));
         let flow = &mut self.flows[head.0 as usize];
         flow.state = state;
         // What it was given and has not used is not kept; what it owes is.
@@ -124,11 +123,6 @@ impl Fair {
         }
         loop {
             let band = self.choose_band()?;
-            // The others of its priority have one more turn each, so that nobody's share suffers from the disk.
-            let is_of_others = self.put_off.first().is_some_and(|(put_off, _)| *put_off != band);
-            if self.turns_left == Some(0) || is_of_others {
-                return None;
-            }
             if band != self.band {
                 (self.band, self.round) = (band, self.round + 1);
             }
@@ -245,7 +239,6 @@ impl Fair {
         let head = ring.flows.pop_front().expect("there is a head");
         self.flows[head.0 as usize].in_visit = false;
         ring.flows.push_back(head);
-        self.turns_left = self.turns_left.map(|left| left.saturating_sub(1));
     }
 
     /// Lets in what has waited for tokens that are there now.
@@ -359,15 +352,12 @@ impl Fair {
         let band = usize::from(self.flows[candidate.flow as usize].band);
         let ring = &mut self.rings[band].flows;
         let head = ring.pop_front().expect("the candidate's flow is the head");
-        let left = self.turns_left.map_or(ring.len(), |left| left.saturating_sub(1));
-        self.turns_left = Some(left);
         self.put_off.push((band, head));
     }
 
     /// The flows that were put off in this pass have the next turns, in their order. If they went to the end of
     /// the ring, what was fetched for them would be gone from the cache before their turn comes.
     pub(crate) fn resume(&mut self) {
-        self.turns_left = None;
         while let Some((band, head)) = self.put_off.pop() {
             self.rings[band].flows.push_front(head);
         }
