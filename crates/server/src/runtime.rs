@@ -3,6 +3,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod core;
+pub(crate) mod count;
 pub(crate) mod disk_need;
 pub(crate) mod disk_reserve;
 pub(crate) mod drain;

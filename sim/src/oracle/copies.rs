@@ -252,10 +252,10 @@ impl Copies {
                     copy.lease = copy.lease.filter(|lease| lease.session != *session);
                 }
             }
-            Command::Partition(origin, id, change) => {
-                if !self.begin_walk(origin.request, *id, change) {
-                    self.others.insert(origin.request);
-                }
+            Command::Partition(origin, id, change)
+                if !self.begin_walk(origin.request, *id, change) =>
+            {
+                self.others.insert(origin.request);
             }
             Command::Subscribe(subscribe) => drop(self.others.insert(subscribe.origin.request)),
             _ => {}

@@ -113,7 +113,7 @@ impl Copies {
             && is_whole
             && (walk.to.is_none() || walk.to != workbench_topics::dead_letters_of(walk.source));
         for ((number, offset), is_bound) in walk.there.into_iter().zip(walk.bound) {
-            if !names_all && !(takes_all && is_bound) {
+            if !(names_all || takes_all && is_bound) {
                 continue;
             }
             let Some(copy) = self.by_number.get_mut(&number) else { continue };

@@ -23,6 +23,7 @@ impl Copies {
         let is_new = !self.steps.by_first.contains_key(&first);
         self.steps.requests.insert(step.origin.request, (first, is_new));
         if !is_new {
+            self.reopen(first);
             return;
         }
         let ids: Vec<PartitionId> = step.parts.iter().map(|part| part.partition).collect();
@@ -47,6 +48,26 @@ impl Copies {
         let acks = step.acks.iter().map(|ack| ack.runs.len()).sum();
         let step = Step { outcome, inputs, acks, outputs, is_wrong, is_answered: false };
         self.steps.by_first.insert(first, step);
+    }
+
+    /// A step that was not done is sent again. Acks of an earlier life count while nobody has the messages, so that it may
+    /// be done now.
+    fn reopen(&mut self, first: u64) {
+        let Some(step) = self.steps.by_first.get_mut(&first) else { return };
+        if step.outcome != Outcome::NotDone {
+            return;
+        }
+        step.outcome = Outcome::Unknown;
+        for input in &mut step.inputs {
+            let Some(copy) = self.by_number.get_mut(&input.number) else { continue };
+            (input.deliveries, input.was_doubtful) = (copy.deliveries, copy.may_be_gone);
+            input.was_live = false;
+            copy.may_be_gone = true;
+        }
+        for number in step.outputs.iter().flatten() {
+            let copy = self.by_number.get_mut(number);
+            copy.into_iter().for_each(|copy| copy.exists = Existence::Maybe);
+        }
     }
 
     /// Checks the answer to a step that is done.

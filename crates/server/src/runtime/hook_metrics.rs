@@ -12,7 +12,7 @@ use prometheus_client::{
 };
 use sennit_model::TopicId;
 
-use super::metrics::Count;
+use super::count::Count;
 
 /// What the hook of a topic has done on a core, whatever its versions.
 #[derive(Debug)]

@@ -1,10 +1,7 @@
 //! Counters of each core and of each shard, written with relaxed stores on the data path. docs/reference/metrics.md
 //! lists them.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::Arc;
 
 use prometheus_client::{
     collector::Collector,
@@ -14,32 +11,11 @@ use prometheus_client::{
 };
 
 use super::{
+    count::Count,
     group_metrics::{self, GroupMetrics},
     hook_metrics::{self, HookMetrics},
     index::{CoreIndex, IndexVec, ShardIndex},
 };
-
-/// A number that one thread writes and any may read.
-#[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU64);
-
-impl Count {
-    pub(crate) fn add(&self, more: u64) {
-        self.0.fetch_add(more, Relaxed);
-    }
-
-    pub(crate) fn set(&self, value: u64) {
-        self.0.store(value, Relaxed);
-    }
-
-    pub(crate) fn less(&self, fewer: u64) {
-        self.0.fetch_sub(fewer, Relaxed);
-    }
-
-    pub(crate) fn value(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-}
 
 macro_rules! counts {
     ($(#[$doc:meta])* $counts:ident; $([$more:ident: $type:ty])? $($kind:ident $name:ident $unit:ident $text:literal;)*) => {
