@@ -1,5 +1,6 @@
 //! Each documented feature of Fila by a test that is named after it. Fair scheduling, weights, throttles, limits and
-//! pauses have theirs in `fair`, crashes in `crash` and `torture`. Tests that run at the same time share a broker.
+//! pauses have theirs in `fair`, `on_failure` in `hook_failures`, crashes in `crash` and `torture`. Tests that run at the same
+//! time share a broker.
 
 use std::{
     process::Output,
@@ -144,7 +145,7 @@ fn list_queues_and_inspect_show_depth_leases_and_fair_keys() {
         client.close().await;
     });
     let keys = queue.json(&["group", "keys", queue.name, "default"]);
-    let keys: Vec<_> = keys.iter().map(|key| key["key"].as_str().unwrap()).collect();
+    let keys: Vec<_> = keys.iter().map(|key| key["fair_key"].as_str().unwrap()).collect();
     assert_eq!(keys, ["a", "b"]);
 }
 
@@ -232,13 +233,14 @@ fn visibility_timeout_gives_a_message_to_another_consumer_also_under_load() {
         let again = loop {
             publisher.publish(Message::new("more")).await.unwrap().await.unwrap();
             let next = consumer.next().await.unwrap().unwrap();
-            next.ack();
             if next.offset() == held.offset() {
                 break next;
             }
+            next.ack();
         };
         assert_eq!((held.attempt(), again.attempt()), (1, 2));
         assert_eq!(held.ack_confirmed().await.unwrap().stale, 1);
+        again.ack_confirmed().await.unwrap();
         silent.close().await;
         busy.close().await;
     });
@@ -259,7 +261,7 @@ fn on_enqueue_sets_fairness_key_weight_and_throttle_keys_from_lua() {
     for value in ["\"acme\"", "\"3\"", "\"lua:on-enqueue\""] {
         assert!(headers.contains(value), "{headers}");
     }
-    assert_eq!(queue.json(&["group", "keys", queue.name, "default"])[0]["key"], "acme");
+    assert_eq!(queue.json(&["group", "keys", queue.name, "default"])[0]["fair_key"], "acme");
 }
 
 #[test]
@@ -324,7 +326,7 @@ fn lua_circuit_breaker_opens_after_failures_in_a_row() {
 
 #[test]
 fn dead_letters_are_kept_with_their_reason_and_redriven_with_new_attempts() {
-    let queue = Queue::create("redrive", &[]);
+    let queue = Queue::create("redriven", &[]);
     queue.publish("x", &[]);
     let bury = ["--verdict", "dead-letter", "--reason", "no such customer"];
     queue.ok(&[&["consume", queue.name, "--count", "1"], &bury[..]].concat());
