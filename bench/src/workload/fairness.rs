@@ -39,7 +39,7 @@ pub struct Fairness {
     noisy: u64,
     /// quiet: other tenants with messages; may be a list
     #[arg(long, value_name = "N", default_value = "0,100", value_delimiter = ',')]
-    #[arg(value_parser = clap::value_parser!(u32).range(0..=60_000))]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     others: Vec<u32>,
     /// quiet: tenants that arrive, one after the other
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -54,7 +54,7 @@ pub struct Fairness {
     seconds: u64,
     /// throttle: tenants that wait for their own throttle meanwhile
     #[arg(long, value_name = "N", default_value_t = 10_000)]
-    #[arg(value_parser = clap::value_parser!(u32).range(0..=60_000))]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     waiting: u32,
     /// throttle: by how much more or fewer deliveries than the rate says are an error
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
