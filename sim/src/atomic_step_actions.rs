@@ -2,6 +2,7 @@
 //! rightly, again after a stop, again although it is answered, or so that the step must be refused.
 
 use sennit_engine::{AtomicAck, Command, Origin, Publish, PublishAtomic};
+use sennit_journal::BLOCK_BYTES;
 use sennit_model::{PartitionId, PartitionIndex, ProducerId, ProducerStamp, TopicId};
 
 use crate::{
@@ -91,10 +92,13 @@ fn begin(world: &mut World, swarm: &Swarm, index: usize) {
         2 => acks.iter_mut().flat_map(|ack| &mut ack.runs).for_each(|run| run.attempt += 1),
         _ => {}
     }
+    // Together they fit a frame, and at times the rest of a segment does not hold them.
+    let room = (swarm.segment_bytes - 3 * BLOCK_BYTES as u64) / ids.len() as u64 - 1024;
+    let longest = [100, room][users.random.below(2) as usize];
     let producer = ProducerId(FIRST_PRODUCER + index as u64);
     let mut parts = Vec::new();
     for partition in ids {
-        let batch = users.batch(swarm, 2);
+        let batch = users.batch(swarm, 1, longest);
         let sequences = &users.workers.workers[index].sequences;
         let gap = u64::from(wrong == 3);
         let first_sequence = sequences.get(&partition).copied().unwrap_or_default() + gap;

@@ -212,7 +212,7 @@ impl Swarm {
         }
         if ATOMIC_SEEDS.contains(&(seed % 100)) {
             swarm.workbench = [100, 300][random.below(2) as usize];
-            swarm.segment_bytes = swarm.segment_bytes.max(WORKBENCH_SEGMENT);
+            swarm.segment_bytes = swarm.segment_bytes.max(8 * BLOCK_BYTES);
             swarm.atomic_steps = [100, 400][random.below(2) as usize];
         }
         (swarm, random)

@@ -89,11 +89,11 @@ impl WorkbenchUsers {
         self.workers.disconnected();
     }
 
-    /// A batch of new messages.
-    pub fn batch(&mut self, swarm: &Swarm, messages_max: u64) -> Batch {
+    /// A batch of new messages with payloads of no more than so many bytes.
+    pub fn batch(&mut self, swarm: &Swarm, messages_max: u64, longest: u64) -> Batch {
         let mut builder = BatchBuilder::new();
         for _ in 0..self.random.between(1, messages_max) {
-            let length = self.random.below(swarm.payload_bytes_max.min(400) + 1) as usize;
+            let length = self.random.below(longest + 1) as usize;
             let delay = self.random.chance(80).then(|| swarm.span(&mut self.random));
             let message = Message { delay, ..Message::new(payload(self.next_message, length)) };
             builder.push(&message).expect("within all limits");

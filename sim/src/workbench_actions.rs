@@ -80,7 +80,7 @@ fn publish(world: &mut World, swarm: &Swarm) {
     }
     let users = &mut world.workbench;
     let partition = [JOBS, JOBS, JOBS, ELSEWHERE][users.random.below(4) as usize];
-    let batch = users.batch(swarm, 4);
+    let batch = users.batch(swarm, 4, swarm.payload_bytes_max.min(400));
     let origin = Origin { session: DESK, request: world.request() };
     let producer = ProducerStamp::default();
     world.submit(Command::Publish(Publish { origin, partition, producer, batch }));
@@ -202,6 +202,8 @@ fn walk(world: &mut World, swarm: &Swarm) {
     // What is published again lies in one record, which fits a segment.
     let matched_max = match verb {
         WalkVerb::Cancel => 1000,
+        // What a step publishes may be long.
+        _ if users.workers.eagerness > 0 => 1,
         _ => swarm.segment_bytes / 2 / MESSAGE_BYTES,
     };
     let walk = Walk {

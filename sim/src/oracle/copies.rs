@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sennit_engine::{Command, Delivery, DeliveryRun, Effect, Refusal, SessionId, Settled, Verdict};
-use sennit_model::{Generation, Messages, PartitionId, Timestamp};
+use sennit_model::{Messages, PartitionId, Timestamp};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Oracle, Violation};
@@ -48,7 +48,8 @@ pub(super) struct Copy {
     pub(super) may_go: BTreeSet<PartitionId>,
     /// It is acked or cancelled.
     pub(super) is_gone: bool,
-    pub(super) may_be_gone: bool,
+    /// The requests and steps that may have acked or cancelled it.
+    pub(super) doubts: BTreeSet<u64>,
     /// The hashes of the payloads that it may have.
     pub(super) payloads: Vec<u64>,
     lease: Option<HeldLease>,
@@ -80,10 +81,12 @@ pub(super) struct PendingWalk {
     pub(super) there: Vec<(u64, Option<u64>)>,
     /// Of which of these it is certain that they could not go elsewhere.
     pub(super) bound: Vec<bool>,
-    /// The messages of which it is not known since then whether they are cancelled.
+    /// The messages that it may have cancelled.
     pub(super) doubtful: Vec<u64>,
     /// The hash of the payload that messages get.
     pub(super) payload: Option<u64>,
+    /// The turn in which it was sent.
+    pub(super) turn: u64,
 }
 
 /// What is known of a step.
@@ -91,6 +94,8 @@ pub(super) struct PendingWalk {
 pub(super) enum Outcome {
     Unknown,
     Done,
+    /// It is not done, and will be if it is sent again while nobody has what it acks.
+    NotYet,
     NotDone,
 }
 
@@ -102,8 +107,6 @@ pub(super) struct Input {
     pub(super) deliveries: u64,
     /// Whether it was certainly leased when the step was sent first.
     pub(super) was_live: bool,
-    /// Whether it may have been acked before.
-    pub(super) was_doubtful: bool,
 }
 
 /// A step.
@@ -121,12 +124,26 @@ pub(super) struct Step {
     pub(super) is_answered: bool,
 }
 
+/// A step that was sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StepRequest {
+    pub(super) first: u64,
+    /// Whether it was sent for the first time.
+    pub(super) is_new: bool,
+    /// Whether it was certainly not done before.
+    pub(super) was_not_done: bool,
+    /// Whether somebody else certainly has a message that it acks.
+    pub(super) is_stale: bool,
+    /// The turn in which it was sent.
+    pub(super) turn: u64,
+}
+
 /// All steps, by the number of their first message.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     pub(super) by_first: BTreeMap<u64, Step>,
-    /// The step of each request without an answer, and whether that was sent for the first time.
-    pub(super) requests: BTreeMap<u64, (u64, bool)>,
+    /// The requests without an answer.
+    pub(super) requests: BTreeMap<u64, StepRequest>,
     /// The steps that have published a message.
     pub(super) of_output: BTreeMap<u64, u64>,
 }
@@ -141,7 +158,9 @@ pub(super) struct Copies {
     pub(super) steps: Steps,
     /// Openings of partitions and subscriptions without an answer.
     others: BTreeSet<u64>,
-    generation: Generation,
+    /// The turn, and the last one that is durable.
+    pub(super) turn: u64,
+    durable_turn: u64,
 }
 
 impl Steps {
@@ -179,6 +198,11 @@ impl Copy {
         was_leased && lease.session == session
     }
 
+    /// Whether a consumer certainly has it by another delivery.
+    pub(super) fn is_leased_apart(&self, run: &DeliveryRun, now: Timestamp) -> bool {
+        self.is_leased(now) && self.lease.is_some_and(|lease| lease.run != *run)
+    }
+
     /// Its delivery is settled.
     pub(super) fn end_lease(&mut self) {
         self.lease = None;
@@ -203,7 +227,7 @@ impl Copies {
                 left: BTreeSet::new(),
                 may_go: BTreeSet::new(),
                 is_gone: false,
-                may_be_gone: false,
+                doubts: BTreeSet::new(),
                 payloads: vec![xxh3_64(message.payload())],
                 lease: None,
                 deliveries: 0,
@@ -242,7 +266,9 @@ impl Copies {
                     return;
                 };
                 let was_live = copy.begin_settling(&run, settle.origin.session, now);
-                copy.may_be_gone |= settle.verdict == Verdict::Ack;
+                if settle.verdict == Verdict::Ack {
+                    copy.doubts.insert(settle.origin.request);
+                }
                 let (verdict, deliveries) = (settle.verdict.clone(), copy.deliveries);
                 let pending = PendingSettle { number, place, run, verdict, was_live, deliveries };
                 self.settles.insert(settle.origin.request, pending);
@@ -311,6 +337,7 @@ impl Copies {
             copy.lease = None;
         }
         if settled.applied == 0 {
+            copy.doubts.remove(&settled.origin.request);
             return match pending.was_live {
                 true => wrong("I3 a settlement of a leased message applies", copy),
                 false => Ok(()),
@@ -369,7 +396,7 @@ impl Copies {
             copy.deliveries += 1;
             if is_quiet {
                 copy.may_go.clear();
-                copy.may_be_gone = false;
+                copy.doubts.clear();
             }
             copy.may_go.extend(workbench_topics::dead_letters_of(id));
             let Delivery { session, attempt, generation, .. } = *delivery;
@@ -392,11 +419,17 @@ impl Copies {
         self.by_number.values_mut().for_each(|copy| copy.lease = None);
     }
 
-    /// Whether a message may be acked by a settlement without an answer.
-    pub(super) fn may_be_acked(&self, number: u64) -> bool {
-        let is_ack =
-            |settle: &PendingSettle| settle.number == number && settle.verdict == Verdict::Ack;
-        self.settles.values().any(is_ack)
+    /// Checks that an answer waits for the records of its request, which are written in this turn or later.
+    pub(super) fn must_be_durable(
+        &self,
+        turn: u64,
+        what: &dyn std::fmt::Debug,
+    ) -> Result<(), Violation> {
+        if turn <= self.durable_turn {
+            return Ok(());
+        }
+        let rule = "I6 no effect is released before its commit";
+        Err(Violation::new(rule, format!("{what:?} depends on turn {turn}")))
     }
 
     fn is_asked(&self, request: u64) -> bool {
@@ -410,7 +443,7 @@ impl Copies {
     /// Checks that every message that is not settled was delivered and acked, and every request answered.
     fn check_settled(&self) -> Result<(), Violation> {
         let is_owed =
-            |copy: &Copy| copy.exists == Existence::Yes && !copy.is_gone && !copy.may_be_gone;
+            |copy: &Copy| copy.exists == Existence::Yes && !copy.is_gone && copy.doubts.is_empty();
         if let Some((number, copy)) = self.by_number.iter().find(|(_, copy)| is_owed(copy)) {
             let detail = format!("message {number}: {copy:?}");
             return Err(Violation::new(
@@ -435,7 +468,7 @@ impl Oracle {
         commands: &'a [Command],
         now: Timestamp,
     ) -> Vec<&'a Command> {
-        self.copies.generation = self.generation;
+        (self.copies.turn, self.copies.durable_turn) = (self.turn, self.durable_turn);
         let (own, others): (Vec<_>, Vec<_>) =
             commands.iter().partition(|command| workbench_topics::is_command(command));
         own.into_iter().for_each(|command| self.copies.command(command, now));

@@ -58,6 +58,7 @@ impl Copies {
             bound: Vec::new(),
             doubtful: Vec::new(),
             payload,
+            turn: self.turn,
         };
         for (&number, copy) in self.by_number.iter_mut().filter(|_| !dry_run) {
             if !pending.may_select(copy) {
@@ -69,13 +70,12 @@ impl Copies {
                 && (pending.offsets.is_empty() || copy.place.1.is_some());
             if is_certain {
                 pending.there.push((number, copy.place.1));
-                pending.bound.push(copy.may_go.is_empty() && !copy.may_be_gone);
+                pending.bound.push(copy.may_go.is_empty() && copy.doubts.is_empty());
             }
             match to {
                 Some(to) => drop(copy.may_go.insert(to)),
-                None if copy.may_be_gone => {}
                 None => {
-                    copy.may_be_gone = true;
+                    copy.doubts.insert(request);
                     pending.doubtful.push(number);
                 }
             }
@@ -98,13 +98,13 @@ impl Copies {
         }
         if page.done == 0 {
             for number in walk.doubtful {
-                let may_be_acked = self.may_be_acked(number);
-                if let Some(copy) = self.by_number.get_mut(&number).filter(|_| !may_be_acked) {
-                    copy.may_be_gone = false;
+                if let Some(copy) = self.by_number.get_mut(&number) {
+                    copy.doubts.remove(&request);
                 }
             }
             return Ok(());
         }
+        self.must_be_durable(walk.turn, page)?;
         let names_all = !walk.offsets.is_empty() && page.done == walk.offsets.len() as u64;
         let left_alone = page.leased + page.damaged + page.homeless;
         let is_whole = page.next.is_none() && page.refusal.is_none() && left_alone == 0;

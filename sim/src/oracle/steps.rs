@@ -6,7 +6,7 @@ use sennit_model::{PartitionId, Timestamp};
 
 use super::{
     Violation,
-    copies::{Copies, Existence, Input, Outcome, Step},
+    copies::{Copies, Existence, Input, Outcome, Step, StepRequest},
 };
 use crate::workbench_topics;
 
@@ -20,27 +20,40 @@ impl Copies {
         let outputs: Vec<Vec<u64>> =
             parts.map(|part| self.publish(part.partition, part.batch.bytes())).collect();
         let Some(&first) = outputs.iter().flatten().next() else { return };
-        let is_new = !self.steps.by_first.contains_key(&first);
-        self.steps.requests.insert(step.origin.request, (first, is_new));
+        let before = self.steps.by_first.get(&first).map(|step| step.outcome);
+        let (is_new, was_not_done) = (before.is_none(), before == Some(Outcome::NotYet));
+        let (mut inputs, mut is_stale) = (Vec::new(), false);
+        for (ack, run) in
+            step.acks.iter().flat_map(|ack| ack.runs.iter().map(move |run| (ack, run)))
+        {
+            let place = (ack.partition, Some(run.first.0));
+            let Some((number, copy)) = self.find(place) else { continue };
+            is_stale |= copy.is_leased_apart(run, now);
+            if !is_new && !was_not_done {
+                continue;
+            }
+            let was_live = copy.begin_settling(run, step.origin.session, now);
+            copy.doubts.insert(first);
+            inputs.push(Input { number, deliveries: copy.deliveries, was_live });
+        }
+        let turn = self.turn;
+        let request = StepRequest { first, is_new, was_not_done, is_stale, turn };
+        self.steps.requests.insert(step.origin.request, request);
+        if was_not_done && let Some(step) = self.steps.by_first.get_mut(&first) {
+            (step.outcome, step.inputs) = (Outcome::Unknown, inputs);
+            for number in outputs.iter().flatten() {
+                let copy = self.by_number.get_mut(number);
+                copy.into_iter().for_each(|copy| copy.exists = Existence::Maybe);
+            }
+            return;
+        }
         if !is_new {
-            self.reopen(first);
             return;
         }
         let ids: Vec<PartitionId> = step.parts.iter().map(|part| part.partition).collect();
         let is_repeated = (1..ids.len()).any(|at| ids[..at].contains(&ids[at]));
         let is_wrong =
             is_repeated || ids.iter().any(|id| !workbench_topics::PARTITIONS.contains(id));
-        let mut inputs = Vec::new();
-        for (ack, run) in
-            step.acks.iter().flat_map(|ack| ack.runs.iter().map(move |run| (ack, run)))
-        {
-            let place = (ack.partition, Some(run.first.0));
-            let Some((number, copy)) = self.find(place) else { continue };
-            let was_live = copy.begin_settling(run, step.origin.session, now);
-            let was_doubtful = copy.may_be_gone;
-            copy.may_be_gone = true;
-            inputs.push(Input { number, deliveries: copy.deliveries, was_live, was_doubtful });
-        }
         for &number in outputs.iter().flatten() {
             self.steps.of_output.insert(number, first);
         }
@@ -50,41 +63,26 @@ impl Copies {
         self.steps.by_first.insert(first, step);
     }
 
-    /// A step that was not done is sent again. Acks of an earlier life count while nobody has the messages, so that it may
-    /// be done now.
-    fn reopen(&mut self, first: u64) {
-        let Some(step) = self.steps.by_first.get_mut(&first) else { return };
-        if step.outcome != Outcome::NotDone {
-            return;
-        }
-        step.outcome = Outcome::Unknown;
-        for input in &mut step.inputs {
-            let Some(copy) = self.by_number.get_mut(&input.number) else { continue };
-            (input.deliveries, input.was_doubtful) = (copy.deliveries, copy.may_be_gone);
-            input.was_live = false;
-            copy.may_be_gone = true;
-        }
-        for number in step.outputs.iter().flatten() {
-            let copy = self.by_number.get_mut(number);
-            copy.into_iter().for_each(|copy| copy.exists = Existence::Maybe);
-        }
-    }
-
     /// Checks the answer to a step that is done.
     pub(super) fn step_done(
         &mut self,
         request: u64,
         parts: &[AtomicPart],
     ) -> Result<(), Violation> {
-        let Some((first, _)) = self.steps.requests.remove(&request) else { return Ok(()) };
+        let Some(sent) = self.steps.requests.remove(&request) else { return Ok(()) };
+        let first = sent.first;
         let Some(step) = self.steps.by_first.get(&first).cloned() else { return Ok(()) };
         let runs = || parts.iter().flat_map(|part| part.runs.iter());
         let duplicates = runs().filter(|run| run.duplicate).count();
         let is_mixed = duplicates > 0 && duplicates < runs().count();
         // What was done before is not done again.
+        let is_fresh = duplicates == 0;
+        let is_untrue = sent.was_not_done && !is_fresh || sent.is_stale && is_fresh;
         let is_again = step.is_answered && runs().count() > 0 && duplicates == 0;
-        if step.is_wrong || step.outcome == Outcome::NotDone || is_mixed || is_again {
-            return Err(Violation::new(WHOLE, format!("{step:?} is answered by {parts:?}")));
+        let is_over = step.outcome == Outcome::NotDone;
+        if step.is_wrong || is_over || is_mixed || is_again || is_untrue {
+            let detail = format!("{step:?}, {sent:?} is answered by {parts:?}");
+            return Err(Violation::new(WHOLE, detail));
         }
         for (part, numbers) in parts.iter().zip(&step.outputs) {
             let mut numbers = numbers.iter();
@@ -94,6 +92,9 @@ impl Copies {
                     self.note_published(number, (part.partition, at));
                 }
             }
+        }
+        if is_fresh {
+            self.must_be_durable(sent.turn, &step)?;
         }
         if let Some(step) = self.steps.by_first.get_mut(&first) {
             step.is_answered = true;
@@ -107,7 +108,8 @@ impl Copies {
         request: u64,
         refusal: &Refusal,
     ) -> Result<(), Violation> {
-        let Some((first, is_new)) = self.steps.requests.remove(&request) else { return Ok(()) };
+        let Some(sent) = self.steps.requests.remove(&request) else { return Ok(()) };
+        let StepRequest { first, is_new, .. } = sent;
         let Some(step) = self.steps.by_first.get(&first) else { return Ok(()) };
         let why = match refusal {
             Refusal::Atomic { why, .. } => why,
@@ -133,20 +135,24 @@ impl Copies {
     /// A message was delivered, which says what became of its steps.
     pub(super) fn note_step_of(&mut self, number: u64) -> Result<(), Violation> {
         if let Some(&first) = self.steps.of_output.get(&number) {
-            return self.conclude(first, Outcome::Done);
+            self.conclude(first, Outcome::Done)?;
         }
         let unknown = self.steps.by_first.iter().filter(|(_, step)| {
             step.outcome == Outcome::Unknown
                 && step.inputs.iter().any(|input| input.number == number)
         });
         let unknown: Vec<u64> = unknown.map(|(&first, _)| first).collect();
-        unknown.into_iter().try_for_each(|first| self.conclude(first, Outcome::NotDone))
+        unknown.into_iter().try_for_each(|first| self.conclude(first, Outcome::NotYet))
     }
 
     /// A step is done or not.
     fn conclude(&mut self, first: u64, outcome: Outcome) -> Result<(), Violation> {
         let Some(step) = self.steps.by_first.get_mut(&first) else { return Ok(()) };
         if step.outcome == outcome {
+            return Ok(());
+        }
+        if (step.outcome, outcome) == (Outcome::NotYet, Outcome::NotDone) {
+            step.outcome = outcome;
             return Ok(());
         }
         if step.outcome != Outcome::Unknown {
@@ -157,7 +163,7 @@ impl Copies {
         let step = step.clone();
         for number in step.outputs.iter().flatten() {
             let Some(copy) = self.by_number.get_mut(number) else { continue };
-            if outcome == Outcome::NotDone && copy.deliveries > 0 {
+            if outcome != Outcome::Done && copy.deliveries > 0 {
                 let detail = format!("message {number} was delivered, it is not done: {step:?}");
                 return Err(Violation::new(WHOLE, detail));
             }
@@ -178,7 +184,7 @@ impl Copies {
                     copy.end_lease();
                 }
                 _ => {
-                    copy.may_be_gone &= input.was_doubtful;
+                    copy.doubts.remove(&first);
                     if input.was_live {
                         copy.settling_refused();
                     }
