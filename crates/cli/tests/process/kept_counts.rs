@@ -7,6 +7,7 @@ use sennit_client::{
     Client, GroupChange, GroupName, InspectVerb, Message, MessagePage, MessageSelection, Offset,
     PartitionIndex, TopicConfig, TopicKind, TopicName,
 };
+use sennit_model::limits::CREDIT_BYTES_MAX;
 
 use crate::{
     bounds::{BOUND, until_async, within_bound},
@@ -58,7 +59,8 @@ async fn taken(
 ) -> sennit_client::Consumer {
     let consumer = client.consumer(&name(topic), &GroupName::default_group());
     let credit = u32::try_from(count).unwrap();
-    let mut consumer = consumer.credit_messages(credit).subscribe().await.unwrap();
+    let consumer = consumer.credit_messages(credit).credit_bytes(CREDIT_BYTES_MAX);
+    let mut consumer = consumer.subscribe().await.unwrap();
     let mut left = count;
     while left > 0 {
         let delivery = consumer.next().await.unwrap().unwrap();
