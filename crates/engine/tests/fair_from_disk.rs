@@ -50,7 +50,7 @@ fn from_disk(world: &mut World, count: usize, passes: usize) -> Vec<String> {
     let disk = world.journal.batches.clone();
     let mut cache = SmallCache { disk, fetched: VecDeque::new(), wanted: Vec::new() };
     world.journal.absent = true;
-    world.subscribe(ALICE, u32::try_from(count).unwrap());
+    world.subscribe(ALICE, u32::try_from(count).expect("there are few"));
     let mut delivered = Vec::new();
     for _ in 0..passes {
         let mut out = Outbox::default();
