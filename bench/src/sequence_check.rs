@@ -72,7 +72,7 @@ pub struct ReceivedSequences {
 const SEQUENCES_MAX: u64 = 1 << 36;
 
 /// The greatest number of producers: a greater number counts as damage.
-const PRODUCERS_MAX: u32 = 1 << 16;
+const PRODUCERS_MAX: u32 = 1 << 20;
 
 /// Checks the sequences of received messages.
 #[derive(Debug, Default)]
