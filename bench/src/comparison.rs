@@ -29,6 +29,13 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// A fair group beside one that delivers by offset, as the topic names no header.
+    #[must_use]
+    pub fn beside_fifo(load: Load, turns: u32) -> Self {
+        let base = Load { fields: None, ..load.clone() };
+        Self { base_name: "FIFO", base, load, turns, brings_brokers: false }
+    }
+
     /// Runs the turns. The row has medians over the turns, and the errors of all of them.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ pub struct Phases {
     pub publish_to_confirm_us: Option<Percentiles>,
     /// The broker's resident bytes while the whole backlog lies there.
     pub rss_bytes: Option<u64>,
-    /// What was lost, doubled, out of order or damaged.
+    /// Counts of lost, doubled, reordered and damaged messages.
     pub message_errors: MessageErrors,
     /// Other errors.
     pub error_texts: Vec<String>,

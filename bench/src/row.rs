@@ -370,7 +370,7 @@ impl Row {
         }
     }
 
-    /// What is lost, doubled, out of order and damaged, and the number of other errors.
+    /// Counts of lost, doubled, reordered and damaged messages, and of other errors.
     fn error_cell(&self) -> String {
         let MessageErrors { missing, duplicates, out_of_order, corrupt } = self.message_errors;
         format!("{missing}/{duplicates}/{out_of_order}/{corrupt}/{}", self.errors)

@@ -43,13 +43,7 @@ impl Consumers {
                 partitions,
                 ..fair_load(self.keys)
             };
-            let comparison = Comparison {
-                base_name: "FIFO",
-                base: Load { fields: None, ..load.clone() },
-                load,
-                turns: self.turns,
-                brings_brokers: false,
-            };
+            let comparison = Comparison::beside_fifo(load, self.turns);
             let row = format!("{consumers} consumers, {} B", self.size);
             Measurement { row, method: Method::Comparison(Box::new(comparison)) }
         };

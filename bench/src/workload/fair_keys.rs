@@ -30,13 +30,8 @@ impl FairKeys {
         let row = |&keys: &u64| {
             let messages = Some(self.messages.max(2 * keys));
             let load = Load { size: self.size, messages, partitions, ..fair_load(keys) };
-            let comparison = Comparison {
-                base_name: "FIFO",
-                base: Load { fields: None, ..load.clone() },
-                load,
-                turns: self.turns,
-                brings_brokers: true,
-            };
+            let comparison =
+                Comparison { brings_brokers: true, ..Comparison::beside_fifo(load, self.turns) };
             let row = format!("{} fair keys, {} B", show_count(keys), self.size);
             Measurement { row, method: Method::Comparison(Box::new(comparison)) }
         };

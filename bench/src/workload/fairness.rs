@@ -91,13 +91,7 @@ impl Fairness {
                     partitions,
                     ..fair_load(self.keys)
                 };
-                let comparison = Comparison {
-                    base_name: "FIFO",
-                    base: Load { fields: None, ..load.clone() },
-                    load,
-                    turns: self.turns,
-                    brings_brokers: false,
-                };
+                let comparison = Comparison::beside_fifo(load, self.turns);
                 let row = format!("{} fair keys, {size} B", show_count(self.keys));
                 vec![Measurement { row, method: Method::Comparison(Box::new(comparison)) }]
             }

@@ -3,7 +3,7 @@
 use sennit_client::{Client, FieldValues, TopicName};
 use sennit_model::{
     Header, Priority,
-    limits::{COST_MAX, FAIR_KEY_BYTES_MAX, WEIGHT_MAX},
+    limits::{COST_MAX, FAIR_KEY_BYTES_MAX, THROTTLE_KEYS_MAX, WEIGHT_MAX},
 };
 
 use crate::exit::{Exit, Failure};
@@ -25,7 +25,7 @@ pub struct FieldValueOptions {
     /// What each takes of its key's share
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=COST_MAX as i64))]
     cost: Option<u32>,
-    /// A throttle key of theirs; may be given several times
+    /// A throttle key of theirs; may be given up to 8 times
     #[arg(long, value_name = "KEY", value_parser = throttle_key)]
     throttle_key: Vec<String>,
 }
@@ -54,6 +54,10 @@ impl FieldValueOptions {
         client: &Client,
         topic: &TopicName,
     ) -> Result<Vec<Header>, Failure> {
+        if self.throttle_key.len() > THROTTLE_KEYS_MAX {
+            let text = format!("a message has at most {THROTTLE_KEYS_MAX} throttle keys");
+            return Err(Failure::new(Exit::Usage, text));
+        }
         let throttle_keys = self.throttle_key.join(",");
         let values = FieldValues {
             fair_key: self.fair_key.as_deref(),

@@ -1,4 +1,4 @@
-//! What is asked about failed attempts, and what is answered.
+//! Questions about failed attempts, and their answers.
 
 use std::{sync::Arc, time::Duration};
 

@@ -128,7 +128,7 @@ impl Engine {
             return false;
         };
         for group in &mut partition.groups {
-            // Nobody can be asked about them.
+            // A message that cannot be read cannot be asked about.
             group.end_questions(entry.first, entry.end());
             for part in group.damage(entry.first, entry.end()) {
                 let (range, reason) = (range(part.start, part.end), GapReason::Damaged);

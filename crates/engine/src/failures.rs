@@ -200,7 +200,7 @@ impl Engine {
         }
     }
 
-    /// Nobody has to decide any more about these messages: the policy's decision stands.
+    /// Ends the questions about these messages: the policy's decision stands.
     pub(crate) fn end_question(&mut self, part: Part, over: OffsetRange, now: Timestamp) {
         let (id, group) = part;
         let Some(partition) = self.partitions.get_mut(&id) else { return };

@@ -197,8 +197,8 @@ impl Turn<'_> {
                 last.insert((entry, batch)).clone()
             }
         };
-        // Nobody overtakes a key that waits for the disk: its share would suffer. The batches that the next keys
-        // need are fetched meanwhile.
+        // The keys behind one that waits for the disk wait with it, or its share would suffer. Their batches are
+        // fetched meanwhile.
         if *misses > 0 {
             *misses += 1;
             fair.put_off(candidate);

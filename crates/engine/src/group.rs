@@ -272,7 +272,7 @@ impl Group {
         self.activity.as_deref_mut()?.undecided.as_deref_mut()
     }
 
-    /// Nobody has to decide any more about the messages of `start..end`.
+    /// Ends the questions about the messages of `start..end`.
     pub(crate) fn end_questions(&mut self, start: u64, end: u64) {
         let Some(activity) = self.activity.as_deref_mut() else { return };
         if let Some(undecided) = &mut activity.undecided {

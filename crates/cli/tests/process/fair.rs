@@ -178,4 +178,7 @@ fn publish_takes_the_fields_by_name_and_writes_the_headers_that_the_topic_names(
     assert_eq!(refused.status.code(), Some(2));
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(said.contains("names no header for priority"), "{said}");
+    let nine = ["--throttle-key", "x"].repeat(9);
+    let refused = broker.run(&[&["publish", "jobs", "b"], &nine[..]].concat(), b"");
+    assert_eq!(refused.status.code(), Some(2));
 }

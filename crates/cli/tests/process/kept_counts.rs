@@ -168,7 +168,7 @@ fn a_kill_changes_no_due_time_no_failed_attempt_and_no_reason() {
             assert_eq!(differing, None, "{topic}");
             assert_eq!(before.len(), after.len(), "{topic}");
         }
-        // What was held is delivered once more, and its attempts go on where they were.
+        // Each held message is delivered once more, and its attempts go on where they were.
         let again = taken(&client, "held", count, |_, delivery| delivery.ack()).await;
         again.close().await.unwrap();
         client.close().await;
