@@ -1,16 +1,36 @@
 //! Who asks, and what they may: credentials and the rights of those who show them. It knows no topic, no socket and no
 //! storage; time, random numbers and the secrets of the broker are arguments.
+//!
+//! In reading order: a `right` allows or denies a `verb` for what matches a `pattern`; a `role` is a named set of them;
+//! the `rights` of a principal decide. The `directory` has the `entry` of each key, user, role and tenant. An `api_key`
+//! and a `password` are what they show.
 
 mod api_key;
 mod base32;
+mod directory;
+mod entry;
 pub mod limits;
+mod name;
 mod password;
+mod pattern;
+mod right;
+mod rights;
+mod role;
 mod secret;
+mod verb;
 
 pub use api_key::{
     API_KEY_CHARACTERS, API_KEY_ID_CHARACTERS, API_KEY_ID_RANDOM_BYTES, API_KEY_PREFIX, ApiKey,
     ApiKeyError, ApiKeyId,
 };
+pub use directory::{Directory, EntryError, is_admin, is_built_in};
+pub use entry::{EntryKey, Holder, KeyEntry, RoleEntry, TenantEntry, UserEntry, entry_bytes};
+pub use name::{IdentityNameError, RoleName, TenantName, UserName};
 pub use password::{PasswordCost, PasswordError, PasswordHash, SALT_BYTES};
+pub use pattern::{FilledPattern, PatternError, RightPattern};
+pub use right::{Right, RightEffect, RightError};
+pub use rights::{Decision, DecisionReason, RightSource, Rights};
+pub use role::{ADMIN, BUILT_IN_ROLES, BuiltInRole};
 pub use secret::{MasterSecret, SECRET_BYTES, Secret};
+pub use verb::{Subject, UnknownVerb, Verb, VerbSet};
 pub use zeroize::Zeroizing;

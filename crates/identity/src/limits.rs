@@ -23,3 +23,18 @@ pub const PASSWORD_WORK_KIB_MAX: u32 = 1024 * 1024;
 
 /// Longest text of a password hash, in bytes. The texts that this crate writes have less than half of it.
 pub const PASSWORD_HASH_BYTES_MAX: usize = 256;
+
+/// The longest pattern of a right, in bytes: as long as a key of the configuration may be.
+pub const PATTERN_BYTES_MAX: usize = 256;
+
+/// The longest text of a right, in bytes.
+pub const RIGHT_BYTES_MAX: usize = 512;
+
+/// Most rights that a principal or a role has of its own: a decision walks over them.
+pub const RIGHTS_MAX: usize = 256;
+
+/// Most roles of a principal.
+pub const ROLES_MAX: usize = 16;
+
+/// The longest name of a user, role or tenant, in bytes.
+pub const IDENTITY_NAME_BYTES_MAX: usize = 64;
