@@ -43,6 +43,13 @@ fn main() -> Result<(), Box<dyn Error>> {
             ".sennit.v1.Explain.subject",
             "#[cfg_attr(test, serde(rename_all = \"snake_case\"))]",
         )
+        .type_attribute(".sennit.v1.ChangeAccess.change", SERDE)
+        .type_attribute(
+            ".sennit.v1.ChangeAccess.change",
+            "#[cfg_attr(test, serde(rename_all = \"snake_case\"))]",
+        )
+        // They hold secrets.
+        .skip_debug([".sennit.v1.Hello", ".sennit.v1.UserPassword", ".sennit.v1.AccessChanged"])
         // Values of the configuration: as protobuf JSON spells bytes, and without a copy.
         .bytes(["."])
         .field_attribute(".sennit.v1.ConfigurationEntry.value", BASE64)

@@ -6,6 +6,7 @@ use sennit_client::{Client, Error, Reconnect};
 
 use crate::{
     address::native_broker,
+    credential_options::CredentialOptions,
     exit::{Exit, Failure},
 };
 
@@ -27,6 +28,8 @@ pub struct ConnectOptions {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4438", env = "SENNIT_SERVER")]
     #[arg(global = true, value_parser = native_broker)]
     pub server: String,
+    #[command(flatten)]
+    credential: CredentialOptions,
 }
 
 impl ConnectOptions {
@@ -35,8 +38,11 @@ impl ConnectOptions {
     /// # Errors
     /// No broker listens there, or none answered in time.
     pub async fn client(&self) -> Result<Client, Failure> {
-        let connecting =
-            Client::builder(&self.server).name("sennit").reconnect(RECONNECT).connect();
+        let mut builder = Client::builder(&self.server).name("sennit").reconnect(RECONNECT);
+        if let Some(credential) = self.credential.credential()? {
+            builder = builder.credential(credential);
+        }
+        let connecting = builder.connect();
         let connected = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
         let nobody = |why: &str| no_broker(&self.server, why, "--server");
         let connected =

@@ -17,6 +17,8 @@ pub enum Exit {
     NotFound = 3,
     /// It exists already, with other settings.
     Conflict = 4,
+    /// The credentials or the right for it are missing.
+    Forbidden = 5,
     /// No answer came, or not in time.
     Unreachable = 6,
     /// A part of the work was done.
@@ -105,8 +107,11 @@ fn exit_of(code: ErrorCode) -> Exit {
         ErrorCode::UnknownTopic
         | ErrorCode::UnknownGroup
         | ErrorCode::UnknownCursor
+        | ErrorCode::UnknownPrincipal
         | ErrorCode::UnknownSubscription => Exit::NotFound,
+        ErrorCode::Unauthorized | ErrorCode::Forbidden => Exit::Forbidden,
         ErrorCode::TopicExists
+        | ErrorCode::PrincipalConflict
         | ErrorCode::CursorHeld
         | ErrorCode::SettingFixed
         | ErrorCode::OffsetMismatch
@@ -117,6 +122,7 @@ fn exit_of(code: ErrorCode) -> Exit {
         | ErrorCode::InvalidKey
         | ErrorCode::InvalidConfig
         | ErrorCode::InvalidFilter
+        | ErrorCode::InvalidRight
         | ErrorCode::NotDeadLetters
         | ErrorCode::TopicReserved => Exit::Usage,
         ErrorCode::ShuttingDown | ErrorCode::Busy => Exit::Unreachable,

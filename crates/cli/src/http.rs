@@ -17,6 +17,7 @@ use tokio::{
 use crate::{
     address::http_broker,
     connect_options::{CONNECT_TIMEOUT, no_broker},
+    credential_options::CredentialOptions,
     exit::{Exit, Failure},
 };
 
@@ -38,6 +39,8 @@ pub struct ConnectOptions {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4437", env = "SENNIT_HTTP")]
     #[arg(global = true, value_parser = http_broker)]
     pub http: String,
+    #[command(flatten)]
+    credential: CredentialOptions,
 }
 
 /// An answer.
@@ -102,6 +105,8 @@ impl Answer {
 /// A connection to a broker's HTTP port.
 pub struct Http {
     address: String,
+    /// The credentials, as each request shows them.
+    authorization: Option<String>,
     sender: SendRequest<Full<Bytes>>,
 }
 
@@ -112,6 +117,7 @@ impl ConnectOptions {
     /// No server listens there, or no answer came in time.
     pub async fn connect(&self) -> Result<Http, Failure> {
         let address = self.http.clone();
+        let authorization = self.credential.authorization()?;
         let connecting = async {
             let stream = TcpStream::connect(&address).await.map_err(|error| error.to_string())?;
             let _ = stream.set_nodelay(true);
@@ -127,7 +133,7 @@ impl ConnectOptions {
             // What goes wrong with it is seen by whoever waits for an answer.
             let _ = connection.await;
         });
-        Ok(Http { address, sender })
+        Ok(Http { address, authorization, sender })
     }
 }
 
@@ -159,6 +165,9 @@ impl Http {
     ) -> Result<StreamedAnswer, Failure> {
         let mut request =
             Request::builder().method(method).uri(path).header(header::HOST, &self.address);
+        if let Some(authorization) = &self.authorization {
+            request = request.header(header::AUTHORIZATION, authorization);
+        }
         for (name, value) in headers {
             request = request.header(*name, value);
         }
@@ -228,7 +237,8 @@ fn refusal(status: StatusCode, body: &[u8]) -> Failure {
 fn exit_of(status: StatusCode) -> Exit {
     match status {
         StatusCode::NOT_FOUND | StatusCode::GONE => Exit::NotFound,
-        StatusCode::CONFLICT | StatusCode::FORBIDDEN => Exit::Conflict,
+        StatusCode::CONFLICT => Exit::Conflict,
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Exit::Forbidden,
         StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE => Exit::Usage,
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Exit::Unreachable,
         _ => Exit::Failed,

@@ -2,10 +2,12 @@
 
 mod address;
 mod allocator;
+mod auth;
 mod backup;
 mod bench;
 mod connect_options;
 mod consume;
+mod credential_options;
 mod cursor;
 mod dead_letters;
 mod delayed;

@@ -20,6 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   sennit serve
   sennit serve --data /var/lib/sennit --log-json
+  sennit serve --listen 0.0.0.0:4438 --http 0.0.0.0:4437 --init-admin
   sennit serve --listen 0.0.0.0:4438 --insecure-no-auth   anybody who reaches it may do anything
 
 An address is host:port; what it leaves out is filled in: localhost, :4438 (every address of this
@@ -92,7 +93,13 @@ pub struct Args {
     /// The time for one scrub of everything at rest, which looks for damage; off: no scrub
     #[arg(long, value_name = "DURATION|off", default_value = "7d", value_parser = scrub_every)]
     scrub_every: ScrubEvery,
-    /// Listen on non-loopback addresses without authentication
+    /// Create an admin API key at the start, if there is no key and no user yet, and print it once
+    /// [default: false; true in a container, if an address can be reached from outside of it]
+    #[arg(long, value_name = "true|false", env = "SENNIT_INIT_ADMIN", num_args = 0..=1)]
+    #[arg(require_equals = true, default_missing_value = "true")]
+    #[arg(value_parser = clap::builder::BoolishValueParser::new())]
+    init_admin: Option<bool>,
+    /// Listen on non-loopback addresses though nobody is asked for credentials
     #[arg(long)]
     insecure_no_auth: bool,
     /// End when standard input ends: for programs that start a broker and must not leave it running
@@ -155,17 +162,28 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         segment_bytes: args.segment_size,
         journal_segments: args.journal_segments,
         insecure_no_auth: args.insecure_no_auth,
+        init_admin: args.init_admin.unwrap_or_else(|| begins_in_container(args)),
         scrub_every: args.scrub_every.0,
         give_back: allocator::give_back,
         ..Config::default()
     };
     let as_json = args.json;
-    sennit_server::serve(config, stop_signal(args.until_stdin_ends), move |addresses| {
-        let (listen, http) = (addresses.listen, addresses.http);
+    sennit_server::serve(config, stop_signal(args.until_stdin_ends), move |started| {
+        let (listen, http) = (started.addresses.listen, started.addresses.http);
+        let admin_key = started.admin_key.as_ref().map(|key| key.as_str());
         let said = if as_json {
-            print_json(&json!({ "listen": listen.to_string(), "http": http.to_string() }))
+            let mut said = json!({ "listen": listen.to_string(), "http": http.to_string() });
+            if let Some(key) = admin_key {
+                said["admin_key"] = key.into();
+            }
+            print_json(&said)
         } else {
             print_to_stderr(&format!("sennit listens on {listen}, http on {http}"));
+            if let Some(key) = admin_key {
+                print_to_stderr(&format!(
+                    "the admin key, which is not shown again; to use it:\n  export SENNIT_KEY={key}"
+                ));
+            }
             Ok(())
         };
         if let Err(failure) = said {
@@ -176,6 +194,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let exit = if error.is_usage() { Exit::Usage } else { Exit::Failed };
         Failure::new(exit, error.to_string())
     })
+}
+
+/// Whether the broker listens beyond a container that it runs in, and nobody has said that this is meant.
+fn begins_in_container(args: &Args) -> bool {
+    let is_beyond = !(args.listen.ip().is_loopback() && args.http.ip().is_loopback());
+    let variables = ["container", "KUBERNETES_SERVICE_HOST"];
+    let is_container = variables.iter().any(|name| std::env::var_os(name).is_some())
+        || ["/.dockerenv", "/run/.containerenv"]
+            .iter()
+            .any(|file| std::fs::exists(file).unwrap_or(false));
+    is_beyond && is_container && !args.insecure_no_auth
 }
 
 fn log_to_standard_error(as_json: bool) {

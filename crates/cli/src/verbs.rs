@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    backup, bench, consume, cursor, dead_letters, delayed, exit::Failure, explain, group, hook, kv,
-    messages, publish, read, reply, request, restore, schedule, serve, storage, stream,
+    auth, backup, bench, consume, cursor, dead_letters, delayed, exit::Failure, explain, group,
+    hook, kv, messages, publish, read, reply, request, restore, schedule, serve, storage, stream,
     subscription, throttle, topic,
 };
 
@@ -27,9 +27,10 @@ address leaves out is filled in. Dates and times that name no zone are UTC.
 
 Exit codes:
   0  done                      4  exists or differs already
-  1  failed                    6  unreachable, or too late
-  2  the command line is wrong 7  done in part
-  3  not found               130  ended by a second Ctrl-C (143 by SIGTERM, 129 by SIGHUP)";
+  1  failed                    5  not allowed
+  2  the command line is wrong 6  unreachable, or too late
+  3  not found                 7  done in part
+                             130  ended by a second Ctrl-C (143 by SIGTERM, 129 by SIGHUP)";
 
 /// A message broker: queues and streams on one durable log
 #[derive(Debug, Parser)]
@@ -76,6 +77,8 @@ enum Verb {
     Subscription(subscription::Args),
     /// The configuration of the broker: get, set, delete, list and watch keys
     Kv(kv::Args),
+    /// Who may do what: API keys, users, roles, rights and tenants
+    Auth(auth::Args),
     /// Scripts of topics that decide about each message: set, check, roll back, show
     Hook(hook::Args),
     /// Throttle rules, which limit how fast messages of a throttle key are delivered
@@ -115,6 +118,7 @@ pub fn run(command: Sennit) -> Result<(), Failure> {
         Verb::Stream(args) => stream::run(args),
         Verb::Subscription(args) => subscription::run(args),
         Verb::Kv(args) => kv::run(args),
+        Verb::Auth(args) => auth::run(args),
         Verb::Hook(args) => hook::run(args),
         Verb::Throttle(args) => throttle::run(args),
         Verb::Storage(args) => storage::run(&args),

@@ -6,6 +6,7 @@ use sennit_model::{GroupName, TopicName, TopicPattern, limits::FRAME_BYTES_MAX};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
+    access::Credential,
     atomic_steps::AtomicSteps,
     connection::Connection,
     connection_handle::{Command, ConnectionHandle},
@@ -28,6 +29,7 @@ pub struct ClientBuilder {
     name: String,
     frame_bytes_max: usize,
     reconnect: Reconnect,
+    credential: Option<Credential>,
 }
 
 impl ClientBuilder {
@@ -49,6 +51,12 @@ impl ClientBuilder {
         self
     }
 
+    /// The credentials to show; default none.
+    pub fn credential(mut self, credential: Credential) -> Self {
+        self.credential = Some(credential);
+        self
+    }
+
     /// Connects. There is one attempt: if no broker listens at the address, the call fails at once.
     ///
     /// # Errors
@@ -63,6 +71,7 @@ impl ClientBuilder {
             name: self.name,
             frame_bytes_max: self.frame_bytes_max,
             replaces: None,
+            credential: self.credential,
         };
         let session = Session::open(&greeting, self.reconnect.attempt_timeout).await?;
         let (commands, received) = mpsc::unbounded_channel();
@@ -109,6 +118,7 @@ impl Client {
             name: env!("CARGO_PKG_NAME").into(),
             frame_bytes_max: FRAME_BYTES_MAX,
             reconnect: Reconnect::default(),
+            credential: None,
         }
     }
 

@@ -10,6 +10,7 @@
 //!
 //! This crate knows the protocol and the model, and nothing of the broker's inside.
 
+mod access;
 mod admin;
 mod atomic;
 mod atomic_steps;
@@ -62,6 +63,10 @@ mod watches;
 mod workbench;
 mod write_buffer;
 
+pub use access::{
+    Access, AccessChanged, AccessEntry, AccessKind, Credential, Holder, PrincipalName,
+    RightDecision,
+};
 pub use admin::{
     Cursor, GroupDescription, ParkedRun, PartitionDescription, TopicDescription, TopicSummary,
 };

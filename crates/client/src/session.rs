@@ -14,7 +14,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use crate::error::Error;
+use crate::{access::Credential, error::Error};
 
 /// The client's side of the greeting.
 #[derive(Clone, Debug)]
@@ -24,6 +24,7 @@ pub(crate) struct Greeting {
     pub(crate) frame_bytes_max: usize,
     /// The token of the session whose connection was lost.
     pub(crate) replaces: Option<u64>,
+    pub(crate) credential: Option<Credential>,
 }
 
 /// A connection whose greeting was accepted.
@@ -60,12 +61,19 @@ impl Session {
         stream.set_nodelay(true).map_err(unreachable)?;
         let mut hello = BytesMut::new();
         hello.extend_from_slice(&Preface::BYTES);
+        let (token, user, password) = match greeting.credential.clone() {
+            None => (None, None, None),
+            Some(Credential::Key(key)) => (Some(key), None, None),
+            Some(Credential::Password { user, password }) => (None, Some(user), Some(password)),
+        };
         let body = control::Hello {
             client_name: greeting.name.clone(),
             client_version: env!("CARGO_PKG_VERSION").into(),
             features: Features::ALL.names(),
             frame_bytes_max: u32::try_from(greeting.frame_bytes_max).unwrap_or(0),
-            token: None,
+            token,
+            user,
+            password,
             replaces: greeting.replaces,
         };
         Request::Hello(body).encode(1, &mut hello);

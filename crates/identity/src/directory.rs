@@ -153,6 +153,27 @@ impl Directory {
         keys.count() + users.count() > 0
     }
 
+    /// The rights of a key or user, whose places are filled with its name, its id (`sub`) and its tenant; `None` if it is
+    /// not there.
+    #[must_use]
+    pub fn rights_of_entry(&self, who: &EntryKey) -> Option<Rights> {
+        let (holder, sub, name) = match who {
+            EntryKey::Key(id) => {
+                let entry = self.keys.get(id)?;
+                (&entry.holder, id.as_str(), entry.name.as_str())
+            }
+            EntryKey::User(user) => (&self.users.get(user)?.holder, user.as_str(), user.as_str()),
+            EntryKey::Role(_) | EntryKey::Tenant(_) => return None,
+        };
+        let tenant = holder.tenant.as_ref().map(TenantName::as_str);
+        Some(self.rights_of(holder, |place| match place {
+            "sub" => Some(sub),
+            "name" => Some(name),
+            "tenant" => tenant,
+            _ => None,
+        }))
+    }
+
     /// The rights of a holder; `value_of` fills the places of patterns. A role that is missing gives nothing.
     pub fn rights_of<'a>(
         &self,

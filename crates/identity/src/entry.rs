@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{
     api_key::ApiKeyId,
     name::{RoleName, TenantName, UserName},
+    password::{PasswordError, PasswordHash},
     right::Right,
 };
 
@@ -55,6 +56,16 @@ pub struct UserEntry {
     /// What the user may.
     #[serde(flatten)]
     pub holder: Holder,
+}
+
+impl UserEntry {
+    /// The hash of the password.
+    ///
+    /// # Errors
+    /// The entry has none that can be checked.
+    pub fn hash(&self) -> Result<PasswordHash, PasswordError> {
+        PasswordHash::parse(&self.password)
+    }
 }
 
 /// A role: a set of rights.

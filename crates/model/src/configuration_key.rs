@@ -10,6 +10,10 @@ pub const THROTTLE_KEY_PREFIX: &str = "throttle.";
 /// What the keys of hooks begin with: they are changed by requests about hooks alone.
 pub const HOOK_KEY_PREFIX: &str = "hook.";
 
+/// What the keys of the entries begin with that say who may do what: they are read and changed by requests about them
+/// alone.
+pub const IDENTITY_KEY_PREFIX: &str = "identity.";
+
 /// The reason why a text is not a key of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigurationKeyError {
@@ -58,6 +62,12 @@ impl ConfigurationKey {
     #[must_use]
     pub fn is_of_hooks(&self) -> bool {
         self.0.starts_with(HOOK_KEY_PREFIX)
+    }
+
+    /// The name of the entry about a key, user, role or tenant that this is; `None` if it is another's.
+    #[must_use]
+    pub fn identity_entry(&self) -> Option<&str> {
+        self.0.strip_prefix(IDENTITY_KEY_PREFIX)
     }
 }
 

@@ -35,7 +35,8 @@ pub use batch::{Batch, BatchBuilder, BatchError, Messages};
 pub use config::{GroupChange, GroupConfig, Retention, StartAt, TopicConfig, TopicKind};
 pub use config_error::ConfigError;
 pub use configuration_key::{
-    ConfigurationKey, ConfigurationKeyError, HOOK_KEY_PREFIX, THROTTLE_KEY_PREFIX,
+    ConfigurationKey, ConfigurationKeyError, HOOK_KEY_PREFIX, IDENTITY_KEY_PREFIX,
+    THROTTLE_KEY_PREFIX,
 };
 pub use dedup::{Dedup, DedupHeader, DedupMode};
 pub use durability::{Durability, DurabilityError};

@@ -95,8 +95,8 @@ error_codes! {
         "The first frame is not Hello, or a second one came",
         "send Hello once, as the first frame";
     Unauthorized = 7, "unauthorized", final, close,
-        "The session may not do this (reserved)",
-        "send a token that allows it";
+        "Credentials are missing, not valid, or do not count any more",
+        "send a valid API key, or a user with the password, in Hello";
     ShuttingDown = 8, "shutting-down", retry, close,
         "The server is about to leave",
         "connect again, here or elsewhere, and send unanswered requests again";
@@ -109,6 +109,18 @@ error_codes! {
     Busy = 11, "busy", retry, stay,
         "The server has no room for this now",
         "send it again after retry_after_ms";
+    Forbidden = 12, "forbidden", final, stay,
+        "The principal lacks the right that the message names; whether the topic exists is not said",
+        "ask an admin for the right: sennit auth can WHO VERB TOPIC says what decides";
+    UnknownPrincipal = 13, "unknown-principal", final, stay,
+        "There is no such key, user, role or tenant",
+        "list them with sennit auth key list, and the like";
+    InvalidRight = 14, "invalid-right", final, stay,
+        "A right, a name or a password is not one",
+        "write a right as VERB[,VERB...] PATTERN, such as publish,settle orders.>";
+    PrincipalConflict = 15, "principal-conflict", final, stay,
+        "The change would leave nobody who can manage keys, or take away what is in use, or exists already; nothing was changed",
+        "do what the message says first";
     UnknownTopic = 20, "unknown-topic", final, stay,
         "There is no such topic, or no such partition of it",
         "create the topic, or open it again if it was created anew";

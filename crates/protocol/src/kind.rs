@@ -217,6 +217,18 @@ kinds! {
     ListFairKeys = 130, true, false;
     /// Fair keys of a group.
     FairKeyList = 131, false, true;
+    /// Changes keys, users, roles, rights or tenants.
+    ChangeAccess = 132, true, false;
+    /// The change is durable and in force.
+    AccessChanged = 133, false, true;
+    /// Asks for a page of keys, users, roles or tenants.
+    ListAccess = 134, true, false;
+    /// A page of keys, users, roles or tenants.
+    AccessList = 135, false, true;
+    /// Asks whether a principal may do something.
+    DecideRight = 136, true, false;
+    /// Whether a principal may do something, and why.
+    RightDecision = 137, false, true;
 }
 
 impl fmt::Display for Kind {

@@ -52,6 +52,9 @@ pub enum Reply {
     ScheduleChanged(control::ScheduleChanged),
     Explanations(control::Explanations),
     FairKeyList(control::FairKeyList),
+    AccessChanged(control::AccessChanged),
+    AccessList(control::AccessList),
+    RightDecision(control::RightDecision),
 }
 
 impl Reply {
@@ -98,6 +101,9 @@ impl Reply {
             Self::ScheduleChanged(_) => Kind::ScheduleChanged,
             Self::Explanations(_) => Kind::Explanations,
             Self::FairKeyList(_) => Kind::FairKeyList,
+            Self::AccessChanged(_) => Kind::AccessChanged,
+            Self::AccessList(_) => Kind::AccessList,
+            Self::RightDecision(_) => Kind::RightDecision,
         }
     }
 
@@ -144,6 +150,9 @@ impl Reply {
             Self::ScheduleChanged(body) => control::encode(kind, body, request, out),
             Self::Explanations(body) => control::encode(kind, body, request, out),
             Self::FairKeyList(body) => control::encode(kind, body, request, out),
+            Self::AccessChanged(body) => control::encode(kind, body, request, out),
+            Self::AccessList(body) => control::encode(kind, body, request, out),
+            Self::RightDecision(body) => control::encode(kind, body, request, out),
         }
     }
 
@@ -196,6 +205,9 @@ impl Reply {
             Kind::ScheduleChanged => Self::ScheduleChanged(control::decode(kind, body)?),
             Kind::Explanations => Self::Explanations(control::decode(kind, body)?),
             Kind::FairKeyList => Self::FairKeyList(control::decode(kind, body)?),
+            Kind::AccessChanged => Self::AccessChanged(control::decode(kind, body)?),
+            Kind::AccessList => Self::AccessList(control::decode(kind, body)?),
+            Kind::RightDecision => Self::RightDecision(control::decode(kind, body)?),
             Kind::Hello
             | Kind::Goodbye
             | Kind::CreateTopic
@@ -240,7 +252,10 @@ impl Reply {
             | Kind::Inspect
             | Kind::Rework
             | Kind::Explain
-            | Kind::ListFairKeys => return Err(DecodeError::Direction { kind }),
+            | Kind::ListFairKeys
+            | Kind::ChangeAccess
+            | Kind::ListAccess
+            | Kind::DecideRight => return Err(DecodeError::Direction { kind }),
         })
     }
 }

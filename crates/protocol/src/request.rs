@@ -66,6 +66,9 @@ pub enum Request {
     Rework(control::Rework),
     Explain(control::Explain),
     ListFairKeys(control::ListFairKeys),
+    ChangeAccess(control::ChangeAccess),
+    ListAccess(control::ListAccess),
+    DecideRight(control::DecideRight),
 }
 
 impl Request {
@@ -120,6 +123,9 @@ impl Request {
             Self::Rework(_) => Kind::Rework,
             Self::Explain(_) => Kind::Explain,
             Self::ListFairKeys(_) => Kind::ListFairKeys,
+            Self::ChangeAccess(_) => Kind::ChangeAccess,
+            Self::ListAccess(_) => Kind::ListAccess,
+            Self::DecideRight(_) => Kind::DecideRight,
         }
     }
 
@@ -175,6 +181,9 @@ impl Request {
             Self::Rework(body) => control::encode(kind, body, request, out),
             Self::Explain(body) => control::encode(kind, body, request, out),
             Self::ListFairKeys(body) => control::encode(kind, body, request, out),
+            Self::ChangeAccess(body) => control::encode(kind, body, request, out),
+            Self::ListAccess(body) => control::encode(kind, body, request, out),
+            Self::DecideRight(body) => control::encode(kind, body, request, out),
         }
     }
 
@@ -251,6 +260,9 @@ impl Request {
             Kind::Rework => Self::Rework(control::decode(kind, body)?),
             Kind::Explain => Self::Explain(control::decode(kind, body)?),
             Kind::ListFairKeys => Self::ListFairKeys(control::decode(kind, body)?),
+            Kind::ChangeAccess => Self::ChangeAccess(control::decode(kind, body)?),
+            Kind::ListAccess => Self::ListAccess(control::decode(kind, body)?),
+            Kind::DecideRight => Self::DecideRight(control::decode(kind, body)?),
             Kind::HelloOk
             | Kind::Error
             | Kind::GoAway
@@ -287,7 +299,10 @@ impl Request {
             | Kind::ScheduleList
             | Kind::ScheduleChanged
             | Kind::Explanations
-            | Kind::FairKeyList => return Err(DecodeError::Direction { kind }),
+            | Kind::FairKeyList
+            | Kind::AccessChanged
+            | Kind::AccessList
+            | Kind::RightDecision => return Err(DecodeError::Direction { kind }),
         })
     }
 }

@@ -55,6 +55,8 @@ pub struct Config {
     pub session_grace: Duration,
     /// Allows addresses other than the loopback, though nobody is asked who they are.
     pub insecure_no_auth: bool,
+    /// Creates an admin key at the start if nobody has credentials yet.
+    pub init_admin: bool,
     /// How an HTTP stream is kept whose creator does not say.
     pub streams_storage: StreamStorage,
     /// Where others find the HTTP port, perhaps through a proxy: what the addresses begin with that the
@@ -99,6 +101,7 @@ impl Default for Config {
             ingest_bytes: 64 << 20,
             session_grace: Duration::from_secs(5),
             insecure_no_auth: false,
+            init_admin: false,
             streams_storage: StreamStorage::default(),
             streams_public_url: None,
             streams_storage_rules: Vec::new(),
@@ -135,13 +138,21 @@ impl Config {
         self.cores.unwrap_or(shards)
     }
 
+    /// Refuses to listen beyond this machine if nobody is asked for credentials.
+    pub(crate) fn check_identity(&self, asks: bool) -> Result<(), ServeError> {
+        let is_beyond = |address: &&SocketAddr| !address.ip().is_loopback();
+        match [self.listen, self.http].iter().find(is_beyond) {
+            Some(&address) if !(asks || self.insecure_no_auth) => {
+                Err(ServeError::NotLoopback { address })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Checks what can be checked before anything is opened.
     pub(crate) fn check(&self) -> Result<(), ServeError> {
-        for address in [self.listen, self.http] {
-            if !address.ip().is_loopback() && !self.insecure_no_auth {
-                return Err(ServeError::NotLoopback { address });
-            }
-        }
+        // A directory that is there may have keys; it is asked again once they are read.
+        self.check_identity(self.init_admin || self.data.join("FORMAT").exists())?;
         for (setting, count) in [
             ("--http-connections", self.http_connections),
             ("--journal-segments", self.journal_segments),

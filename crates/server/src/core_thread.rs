@@ -16,6 +16,7 @@ use tokio::{
 
 use self::shard_start::RecoveredShard;
 use crate::{
+    access::AccessControl,
     broker::{
         catalogue_needs::Needs,
         configuration::{Configuration, CurrentConfiguration},
@@ -28,7 +29,7 @@ use crate::{
     config::Config,
     doors::{
         http_router::HttpRouter,
-        native::connection::NativeDoor,
+        native::{connection::NativeDoor, session_guard::SessionGuards},
         status::Status,
         streams::{
             StorageRules, StreamsDoor, StreamsSettings, parked_connections::ParkedConnections,
@@ -41,6 +42,7 @@ use crate::{
         requests::HookCleaner,
     },
     http::{browser_guard::BrowserRules, port::HttpThread, thread_state::HttpThreadState},
+    identity::authority::Authority,
     runtime::{
         core::{CoreHandle, Cores},
         drain,
@@ -69,6 +71,8 @@ pub(crate) struct CoreThread {
     pub(crate) shard_files: Arc<ShardFiles>,
     /// What the HTTP port tells of the broker.
     pub(crate) status: Arc<Status>,
+    /// Who may do what.
+    pub(crate) authority: Authority,
     /// What pages in browsers may.
     pub(crate) rules: BrowserRules,
     pub(crate) receiver: inbox::Receiver,
@@ -96,7 +100,8 @@ impl CoreThread {
     }
 
     fn run(self) -> Result<(), ServeError> {
-        let Self { index, lanes, config, cores, shard_files, status, receiver, rules, .. } = self;
+        let Self { index, lanes, config, cores, shard_files, status, .. } = self;
+        let (authority, receiver, rules) = (self.authority, self.receiver, self.rules);
         let (recovered, failed) = (self.recovered, self.failed);
         let recover = |(shard, lane)| RecoveredShard::recover(shard, lane, &config, &cores);
         let parts = lanes.into_iter().map(recover).collect::<Result<Vec<_>, _>>()?;
@@ -122,7 +127,7 @@ impl CoreThread {
             spawn_local(core.clone().survey());
             spawn_local(give_back_at_rest(config.give_back));
             spawn_local(core.pace.clone().run());
-            let http = open_http(&core, &config, status, rules);
+            let http = open_http(&core, &config, status, rules, &authority);
             let configuration = Rc::new(CurrentConfiguration::default());
             let metrics = core.cores.metrics[index].clone();
             let hooks = Rc::new(CoreHooks::new(configuration.clone(), metrics));
@@ -131,12 +136,13 @@ impl CoreThread {
             spawn_local(failures.serve(core.clone(), hooks.clone()));
             configuration.set_hooks_listener(Rc::new(FailureWatch(core.clone())));
             core.services.add(hooks);
+            configuration.add_identity_listener(core.services.find_or_add::<SessionGuards>());
             core.services.add(configuration);
             if index == CoreIndex::FIRST {
-                add_control(&core, config);
+                add_control(&core, config, &authority);
             }
             let services = core.services.clone();
-            services.add(Rc::new(NativeDoor(core.clone())));
+            services.add(Rc::new(NativeDoor { core: core.clone(), authority }));
             services.add(http);
             take_messages(core, receiver, failed).await;
             // They hold the core, for which its workers wait.
@@ -157,6 +163,7 @@ fn open_http(
     config: &Config,
     status: Arc<Status>,
     rules: BrowserRules,
+    authority: &Authority,
 ) -> Rc<HttpThread> {
     let (cores, metrics) = (core.cores.clone(), &core.cores.metrics);
     let peer_cores = Rc::new(PeerCores::of(core.index, metrics.clone()));
@@ -172,9 +179,11 @@ fn open_http(
     };
     let streams = Streams::of_connections(core.clone(), peer_cores);
     let streams = StreamsDoor::new(streams, cores.clone(), settings, thread_state.clone());
-    let handler = Rc::new(HttpRouter::new(thread_state.clone(), status, Some(streams)));
+    let handler =
+        Rc::new(HttpRouter::new(thread_state.clone(), status, Some(streams), authority.clone()));
     let http = Rc::new(HttpThread { thread_state, handler, cores });
-    match ParkedConnections::open(core.clone(), http.clone(), config.streams_events_silence) {
+    let (silence, authority) = (config.streams_events_silence, authority.clone());
+    match ParkedConnections::open(core.clone(), http.clone(), silence, authority) {
         Ok(parked) => drop(spawn_local(parked.run())),
         Err(error) => tracing::warn!(%error, "connections that wait keep their tasks"),
     }
@@ -183,11 +192,12 @@ fn open_http(
 
 /// Adds what the first core alone serves: the control of names and settings, the configuration, and the
 /// subscriptions.
-fn add_control(core: &CoreHandle, config: Config) {
+fn add_control(core: &CoreHandle, config: Config, authority: &Authority) {
     let (data, allows_private) = (config.data, config.streams_allow_private_webhooks);
-    let subscriptions = Subscriptions::new(core.clone(), data, allows_private);
+    let subscriptions = Subscriptions::new(core.clone(), data.clone(), allows_private);
     core.services.add(subscriptions.clone());
-    let configuration = Configuration::new(core.clone());
+    core.services.add(AccessControl::new(core.clone(), authority.clone(), data.clone()));
+    let configuration = Configuration::new(core.clone(), authority.clone(), data);
     core.services.add(configuration.clone());
     let schedules = Schedules::new(core.clone(), Rc::new(BrokerPublishes(core.clone())));
     core.services.add(schedules.clone());

@@ -1,4 +1,7 @@
-//! The identity of callers. Each request carries its principal from the connection to the place where its rights
-//! are checked. It knows no protocol and no request.
+//! The identity of callers: a `principal` is carried with each request from its connection to the place where its rights
+//! are checked; the `authority` knows which credentials count and what each principal may at the moment. It knows no
+//! protocol and no request.
 
+pub(crate) mod authority;
+pub(crate) mod login_cache;
 pub(crate) mod principal;

@@ -6,6 +6,7 @@
 //! when streams grow; `doors` speak the protocols. [`serve`], the `core_thread` and `config` put them together.
 //! ARCHITECTURE.md says which layer may name which.
 
+mod access;
 mod broker;
 mod config;
 mod core_thread;
@@ -32,5 +33,6 @@ pub use http::{
     RequestDecoder,
 };
 pub use runtime::error::ServeError;
+pub use sennit_identity::Zeroizing;
 pub use sennit_journal::{Damage, Fault, disk::Access};
-pub use serve::{Addresses, serve};
+pub use serve::{Addresses, Started, serve};

@@ -15,6 +15,7 @@ use std::{
 };
 
 use sennit_engine::Throttles;
+use sennit_identity::Zeroizing;
 use sennit_journal::{DataDirectory, DirectorySettings, LaneConfig};
 use tokio::{
     sync::{mpsc as async_mpsc, oneshot},
@@ -22,6 +23,7 @@ use tokio::{
 };
 
 use crate::{
+    access::first_admin_key,
     broker::{backup::Backups, control::Control, recovered_state::Found, scrub_thread},
     config::Config,
     core_thread::CoreThread,
@@ -30,6 +32,7 @@ use crate::{
         port::{HttpThread, Port},
         thread_state::HttpThreadState,
     },
+    identity::authority::Authority,
     runtime::{
         core::Cores,
         disk_need::{Sizes, sizes_for},
@@ -68,6 +71,17 @@ pub struct Addresses {
     pub cores: u32,
 }
 
+/// What a broker says of itself once it serves.
+#[derive(Clone, Debug)]
+pub struct Started {
+    /// Where it listens.
+    pub addresses: Addresses,
+    /// The first admin key, if it was created at this start: it is told once.
+    pub admin_key: Option<Arc<Zeroizing<String>>>,
+    /// Whether callers are asked for credentials.
+    pub asks: bool,
+}
+
 /// Runs a broker until `stop` is done, or a journal fails. `ready` is called once it serves.
 ///
 /// # Errors
@@ -75,7 +89,7 @@ pub struct Addresses {
 pub fn serve(
     config: Config,
     stop: impl Future<Output = ()>,
-    ready: impl FnOnce(Addresses),
+    ready: impl FnOnce(Started),
 ) -> Result<(), ServeError> {
     config.check()?;
     let native = listen(config.listen)?;
@@ -108,7 +122,7 @@ impl Broker<'_> {
     async fn run(
         self,
         stop: impl Future<Output = ()>,
-        ready: impl FnOnce(Addresses),
+        ready: impl FnOnce(Started),
     ) -> Result<(), ServeError> {
         let Self { config, native, http, directory, ended } = self;
         let settings = *directory.settings();
@@ -133,6 +147,7 @@ impl Broker<'_> {
         let (of_shards, of_cores) = (cores.shard_metrics.clone(), cores.metrics.clone());
         let data = config.data.clone();
         let status = Arc::new(Status::recovering(of_shards, of_cores, backups, data));
+        let authority = Authority::before_start();
         let rules = config.browser_rules(addresses.http.ip());
         let outside_cores = || {
             let thread_state = Rc::new(HttpThreadState::new(
@@ -140,7 +155,12 @@ impl Broker<'_> {
                 None,
                 rules.clone(),
             ));
-            let handler = Rc::new(HttpRouter::new(thread_state.clone(), status.clone(), None));
+            let handler = Rc::new(HttpRouter::new(
+                thread_state.clone(),
+                status.clone(),
+                None,
+                authority.clone(),
+            ));
             HttpThread { thread_state, handler, cores: cores.clone() }
         };
         let (early, late) = (outside_cores(), outside_cores());
@@ -169,6 +189,7 @@ impl Broker<'_> {
                 cores: cores.clone(),
                 shard_files: shard_files.clone(),
                 status: status.clone(),
+                authority: authority.clone(),
                 rules: rules.clone(),
                 receiver,
                 recovered: recovered.clone(),
@@ -188,6 +209,26 @@ impl Broker<'_> {
             cores.inboxes.iter().for_each(|inbox| drop(inbox.send(Message::End)));
             return recovered.unwrap_or(Ok(()));
         }
+        let admin_key = match config.init_admin {
+            true => first_admin_key(&cores, &authority).await.map_err(|refusal| {
+                ServeError::system("create the first admin key")(std::io::Error::other(
+                    refusal.to_string(),
+                ))
+            }),
+            false => Ok(None),
+        };
+        let checked = admin_key.and_then(|key| {
+            config.check_identity(authority.asks())?;
+            Ok(key)
+        });
+        let admin_key = match checked {
+            Ok(key) => key.map(Arc::new),
+            Err(error) => {
+                status.draining.store(true, Relaxed);
+                drain::all(&cores).await;
+                return Err(error);
+            }
+        };
         let accepting = spawn_local(port::accept(native, cores.clone()));
         status.recovering.store(false, Relaxed);
         early.closing.begin();
@@ -197,7 +238,7 @@ impl Broker<'_> {
             }
             None => None,
         };
-        ready(addresses);
+        ready(Started { addresses, admin_key, asks: authority.asks() });
         let outcome = tokio::select! {
             () = stop => Ok(()),
             Some((shard, fault)) = failures.recv() => Err(ServeError::Fenced { shard, fault }),

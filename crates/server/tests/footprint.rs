@@ -99,7 +99,7 @@ fn each_costs(readers: usize, streams: usize, live: &str) -> usize {
         let stop = async {
             let _ = stopped.await;
         };
-        serve(config, stop, |addresses| ready.send(addresses.http).unwrap())
+        serve(config, stop, |started| ready.send(started.addresses.http).unwrap())
     });
     let address = is_ready.recv_timeout(SOON).unwrap();
     let mut writer = Client::connect(address);

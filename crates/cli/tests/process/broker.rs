@@ -22,12 +22,15 @@ pub struct Broker {
     flags: Vec<String>,
     pub listen: String,
     pub http: String,
+    /// The admin key, if it was made at the first start.
+    pub admin_key: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct Addresses {
     listen: String,
     http: String,
+    admin_key: Option<String>,
 }
 
 /// The binary, to be told more.
@@ -37,6 +40,9 @@ pub fn sennit(arguments: &[&str]) -> Command {
         .args(arguments)
         .env_remove("SENNIT_SERVER")
         .env_remove("SENNIT_HTTP")
+        .env_remove("SENNIT_KEY")
+        // Where the tests run in a container as elsewhere.
+        .env("SENNIT_INIT_ADMIN", "false")
         .env("RUST_LOG", "warn");
     command
 }
@@ -96,9 +102,9 @@ impl Broker {
     pub fn start_by(program: Command, data: &Path, flags: &[&str]) -> Self {
         let flags: Vec<_> = flags.iter().map(|&flag| flag.to_owned()).collect();
         let free = ("127.0.0.1:0", "127.0.0.1:0");
-        let (child, Addresses { listen, http }) =
+        let (child, Addresses { listen, http, admin_key }) =
             serve_by(program, data, free, &flags).expect("the broker starts");
-        Self { child, data: data.to_owned(), flags, listen, http }
+        Self { child, data: data.to_owned(), flags, listen, http, admin_key }
     }
 
     /// Its process.

@@ -9,6 +9,7 @@
 mod asking;
 mod atomic;
 mod atomic_publish;
+mod auth;
 mod backup;
 mod bounds;
 mod broker;

@@ -126,7 +126,7 @@ fn a_verb_that_loses_its_broker_for_good_says_why() {
             }
         });
         let output = child.wait_with_output().unwrap();
-        refused(&output, 1, &["unauthorized: no"]);
+        refused(&output, 5, &["unauthorized: no"]);
     }
 }
 

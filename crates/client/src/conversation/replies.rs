@@ -112,7 +112,10 @@ impl Conversation {
             | Reply::HookChanged(_)
             | Reply::HookDescription(_)
             | Reply::HookList(_)
-            | Reply::FairKeyList(_) => self.answered(number, reply, now)?,
+            | Reply::FairKeyList(_)
+            | Reply::AccessChanged(_)
+            | Reply::AccessList(_)
+            | Reply::RightDecision(_) => self.answered(number, reply, now)?,
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use sennit_model::{
 };
 
 use super::{
+    any_access::{access_reply, access_request},
     any_atomic::{publish_atomic, published_atomic},
     any_delayed::{delayed_reply, delayed_request},
     any_explanation::{explanation_reply, explanation_request},
@@ -254,10 +255,24 @@ fn limits() -> impl Strategy<Value = Limits> {
 }
 
 fn hello() -> impl Strategy<Value = Hello> {
-    (text(), text(), vec(text(), 0..3), any::<u32>(), (option::of(text()), any::<Option<u64>>()))
-        .prop_map(|(client_name, client_version, features, frame_bytes_max, (token, replaces))| {
-            Hello { client_name, client_version, features, frame_bytes_max, token, replaces }
-        })
+    let credentials = (option::of(text()), option::of(text()), option::of(text()));
+    let client = (text(), text(), vec(text(), 0..3), any::<u32>());
+    (client, credentials, any::<Option<u64>>()).prop_map(
+        |(
+            (client_name, client_version, features, frame_bytes_max),
+            (token, user, password),
+            replaces,
+        )| Hello {
+            client_name,
+            client_version,
+            features,
+            frame_bytes_max,
+            token,
+            replaces,
+            user,
+            password,
+        },
+    )
 }
 
 fn hello_ok() -> impl Strategy<Value = HelloOk> {
@@ -470,6 +485,7 @@ pub fn request() -> impl Strategy<Value = Request> {
         delayed_request(),
         schedule_request(),
         explanation_request(),
+        access_request(),
         hook_request(),
         workbench_request(),
         catalogue_request(),
@@ -531,6 +547,7 @@ pub fn reply() -> impl Strategy<Value = Reply> {
         delayed_reply(),
         schedule_reply(),
         explanation_reply(),
+        access_reply(),
         hook_reply(),
         workbench_reply(),
         hello_ok().prop_map(Reply::HelloOk),

@@ -1,5 +1,6 @@
 //! The promises of the crate: the vectors, round trips of any frame, arbitrary bytes, and the page.
 
+mod any_access;
 mod any_atomic;
 mod any_bytes;
 mod any_delayed;

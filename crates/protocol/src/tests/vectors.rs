@@ -145,6 +145,12 @@ impl Frame {
             Kind::Explanations => body!(Reply::Explanations),
             Kind::ListFairKeys => body!(Request::ListFairKeys),
             Kind::FairKeyList => body!(Reply::FairKeyList),
+            Kind::ChangeAccess => body!(Request::ChangeAccess),
+            Kind::AccessChanged => body!(Reply::AccessChanged),
+            Kind::ListAccess => body!(Request::ListAccess),
+            Kind::AccessList => body!(Reply::AccessList),
+            Kind::DecideRight => body!(Request::DecideRight),
+            Kind::RightDecision => body!(Reply::RightDecision),
         };
         vec![frame]
     }

@@ -2,6 +2,7 @@
 //! one has changed. It knows no HTTP.
 
 use sennit_engine::{Command, StreamAnswer, StreamAppended, StreamRefusal};
+use sennit_identity::Verb;
 
 use super::{
     stream_offset::Identified,
@@ -19,7 +20,8 @@ impl Streams {
     ) -> Result<Vec<Identified<StreamAppended>>, TogetherFailure> {
         let mut located = Vec::with_capacity(appends.len());
         for (which, each) in appends.iter().enumerate() {
-            located.push(self.located(principal, &each.name).await.map_err(of(which))?);
+            located
+                .push(self.located(principal, Verb::Publish, &each.name).await.map_err(of(which))?);
         }
         let failure = match self.ask_together(appends, &located).await {
             Err(TogetherFailure {

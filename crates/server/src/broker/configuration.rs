@@ -15,13 +15,17 @@ mod store;
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
+    path::PathBuf,
     pin::Pin,
     rc::Rc,
     sync::Arc,
 };
 
 use sennit_engine::{Command, Refusal};
-use sennit_model::{Offset, TopicId, TopicName, limits::CONFIGURATION_WAITING_BYTES_MAX};
+use sennit_identity::{Directory, Verb};
+use sennit_model::{
+    ConfigurationKey, Offset, TopicId, TopicName, limits::CONFIGURATION_WAITING_BYTES_MAX,
+};
 use tokio::{
     sync::{Notify, oneshot},
     task::spawn_local,
@@ -39,13 +43,14 @@ pub(crate) use self::{
         ConfigurationAnswer, ConfigurationRefusal, ConfigurationRequest, ListEntries, ToldEntry,
         Write,
     },
-    snapshot::{ConfigurationSnapshot, CurrentConfiguration, HooksListener},
+    snapshot::{ChangeListener, ConfigurationSnapshot, CurrentConfiguration},
 };
 use super::{
-    control_request::ControlRefusal, stream_request::StreamFailure, topic_listener::TopicListener,
+    control_request::ControlRefusal, key_file, stream_request::StreamFailure,
+    topic_listener::TopicListener,
 };
 use crate::{
-    identity::principal::Principal,
+    identity::{authority::Authority, principal::Principal},
     runtime::{
         core::{CoreHandle, Cores},
         inbox::Message,
@@ -71,6 +76,11 @@ pub(crate) struct Configuration {
     waiting_bytes: Cell<usize>,
     has_more: Notify,
     state: Cell<State>,
+    /// What the entries say of who may do what, and the authority that goes by it.
+    directory: RefCell<Directory>,
+    authority: Authority,
+    /// The data directory, with the file of the broker's secrets.
+    data: PathBuf,
 }
 
 /// Whether requests are answered.
@@ -86,13 +96,12 @@ enum State {
 /// Asks the first core, on behalf of a principal. Without an answer the broker stops.
 pub(crate) fn ask(
     cores: &Cores,
-    _principal: Principal,
+    principal: Principal,
     request: ConfigurationRequest,
 ) -> oneshot::Receiver<Answer> {
-    // The rights of the principal to the key or prefix will be checked here.
     let (sender, answer) = oneshot::channel();
     let message = Message::call(move |configuration: &Rc<Configuration>| {
-        configuration.answer(request, sender);
+        configuration.answer(&principal, request, sender);
     });
     let _ = cores.inboxes[CoreIndex::FIRST].send(message);
     answer
@@ -118,8 +127,11 @@ impl TopicListener for Configuration {
 
 impl Configuration {
     /// None yet: it is read when the broker starts.
-    pub(crate) fn new(core: CoreHandle) -> Rc<Self> {
+    pub(crate) fn new(core: CoreHandle, authority: Authority, data: PathBuf) -> Rc<Self> {
         Rc::new(Self {
+            directory: RefCell::default(),
+            authority,
+            data,
             store: Store::new(core.clone()),
             core,
             entries: RefCell::default(),
@@ -167,14 +179,20 @@ impl Configuration {
         self.snapshot.replace(snapshot.clone());
         self.count(0);
         self.set_throttles();
+        self.read_directory();
         self.tell_cores(move |current| current.begin(snapshot.clone(), history.clone())).await;
         self.state.set(State::Serves);
         true
     }
 
-    fn answer(&self, request: ConfigurationRequest, answer: oneshot::Sender<Answer>) {
+    fn answer(
+        &self,
+        principal: &Principal,
+        request: ConfigurationRequest,
+        answer: oneshot::Sender<Answer>,
+    ) {
         let refusal = match self.state.get() {
-            State::Serves => None,
+            State::Serves => check_right(principal, &request).err(),
             State::Unreadable => Some(ConfigurationRefusal::Unreadable),
             State::Unknown => {
                 Some(ConfigurationRefusal::Broker(Box::new(ControlRefusal::ShuttingDown)))
@@ -187,7 +205,9 @@ impl Configuration {
                 let (entry, revision) = (entries.get(&key), entries.revision());
                 Ok(ConfigurationAnswer::Entry { entry, revision })
             }
-            (None, ConfigurationRequest::List(list)) => Ok(self.entries.borrow().list(&list)),
+            (None, ConfigurationRequest::List(list)) => {
+                Ok(self.entries.borrow().list(&list, |key| may_read(principal, key)))
+            }
             (None, ConfigurationRequest::Write(write)) => {
                 let bytes = self.waiting_bytes.get() + write.bytes();
                 if bytes <= CONFIGURATION_WAITING_BYTES_MAX {
@@ -260,9 +280,41 @@ impl Configuration {
         if changes.iter().any(|change| change.key.throttle_pattern().is_some()) {
             self.set_throttles();
         }
+        self.change_directory(&changes);
         let changes: Arc<[_]> = changes.into();
         self.tell_cores(move |current| current.change(snapshot.clone(), &changes)).await;
         Ok(())
+    }
+
+    /// Who may do what, as the entries say that were kept.
+    fn read_directory(&self) {
+        let mut directory = Directory::default();
+        for (key, entry) in self.entries.borrow().iter() {
+            apply(&mut directory, key, Some(&entry.value));
+        }
+        if directory.keys().next().is_some() {
+            match key_file::read(&self.data) {
+                Ok(Some(secrets)) => self.authority.set_master(key_file::master(&secrets)),
+                Ok(None) => {
+                    tracing::error!("the broker's secrets are missing: no API key is valid")
+                }
+                Err(error) => tracing::error!(%error, "no API key is valid"),
+            }
+        }
+        self.directory.replace(directory.clone());
+        self.authority.set(directory);
+    }
+
+    /// Who may do what is another now: in force before a core is told, and before the change is confirmed.
+    fn change_directory(&self, changes: &[ConfigurationChange]) {
+        if changes.iter().all(|change| change.key.identity_entry().is_none()) {
+            return;
+        }
+        let mut directory = self.directory.borrow_mut();
+        for change in changes {
+            apply(&mut directory, &change.key, change.value.as_deref());
+        }
+        self.authority.set(directory.clone());
     }
 
     /// Has each core do something with what it has of the configuration, and waits until all have.
@@ -328,6 +380,39 @@ impl Configuration {
             }
             core.handle();
         });
+    }
+}
+
+/// Checks that the principal may do this. What is about who may do what is nobody's but the broker's.
+fn check_right(
+    principal: &Principal,
+    request: &ConfigurationRequest,
+) -> Result<(), ConfigurationRefusal> {
+    let (verb, key) = match request {
+        ConfigurationRequest::Get { key } => (Verb::KvRead, key),
+        ConfigurationRequest::Write(write) => (Verb::KvWrite, &write.key),
+        // It lists the entries that the principal may read.
+        ConfigurationRequest::List(_) => return Ok(()),
+    };
+    if key.identity_entry().is_some() && !principal.is_broker() {
+        return Err(ConfigurationRefusal::OfIdentity);
+    }
+    principal
+        .may(verb, key.as_str())
+        .map_err(|missing| ConfigurationRefusal::Broker(Box::new(missing.into())))
+}
+
+/// Whether the principal may read the entry of this key.
+pub(crate) fn may_read(principal: &Principal, key: &ConfigurationKey) -> bool {
+    key.identity_entry().is_none() && principal.may(Verb::KvRead, key.as_str()).is_ok()
+}
+
+/// Has the directory take an entry, if it is about who may do what.
+fn apply(directory: &mut Directory, key: &ConfigurationKey, value: Option<&[u8]>) {
+    if let Some(name) = key.identity_entry()
+        && let Err(error) = directory.apply(name, value)
+    {
+        tracing::error!(%error, "it counts as if it were not there");
     }
 }
 

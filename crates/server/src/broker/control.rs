@@ -24,7 +24,7 @@ use sennit_model::{
 use tokio::{sync::oneshot, task::spawn_local};
 
 use super::{
-    control_request::{ControlAnswer, ControlRefusal, ControlRequest, check_request},
+    control_request::{ControlAnswer, ControlRefusal, ControlRequest, check_request, check_rights},
     topic_listener::TopicListener,
     topic_locks::TopicLocks,
 };
@@ -102,8 +102,7 @@ impl Control {
         principal: &Principal,
         request: ControlRequest,
     ) -> Result<ControlAnswer, ControlRefusal> {
-        // The rights of the principal will be checked here too: to the topic and the group that the request names,
-        // for what it asks. Of a list it will be told those topics that it may know.
+        check_rights(principal, &request)?;
         if !principal.is_broker() {
             check_request(&request)?;
         }
@@ -114,9 +113,9 @@ impl Control {
             ControlRequest::AlterTopic { name, config } => self.alter_topic(&name, config).await,
             ControlRequest::DeleteTopic { name } => self.delete_topic(&name).await,
             ControlRequest::DescribeTopic { name } => self.describe_topic(&name).await,
-            ControlRequest::ListTopics(list) => Ok(self.list_topics(&list)),
+            ControlRequest::ListTopics(list) => Ok(self.list_topics(principal, &list)),
             ControlRequest::OpenTopic { name, create_if_missing } => {
-                self.open_topic(name, create_if_missing).await
+                self.open_topic(principal, name, create_if_missing).await
             }
             ControlRequest::TrimTopic { topic, positions } => {
                 self.trim_topic(&topic, &positions).await

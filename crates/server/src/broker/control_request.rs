@@ -4,6 +4,7 @@
 mod answer;
 mod protection;
 mod refusal;
+mod rights;
 mod workbench;
 
 use sennit_engine::{DelayChange, ExplainSubject};
@@ -20,6 +21,7 @@ pub(crate) use self::{
     },
     protection::{check_request, check_topic},
     refusal::{ControlRefusal, STORAGE_FULL_RETRY_MS, TOPIC_FULL_RETRY_MS},
+    rights::check_rights,
     workbench::{Inspect, InspectVerb, MeantMessages, PageOfMessages, Rework, ReworkVerb},
 };
 

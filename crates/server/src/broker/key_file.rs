@@ -8,6 +8,9 @@ use std::{
     path::Path,
 };
 
+use ring::hmac;
+use sennit_identity::{MasterSecret, SECRET_BYTES, Secret};
+
 /// The file in the data directory.
 pub(crate) const NAME: &str = "subscription-keys";
 
@@ -42,6 +45,29 @@ pub(crate) fn read(directory: &Path) -> io::Result<Option<Secrets>> {
         io::Error::new(io::ErrorKind::InvalidData, format!("{} holds no keys", path.display()))
     })?;
     Ok(Some(secrets))
+}
+
+/// What lies in this data directory; made if there are none yet.
+///
+/// # Errors
+/// The file cannot be read or written, or is not what it should be.
+pub(crate) fn read_or_create(directory: &Path) -> io::Result<Secrets> {
+    if let Some(secrets) = read(directory)? {
+        return Ok(secrets);
+    }
+    let mut secrets = [0; size_of::<Secrets>()];
+    getrandom::fill(&mut secrets).map_err(|error| io::Error::other(error.to_string()))?;
+    write(directory, &secrets)?;
+    Ok(secrets)
+}
+
+/// The secret from which those of API keys are derived.
+pub(crate) fn master(secrets: &Secrets) -> MasterSecret {
+    let (_, tokens) = secrets.split_at(secrets.len() / 2);
+    let key = hmac::Key::new(hmac::HMAC_SHA256, tokens);
+    let mut master = [0; SECRET_BYTES];
+    master.copy_from_slice(hmac::sign(&key, b"sennit api keys v1").as_ref());
+    MasterSecret::new(&Secret::new(master))
 }
 
 /// Writes the file.

@@ -23,6 +23,7 @@ use std::{
 };
 
 use sennit_engine::Refusal;
+use sennit_identity::Verb;
 use sennit_model::{
     Offset, Overlap, ScheduleName, Timestamp, TopicId, TopicName,
     limits::{SCHEDULES_BYTES_MAX, SCHEDULES_MAX},
@@ -55,7 +56,7 @@ use super::{
     topic_locks::TopicLocks,
 };
 use crate::{
-    identity::principal::Principal,
+    identity::principal::{MissingRight, Principal},
     runtime::{
         clock,
         core::{CoreHandle, Cores},
@@ -140,15 +141,14 @@ pub(crate) struct Schedules {
 /// Asks the first core, on behalf of a principal. Without an answer the broker stops.
 pub(crate) fn ask(
     cores: &Cores,
-    _principal: Principal,
+    principal: Principal,
     request: ScheduleRequest,
 ) -> oneshot::Receiver<Answer> {
-    // The rights of the principal to the schedule and its topic will be checked here.
     let (sender, answer) = oneshot::channel();
     let _ = cores.inboxes[CoreIndex::FIRST].send(Message::call(move |held: &Rc<Schedules>| {
         let schedules = held.clone();
         spawn_local(async move {
-            let _ = sender.send(schedules.answer(request).await);
+            let _ = sender.send(schedules.answer(&principal, request).await);
         });
     }));
     answer
@@ -226,18 +226,29 @@ impl Schedules {
         true
     }
 
-    async fn answer(self: Rc<Self>, request: ScheduleRequest) -> Answer {
+    async fn answer(self: Rc<Self>, principal: &Principal, request: ScheduleRequest) -> Answer {
         if !self.is_readable.get() {
             return Err(ScheduleRefusal::Unreadable);
         }
         match request {
             ScheduleRequest::Get(name) => {
+                self.check_right(principal, Verb::Describe, &name, None)?;
                 let schedules = vec![self.told(&name)?];
                 Ok(ScheduleAnswer::Page { schedules, more: false })
             }
-            ScheduleRequest::List { after, most } => Ok(self.list(&after, most)),
+            ScheduleRequest::List { after, most } => {
+                let may_tell = |config: &ScheduleConfig| {
+                    principal.may(Verb::Describe, config.topic.as_str()).is_ok()
+                };
+                Ok(self.list(&after, most, may_tell))
+            }
             ScheduleRequest::Change(name, change) => {
                 let _turn = self.turns.of(name.as_str()).await;
+                let config = match &change {
+                    ScheduleChange::Create(config) => Some(&**config),
+                    _ => None,
+                };
+                self.check_right(principal, Verb::Publish, &name, config)?;
                 let created = matches!(&change, ScheduleChange::Create(_))
                     && !self.held.borrow().contains_key(&name);
                 let schedule = Box::new(self.change(&name, change).await?);
@@ -248,16 +259,47 @@ impl Schedules {
         }
     }
 
+    /// Checks that the principal may do this to the topic of a schedule that is there, and of one that is to be. Of a
+    /// schedule that is not there only those hear who may do it to every topic.
+    fn check_right(
+        &self,
+        principal: &Principal,
+        verb: Verb,
+        name: &ScheduleName,
+        wanted: Option<&ScheduleConfig>,
+    ) -> Result<(), ScheduleRefusal> {
+        let held = self.held.borrow();
+        let held = held.get(name).map(|held| held.config.topic.as_str());
+        let wanted = wanted.map(|config| config.topic.as_str());
+        let mut topics: Vec<_> = held.into_iter().chain(wanted).collect();
+        if topics.is_empty() {
+            topics.push(">");
+        }
+        let may = |topic| {
+            principal.may(verb, topic).map_err(|_| MissingRight {
+                verb,
+                name: format!("the topic of the schedule {name}"),
+            })
+        };
+        topics.into_iter().try_for_each(may).map_err(|missing| ControlRefusal::from(missing).into())
+    }
+
     fn told(&self, name: &ScheduleName) -> Result<ToldSchedule, ScheduleRefusal> {
         let held = self.held.borrow();
         let found = held.get(name).map(|held| held.told(name));
         found.ok_or_else(|| ScheduleRefusal::Unknown(name.clone()))
     }
 
-    fn list(&self, after: &str, most: usize) -> ScheduleAnswer {
+    fn list(
+        &self,
+        after: &str,
+        most: usize,
+        may_tell: impl Fn(&ScheduleConfig) -> bool,
+    ) -> ScheduleAnswer {
         let held = self.held.borrow();
         let behind = (Bound::Excluded(after), Bound::Unbounded);
-        let mut behind = held.range::<str, _>(behind);
+        let behind = held.range::<str, _>(behind);
+        let mut behind = behind.filter(|(_, held)| may_tell(&held.config));
         let told = behind.by_ref().take(most).map(|(name, held)| {
             let mut told = held.told(name);
             told.config.payload = bytes::Bytes::new();

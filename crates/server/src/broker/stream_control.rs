@@ -7,6 +7,7 @@ use sennit_engine::{
     CatalogueCommand, Command, Content, ForkOf, OpenStream, Placed, StreamAnswer, StreamCommand,
     StreamRead, StreamRefusal, StreamSettings, StreamStatus, Topic, is_same_media_type, media_type,
 };
+use sennit_identity::Verb;
 use sennit_model::{
     Batch, BatchBuilder, Durability, Message, Messages, Offset, PartitionId, PartitionIndex,
     ReadFrom, Retention, TopicConfig, TopicId, TopicKind, TopicName,
@@ -32,11 +33,19 @@ impl Control {
     /// Has a stream be there.
     pub(crate) async fn create_stream(
         &self,
-        _principal: &Principal,
+        principal: &Principal,
         create: CreateStream,
     ) -> Result<Created, StreamFailure> {
-        // The rights of the principal will be checked here: to create a stream of this name, and to read the one that
-        // it is a fork of.
+        let may = |verb, name: &TopicName| {
+            principal.may(verb, name.as_str()).map_err(ControlRefusal::from)
+        };
+        may(Verb::Create, &create.name)?;
+        if create.content.is_some() || create.closes {
+            may(Verb::Publish, &create.name)?;
+        }
+        if let Some(fork) = &create.fork {
+            may(Verb::Read, &fork.source)?;
+        }
         let _changes = self.changes.of(create.name.as_str()).await;
         if let Some(located) = self.locate(&create.name) {
             if located.partitions > 1 {
@@ -281,10 +290,10 @@ impl Control {
     /// Deletes a stream; what its forks need of it stays until they are gone.
     pub(crate) async fn delete_stream(
         &self,
-        _principal: &Principal,
+        principal: &Principal,
         name: &TopicName,
     ) -> Result<(), StreamFailure> {
-        // The right of the principal to delete the stream of this name will be checked here.
+        principal.may(Verb::Delete, name.as_str()).map_err(ControlRefusal::from)?;
         let _changes = self.changes.of(name.as_str()).await;
         let topic = self.locate(name).and_then(|located| self.topic(located.topic));
         let topic = topic.ok_or(StreamRefusal::Unknown)?;

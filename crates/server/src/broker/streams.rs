@@ -8,6 +8,7 @@ use sennit_engine::{
     Command, Origin, StreamAnswer, StreamAppend, StreamAppended, StreamChunk, StreamCommand,
     StreamRead, StreamRefusal, StreamStatus,
 };
+use sennit_identity::Verb;
 use sennit_model::{Offset, PartitionId, PartitionIndex, ReadFrom, TopicId, TopicName};
 use tokio::{sync::oneshot, task::spawn_local};
 
@@ -103,7 +104,7 @@ impl Streams {
         name: &TopicName,
         mut append: impl FnMut() -> Option<Box<StreamAppend>>,
     ) -> Result<Identified<StreamAppended>, StreamFailure> {
-        let located = self.located(principal, name).await?;
+        let located = self.located(principal, Verb::Publish, name).await?;
         let shard = self.shard(located.home);
         let first = append().ok_or_else(wrong_answer)?;
         let bytes = content_bytes(first.content.as_ref());
@@ -132,7 +133,7 @@ impl Streams {
             (Some(of), ReadFrom::Offset(at)) => Some(StreamOffset { of, at }),
             _ => None,
         };
-        let mut located = self.located(principal, name).await?;
+        let mut located = self.located(principal, Verb::Read, name).await?;
         if let Some(offset) = offset
             && !offset.is_of(located.tag)
         {
@@ -140,7 +141,13 @@ impl Streams {
             located = self.located_anew(name).await?;
             self.check_offset(located, offset).await?;
         }
-        let mut chunk = read_through(&self.core, located.place(), read).await;
+        let mut chunk = tokio::select! {
+            biased;
+            chunk = read_through(&self.core, located.place(), read) => chunk,
+            missing = principal.lost(Verb::Read, name.as_str()), if read.waits => {
+                return Err(ControlRefusal::from(missing).into());
+            }
+        };
         if let Some(now) = self.moved(name, located, &chunk).await? {
             if let Some(offset) = offset {
                 self.check_offset(now, offset).await?;
@@ -148,6 +155,8 @@ impl Streams {
             chunk = read_through(&self.core, now.place(), read).await;
             located = now;
         }
+        // It may have waited.
+        principal.may(Verb::Read, name.as_str()).map_err(ControlRefusal::from)?;
         let of = located.tag;
         chunk.map(|answer| Identified { of, answer }).map_err(|failure| failure.said_by(of))
     }
@@ -169,7 +178,7 @@ impl Streams {
         name: &TopicName,
         touches: bool,
     ) -> Result<Identified<StreamStatus>, StreamFailure> {
-        let located = self.located(principal, name).await?;
+        let located = self.located(principal, Verb::Describe, name).await?;
         match self.ask(name, located, || Some(StreamCommand::Status { touches })).await? {
             Identified { of, answer: StreamAnswer::Status(answer) } => {
                 Ok(Identified { of, answer })
@@ -205,15 +214,15 @@ impl Streams {
         self.core.cores.placement.shard_of(home, PartitionIndex(0))
     }
 
-    /// Where the stream is that the principal asks for. What is read of a stream, appended to it or asked about it
+    /// Where the stream is that the principal asks for, if it may do this to it. What is read of a stream, appended to it or asked about it
     /// comes here first.
     pub(crate) async fn located(
         &self,
-        _principal: &Principal,
+        principal: &Principal,
+        verb: Verb,
         name: &TopicName,
     ) -> Result<Located, StreamFailure> {
-        // The rights of the principal to the stream of this name will be checked here: to read it, to append to it,
-        // to know how it is. Those to create and to delete it are the control's.
+        principal.may(verb, name.as_str()).map_err(ControlRefusal::from)?;
         self.find(name).await
     }
 

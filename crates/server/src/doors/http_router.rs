@@ -4,9 +4,11 @@
 use std::{rc::Rc, sync::Arc};
 
 use http::{HeaderValue, Method, StatusCode, header};
+use sennit_identity::Verb;
 
 use super::{
-    http_routes::{self, Resource},
+    http_login::{self, unauthorized},
+    http_routes::{self, Login, Resource},
     status::Status,
     streams::{
         self, StreamsDoor,
@@ -23,7 +25,12 @@ use crate::http::{
     route::{Captures, Reach, Route},
     thread_state::HttpThreadState,
 };
-use crate::identity::principal::Principal;
+use crate::identity::{
+    authority::{Authority, LoginRefusal},
+    login_cache::LoginCache,
+    principal::Principal,
+};
+use crate::runtime::clock::now;
 
 /// The router of a thread.
 #[derive(Debug)]
@@ -33,6 +40,7 @@ pub(crate) struct HttpRouter {
     /// The streams, as this thread sees them; none while the shards are recovered, and when the broker
     /// stops.
     streams: Option<StreamsDoor>,
+    logins: LoginCache,
 }
 
 impl Handler for HttpRouter {
@@ -72,23 +80,25 @@ impl HttpRouter {
         thread_state: Rc<HttpThreadState>,
         status: Arc<Status>,
         streams: Option<StreamsDoor>,
+        authority: Authority,
     ) -> Self {
-        Self { thread_state, status, streams }
+        Self { thread_state, status, streams, logins: LoginCache::new(authority) }
     }
 
     /// Has a request answered where its route leads, if a page in a browser may ask that.
     async fn route(&self, request: &Request) -> Response {
-        // The credentials of the request will say who asks. A parked read keeps the principal with which it began.
-        let principal = Principal::local();
         let guard = &self.thread_state.guard;
         let found = http_routes::find(request.path());
         let route = found.map(|(route, ..)| route);
         let (mut response, reach) = match (guard.check(request, route), found) {
             // Nothing is said to a page that may not ask.
             (Err(misdirected), _) => (misdirected.answer(), Reach::OwnPages),
-            (Ok(()), None) => (nothing_here(), Reach::OwnPages),
+            (Ok(()), None) => {
+                let login = self.log_in(request).await;
+                (login.map_or_else(unauthorized, |_| nothing_here()), Reach::OwnPages)
+            }
             (Ok(()), Some((route, resource, captures))) => {
-                let answer = self.answer_at(route, resource, captures, &principal, request);
+                let answer = self.answer_at(route, resource, captures, request);
                 (answer.await, route.reach)
             }
         };
@@ -101,16 +111,25 @@ impl HttpRouter {
         route: &'static Route,
         resource: Resource,
         captures: Captures<'_>,
-        principal: &Principal,
         request: &Request,
     ) -> Response {
         let method = request.method();
+        // A browser asks first without credentials.
+        if *method == Method::OPTIONS && route.knows(method.as_str()) {
+            return self.thread_state.guard.preflight(request, route);
+        }
+        let principal = match resource.login() {
+            Login::Open => Principal::nobody(),
+            // A parked read keeps the principal with which it began.
+            Login::Needed => match self.log_in(request).await {
+                Ok(principal) => principal,
+                Err(refusal) => return unauthorized(refusal),
+            },
+        };
         if !route.knows(method.as_str()) {
             return not_allowed(route.methods);
         }
-        if *method == Method::OPTIONS {
-            return self.thread_state.guard.preflight(request, route);
-        }
+        let principal = &principal;
         match resource {
             Resource::Streams(resource) => match &self.streams {
                 Some(streams) => streams.answer(principal, request, resource, captures).await,
@@ -118,9 +137,21 @@ impl HttpRouter {
             },
             Resource::Alive => self.status.alive(),
             Resource::Ready => self.status.ready(),
-            Resource::Metrics => self.status.metrics(),
-            Resource::Backup => Box::pin(self.status.backup(principal)).await,
+            Resource::Metrics => match http_login::check(principal, Verb::Monitor) {
+                Ok(()) => self.status.metrics(),
+                Err(refused) => *refused,
+            },
+            Resource::Backup => match http_login::check(principal, Verb::Backup) {
+                Ok(()) => Box::pin(self.status.backup()).await,
+                Err(refused) => *refused,
+            },
         }
+    }
+
+    /// The principal that the credentials of a request are those of.
+    async fn log_in(&self, request: &Request) -> Result<Principal, LoginRefusal> {
+        let shown = http_login::shown(request.headers());
+        self.logins.log_in(shown, || http_login::credential(shown), now()).await
     }
 }
 

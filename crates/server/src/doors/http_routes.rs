@@ -1,7 +1,7 @@
 //! The table of all routes of the HTTP port. The router finds each request's route here, so no route exists outside
 //! this table, and tests go over all of it. It knows no requests and no answers.
 
-use super::streams::routes::{self as stream_routes, StreamsResource};
+use super::streams::routes::{self as stream_routes, StreamsResource, SubscriptionResource};
 use crate::http::route::{Captures, Reach, Route};
 
 /// What lies at a route.
@@ -17,6 +17,40 @@ pub(crate) enum Resource {
     Metrics,
     /// An archive of all that the broker holds.
     Backup,
+}
+
+/// Whether a resource is served to those only who have credentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Login {
+    /// To all: it says nothing of what the broker holds, or has a token of its own.
+    Open,
+    /// To those only.
+    Needed,
+}
+
+impl Resource {
+    /// Whether credentials are needed for it, where the broker asks for them.
+    pub(crate) fn login(self) -> Login {
+        match self {
+            Self::Alive | Self::Ready => Login::Open,
+            Self::Metrics | Self::Backup => Login::Needed,
+            Self::Streams(resource) => match resource {
+                StreamsResource::Stream | StreamsResource::Atomic => Login::Needed,
+                StreamsResource::Subscriptions(resource) => match resource {
+                    // The keys are public; the others show the token of a wake where credentials would be.
+                    SubscriptionResource::Keys
+                    | SubscriptionResource::Callback
+                    | SubscriptionResource::Ack
+                    | SubscriptionResource::Release => Login::Open,
+                    SubscriptionResource::All
+                    | SubscriptionResource::One
+                    | SubscriptionResource::Streams
+                    | SubscriptionResource::Stream
+                    | SubscriptionResource::Claim => Login::Needed,
+                },
+            },
+        }
+    }
 }
 
 /// The routes of the broker itself.

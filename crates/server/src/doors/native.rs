@@ -1,5 +1,6 @@
 //! The door for the native protocol, over TCP.
 
+mod access;
 pub(crate) mod arrival;
 pub(crate) mod configuration;
 pub(crate) mod connection;
@@ -15,5 +16,6 @@ pub(crate) mod reply_size;
 pub(crate) mod schedules;
 pub(crate) mod send_queue;
 pub(crate) mod session;
+pub(crate) mod session_guard;
 pub(crate) mod subscription_routes;
 pub(crate) mod topic_watch;

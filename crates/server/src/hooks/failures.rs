@@ -22,7 +22,7 @@ use super::{
     topic_settings::{self, TopicSettings, Topics},
 };
 use crate::{
-    broker::configuration::HooksListener,
+    broker::configuration::ChangeListener,
     runtime::{
         clock::now,
         core::{CoreHandle, Cores, FailureDecider},
@@ -74,8 +74,8 @@ impl Failures {
 #[derive(Debug)]
 pub(crate) struct FailureWatch(pub(crate) CoreHandle);
 
-impl HooksListener for FailureWatch {
-    fn hooks_changed(&self) {
+impl ChangeListener for FailureWatch {
+    fn changed(&self) {
         let Self(core) = self;
         let Some(hooks) = core.services.find::<CoreHooks>() else { return };
         let topics = hooks.topics_with_on_failure();

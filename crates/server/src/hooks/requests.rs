@@ -4,6 +4,7 @@
 use std::{pin::Pin, rc::Rc, sync::atomic::Ordering::Relaxed};
 
 use sennit_hooks::{InvalidScript, Script};
+use sennit_identity::Verb;
 use sennit_model::{
     ConfigurationKey, HOOK_KEY_PREFIX, Offset, TopicId, TopicName,
     limits::{HOOK_NOTE_BYTES_MAX, HOOK_VERSIONS_MAX, HOOKS_MAX},
@@ -112,6 +113,7 @@ impl HookRequests<'_> {
     /// Gives a topic's hook a new version, and has it run that.
     pub(crate) async fn set(&self, set: SetHook) -> Result<HookChanged, HookRequestRefusal> {
         let SetHook { topic, script, on_error, note } = set;
+        self.check_right(&topic)?;
         if note.len() > HOOK_NOTE_BYTES_MAX {
             return Err(HookRequestRefusal::NoteTooLong(note.len()));
         }
@@ -151,6 +153,7 @@ impl HookRequests<'_> {
         topic: TopicName,
         version: Option<u64>,
     ) -> Result<HookChanged, HookRequestRefusal> {
+        self.check_right(&topic)?;
         let topic = self.topic(topic).await?;
         let snapshot = self.hooks.snapshot();
         let before = in_use(&snapshot, topic.id);
@@ -177,6 +180,7 @@ impl HookRequests<'_> {
         topic: TopicName,
         version: Option<u64>,
     ) -> Result<HookDescription, HookRequestRefusal> {
+        self.check_right(&topic)?;
         let found = topic_settings::ask(&self.core.cores, Topics::Named(topic.clone())).await;
         let found = found.ok_or(ControlRefusal::ShuttingDown)?.into_iter().next();
         let TopicSettings { id, name, .. } = found.ok_or(ControlRefusal::UnknownTopic(topic))?;
@@ -212,13 +216,19 @@ impl HookRequests<'_> {
         let last = topics.last().copied().filter(|_| more);
         let found = topic_settings::ask(&self.core.cores, Topics::Numbered(topics)).await;
         let found = found.ok_or(ControlRefusal::ShuttingDown)?;
-        let hooks = found.into_iter().filter_map(|topic| {
+        let may_know = |topic: &TopicSettings| self.check_right(&topic.name).is_ok();
+        let hooks = found.into_iter().filter(may_know).filter_map(|topic| {
             let number = in_use(&snapshot, topic.id)?;
             let kept = versions(&snapshot, topic.id);
             let version = kept.into_iter().find(|kept| kept.version == number)?;
             Some((topic.name, version))
         });
         Ok((hooks.collect(), last))
+    }
+
+    /// Checks that the principal may read and change the hook of a topic.
+    fn check_right(&self, topic: &TopicName) -> Result<(), ControlRefusal> {
+        Ok(self.principal.may(Verb::Hook, topic.as_str())?)
     }
 
     /// A topic that may have a hook.
@@ -235,16 +245,13 @@ impl HookRequests<'_> {
         value: Option<bytes::Bytes>,
         if_revision: Option<u64>,
     ) -> Result<(), ConfigurationRefusal> {
-        write(&self.core.cores, self.principal.clone(), Write { key, value, if_revision }).await
+        write(&self.core.cores, Write { key, value, if_revision }).await
     }
 }
 
-async fn write(
-    cores: &Cores,
-    principal: Principal,
-    write: Write,
-) -> Result<(), ConfigurationRefusal> {
-    let answer = configuration::ask(cores, principal, ConfigurationRequest::Write(write)).await;
+async fn write(cores: &Cores, write: Write) -> Result<(), ConfigurationRefusal> {
+    let write = ConfigurationRequest::Write(write);
+    let answer = configuration::ask(cores, Principal::broker(), write).await;
     let stopping = || ConfigurationRefusal::Broker(Box::new(ControlRefusal::ShuttingDown));
     answer.unwrap_or_else(|_| Err(stopping())).map(drop)
 }
@@ -335,7 +342,7 @@ impl TopicListener for HookCleaner {
         tokio::task::spawn_local(async move {
             for key in keys {
                 let delete = Write { key, value: None, if_revision: None };
-                if let Err(refusal) = write(&self.0.cores, Principal::broker(), delete).await {
+                if let Err(refusal) = write(&self.0.cores, delete).await {
                     tracing::warn!(%refusal, topic = topic.0, "parts of a deleted topic's hook stay");
                 }
             }

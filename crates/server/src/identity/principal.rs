@@ -1,30 +1,257 @@
-//! The principal of a request: the identity it is made for. It knows no credentials and no rights.
+//! The principal of a request: the identity it is made for, and what that may at the moment. It knows no credentials.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use sennit_identity::{ApiKeyId, EntryKey, Holder, Rights, TenantName, UserName, Verb};
+use sennit_model::Timestamp;
+use tokio::time::timeout;
+
+use super::authority::{Authority, key_counts};
+use crate::runtime::clock::now;
 
 /// On whose behalf something is asked. Clones are cheap: every request has one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Principal(Kind);
+#[derive(Clone)]
+pub(crate) struct Principal(Arc<Kind>);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     /// A client that has shown no credentials, because none are asked for.
-    Local,
+    Local(Authority),
     /// The broker itself.
     Broker,
+    /// A client whose credentials are not looked at, because it asks for what is open to all.
+    Nobody,
+    /// Somebody who has shown credentials.
+    Known(Known),
+}
+
+struct Known {
+    authority: Authority,
+    who: Who,
+    /// What it may, and since which revision of the authority.
+    rights: Mutex<(u64, Arc<Rights>)>,
+}
+
+/// Somebody who has shown credentials.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Who {
+    Key { id: ApiKeyId, generation: u64 },
+    User { name: UserName, generation: u64 },
+}
+
+/// How long credentials are not looked at again while nothing changes: the clock may be put forward.
+const LOOKED_AT_AGAIN: Duration = Duration::from_secs(60);
+
+/// A right that a principal lacks. It says nothing about whether the thing exists.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", missing(*.verb, .name))]
+pub(crate) struct MissingRight {
+    pub(crate) verb: Verb,
+    /// The topic or key; empty for the broker as a whole.
+    pub(crate) name: String,
+}
+
+fn missing(verb: Verb, name: &str) -> String {
+    match name {
+        "" => format!("missing right: {verb}"),
+        name => format!("missing right: {verb} {name:?}"),
+    }
+}
+
+/// The credentials with which a principal came do not count any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the credentials do not count any more: they were revoked, replaced, or have expired")]
+pub(crate) struct CredentialsEnded;
+
+impl fmt::Debug for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Principal({self})")
+    }
+}
+
+/// The name in logs and in the audit.
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            Kind::Local(_) => f.write_str("local"),
+            Kind::Broker => f.write_str("broker"),
+            Kind::Nobody => f.write_str("nobody"),
+            Kind::Known(Known { who: Who::Key { id, .. }, .. }) => write!(f, "key:{id}"),
+            Kind::Known(Known { who: Who::User { name, .. }, .. }) => write!(f, "user:{name}"),
+        }
+    }
 }
 
 impl Principal {
-    /// The principal of every client, as long as the broker asks for no credentials.
-    pub(crate) const fn local() -> Self {
-        Self(Kind::Local)
+    /// The principal of a client that is asked for no credentials. It may do everything, as long as nobody is asked.
+    pub(crate) fn local(authority: Authority) -> Self {
+        Self(Arc::new(Kind::Local(authority)))
     }
 
     /// The broker itself: it keeps topics of its own, and follows streams for its subscriptions.
-    pub(crate) const fn broker() -> Self {
-        Self(Kind::Broker)
+    pub(crate) fn broker() -> Self {
+        Self(Arc::new(Kind::Broker))
+    }
+
+    /// A client whose credentials are not looked at. It may do nothing for which a right is needed.
+    pub(crate) fn nobody() -> Self {
+        Self(Arc::new(Kind::Nobody))
+    }
+
+    pub(super) fn of_key(authority: Authority, id: ApiKeyId, generation: u64) -> Self {
+        Self::of(authority, Who::Key { id, generation })
+    }
+
+    pub(super) fn of_user(authority: Authority, name: UserName, generation: u64) -> Self {
+        Self::of(authority, Who::User { name, generation })
+    }
+
+    fn of(authority: Authority, who: Who) -> Self {
+        let rights = Mutex::new((0, Arc::default()));
+        Self(Arc::new(Kind::Known(Known { authority, who, rights })))
     }
 
     /// Whether this is the broker itself.
     pub(crate) fn is_broker(&self) -> bool {
-        self.0 == Kind::Broker
+        matches!(*self.0, Kind::Broker)
+    }
+
+    /// Whether it may do everything, at its revision.
+    pub(crate) fn is_unrestricted(&self) -> bool {
+        match &*self.0 {
+            Kind::Broker => true,
+            Kind::Local(authority) => !authority.asks(),
+            Kind::Nobody | Kind::Known(_) => false,
+        }
+    }
+
+    /// The tenant that it belongs to.
+    pub(crate) fn tenant(&self) -> Option<TenantName> {
+        match &*self.0 {
+            Kind::Known(known) => known.holder().and_then(|holder| holder.tenant),
+            Kind::Local(_) | Kind::Broker | Kind::Nobody => None,
+        }
+    }
+
+    /// The key or user that it is.
+    pub(crate) fn entry(&self) -> Option<EntryKey> {
+        match &*self.0 {
+            Kind::Known(known) => Some(known.who.entry()),
+            Kind::Local(_) | Kind::Broker | Kind::Nobody => None,
+        }
+    }
+
+    /// The number of the last change of what anybody may: what was allowed at it is allowed until the next.
+    pub(crate) fn revision(&self) -> u64 {
+        match &*self.0 {
+            Kind::Local(authority) | Kind::Known(Known { authority, .. }) => authority.revision(),
+            Kind::Broker | Kind::Nobody => 0,
+        }
+    }
+
+    /// Checks that its credentials still count.
+    ///
+    /// # Errors
+    /// They do not.
+    pub(crate) fn check(&self, now: Timestamp) -> Result<(), CredentialsEnded> {
+        let counts = match &*self.0 {
+            Kind::Broker | Kind::Nobody => true,
+            Kind::Local(authority) => !authority.asks(),
+            Kind::Known(known) => known.counts(now),
+        };
+        if counts { Ok(()) } else { Err(CredentialsEnded) }
+    }
+
+    /// When its credentials end by themselves.
+    pub(crate) fn expires(&self) -> Option<Timestamp> {
+        let Kind::Known(Known { authority, who: Who::Key { id, generation }, .. }) = &*self.0
+        else {
+            return None;
+        };
+        let directory = authority.directory()?;
+        let entry = directory.key(id)?;
+        let of_previous = entry.previous_until_ms.filter(|_| *generation != entry.generation);
+        entry.expires_ms.into_iter().chain(of_previous).min().map(Timestamp)
+    }
+
+    /// Checks that it may do something to the topic or the entry of this name, or to the broker if the name is empty.
+    ///
+    /// # Errors
+    /// It may not.
+    pub(crate) fn may(&self, verb: Verb, name: &str) -> Result<(), MissingRight> {
+        let is_allowed = match &*self.0 {
+            Kind::Broker => true,
+            Kind::Nobody => false,
+            Kind::Local(authority) => !authority.asks(),
+            Kind::Known(known) => known.counts(now()) && known.rights().allow(verb, name),
+        };
+        if is_allowed { Ok(()) } else { Err(MissingRight { verb, name: name.to_owned() }) }
+    }
+
+    /// Waits until it may not do this any more.
+    pub(crate) async fn lost(&self, verb: Verb, name: &str) -> MissingRight {
+        let mut changes = match &*self.0 {
+            Kind::Local(authority) | Kind::Known(Known { authority, .. }) => authority.changes(),
+            Kind::Broker | Kind::Nobody => std::future::pending().await,
+        };
+        loop {
+            if let Err(missing) = self.may(verb, name) {
+                return missing;
+            }
+            let left = self.expires().map(|at| at.since(now()).min(LOOKED_AT_AGAIN));
+            let changed = timeout(left.unwrap_or(LOOKED_AT_AGAIN), changes.changed());
+            if let Ok(Err(_)) = changed.await {
+                std::future::pending().await
+            }
+        }
+    }
+}
+
+impl Known {
+    fn holder(&self) -> Option<Holder> {
+        let directory = self.authority.directory()?;
+        match &self.who {
+            Who::Key { id, .. } => directory.key(id).map(|entry| entry.holder.clone()),
+            Who::User { name, .. } => directory.user(name).map(|entry| entry.holder.clone()),
+        }
+    }
+
+    fn counts(&self, now: Timestamp) -> bool {
+        let Some(directory) = self.authority.directory() else { return false };
+        match &self.who {
+            Who::Key { id, generation } => {
+                directory.key(id).is_some_and(|entry| key_counts(entry, *generation, now))
+            }
+            Who::User { name, generation } => {
+                directory.user(name).is_some_and(|entry| entry.generation == *generation)
+            }
+        }
+    }
+
+    /// What it may now.
+    fn rights(&self) -> Arc<Rights> {
+        let revision = self.authority.revision();
+        let mut held = self.rights.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.0 != revision {
+            *held = (revision, Arc::new(self.rights_now()));
+        }
+        held.1.clone()
+    }
+
+    fn rights_now(&self) -> Rights {
+        let directory = self.authority.directory();
+        directory.and_then(|it| it.rights_of_entry(&self.who.entry())).unwrap_or_default()
+    }
+}
+
+impl Who {
+    fn entry(&self) -> EntryKey {
+        match self {
+            Self::Key { id, .. } => EntryKey::Key(*id),
+            Self::User { name, .. } => EntryKey::User(name.clone()),
+        }
     }
 }

@@ -10,7 +10,7 @@ use sennit_shard::{RecoverError, RepairError};
 pub enum ServeError {
     /// Nobody is asked who they are, so strangers must not reach the broker.
     #[error(
-        "{address} can be reached from other machines, and there is no authentication yet; listen on 127.0.0.1, or give --insecure-no-auth if you mean it"
+        "{address} can be reached from other machines, and nobody is asked for credentials: give --init-admin, which creates a first API key and shows it once; or listen on 127.0.0.1; or give --insecure-no-auth if anybody may do anything"
     )]
     NotLoopback {
         /// The address.

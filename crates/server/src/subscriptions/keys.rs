@@ -26,13 +26,7 @@ impl Keys {
     /// # Errors
     /// The file cannot be read or written, or is not what it should be.
     pub(crate) fn open(directory: &Path) -> io::Result<Self> {
-        if let Some(secrets) = key_file::read(directory)? {
-            return Self::of(&secrets);
-        }
-        let mut secrets = [0; size_of::<Secrets>()];
-        getrandom::fill(&mut secrets).map_err(|error| io::Error::other(error.to_string()))?;
-        key_file::write(directory, &secrets)?;
-        Self::of(&secrets)
+        Self::of(&key_file::read_or_create(directory)?)
     }
 
     fn of(secrets: &Secrets) -> io::Result<Self> {

@@ -6,6 +6,7 @@ use std::{
     rc::Rc,
 };
 
+use sennit_identity::Verb;
 use sennit_model::{Offset, TopicId, TopicName};
 use serde_json::{Value, json};
 use tokio::{task::spawn_local, time::timeout};
@@ -33,12 +34,22 @@ impl Subscriptions {
     /// Does what a principal asks.
     pub(crate) async fn answer(
         self: Rc<Self>,
-        _principal: &Principal,
+        principal: &Principal,
         asked: SubscriptionRequest,
     ) -> Result<SubscriptionAnswer, SubscriptionRefusal> {
-        // The rights of the principal will be checked here: to the subscription of this id, for what it asks; to read
-        // the streams that it is to be linked to, and to append to the one that it is to be woken by. From then on the
-        // broker reads and appends by itself. A worker and a webhook show the token of their wake besides.
+        match &asked {
+            // The token of the wake counts, and the keys are public.
+            SubscriptionRequest::Ack(_)
+            | SubscriptionRequest::Release(_)
+            | SubscriptionRequest::Keys => {}
+            SubscriptionRequest::Create(_)
+            | SubscriptionRequest::Get(_)
+            | SubscriptionRequest::List
+            | SubscriptionRequest::Delete(_)
+            | SubscriptionRequest::Link(..)
+            | SubscriptionRequest::Unlink(..)
+            | SubscriptionRequest::Claim(..) => principal.may(Verb::Webhook, "")?,
+        }
         if !self.is_loaded.get() {
             let why = "what was kept cannot be read, see its log";
             return Err(SubscriptionRefusal::Unavailable(why.into()));

@@ -1,6 +1,8 @@
 //! A broker in this process, driven by raw frames over its sockets.
 #![expect(clippy::unwrap_used, reason = "a step that fails ends the test")]
 
+mod access;
+mod access_matrix;
 mod admission;
 mod archives;
 mod attempts;

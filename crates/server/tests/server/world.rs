@@ -19,7 +19,7 @@ use sennit_protocol::{
     Confirm, Deliver, ErrorCode, FrameReader, Gap, Preface, Publish, Reply, Request, Settle,
     SettleHead, SettleRun, Settled, Verdict, control,
 };
-use sennit_server::{Addresses, Config, ServeError, serve};
+use sennit_server::{Addresses, Config, ServeError, Started, serve};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
@@ -35,6 +35,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// A broker that runs.
 pub struct Broker {
     pub addresses: Addresses,
+    /// The admin key, if it was made at this start.
+    pub admin_key: Option<String>,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<Result<(), ServeError>>,
 }
@@ -62,7 +64,10 @@ impl Broker {
             serve(config, stop, |addresses| ready.send(addresses).unwrap())
         });
         match is_ready.recv_timeout(SOON) {
-            Ok(addresses) => Self { addresses, stop, thread },
+            Ok(Started { addresses, admin_key, .. }) => {
+                let admin_key = admin_key.map(|key| key.to_string());
+                Self { addresses, admin_key, stop, thread }
+            }
             Err(_) if thread.is_finished() => panic!("it does not start: {:?}", thread.join()),
             Err(_) => panic!("the broker does not start"),
         }

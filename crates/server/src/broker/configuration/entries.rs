@@ -77,8 +77,12 @@ impl Entries {
         self.by_key.get(key).map(|entry| told(key, entry))
     }
 
-    /// A page of the entries.
-    pub(crate) fn list(&self, list: &ListEntries) -> ConfigurationAnswer {
+    /// A page of the entries that may be told.
+    pub(crate) fn list(
+        &self,
+        list: &ListEntries,
+        may_tell: impl Fn(&ConfigurationKey) -> bool,
+    ) -> ConfigurationAnswer {
         let ListEntries { prefix, after, entries_max, bytes_max } = list;
         // What is behind the text and begins with the prefix is behind both.
         let from = if after.as_str() < prefix.as_str() {
@@ -87,7 +91,8 @@ impl Entries {
             Bound::Excluded(after.as_str())
         };
         let all = self.by_key.range::<str, _>((from, Bound::Unbounded));
-        let mut all = all.take_while(|(key, _)| key.as_str().starts_with(prefix)).peekable();
+        let all = all.take_while(|(key, _)| key.as_str().starts_with(prefix));
+        let mut all = all.filter(|(key, _)| may_tell(key)).peekable();
         let (mut entries, mut bytes) = (Vec::new(), 0);
         while let Some((key, entry)) = all.peek() {
             let entry = told(key, entry);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use sennit_model::{
-    ConfigurationKey, ConfigurationKeyError, HOOK_KEY_PREFIX, ThrottleError,
+    ConfigurationKey, ConfigurationKeyError, HOOK_KEY_PREFIX, IDENTITY_KEY_PREFIX, ThrottleError,
     limits::{
         CONFIGURATION_BYTES_MAX, CONFIGURATION_ENTRIES_MAX, CONFIGURATION_VALUE_BYTES_MAX,
         CONFIGURATION_WAITING_BYTES_MAX, THROTTLE_RULES_MAX,
@@ -101,6 +101,11 @@ pub(crate) enum ConfigurationRefusal {
     /// The entry is part of a hook.
     #[error("keys that begin with {HOOK_KEY_PREFIX} are those of hooks: use `sennit hook`")]
     OfHooks,
+    /// The entry is about who may do what.
+    #[error(
+        "keys that begin with {IDENTITY_KEY_PREFIX} are those of keys, users, roles and tenants: use `sennit auth`"
+    )]
+    OfIdentity,
     /// The value is too long.
     #[error(
         "the value has {0} bytes: CONFIGURATION_VALUE_BYTES_MAX is {CONFIGURATION_VALUE_BYTES_MAX}"

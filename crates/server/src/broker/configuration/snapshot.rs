@@ -133,13 +133,14 @@ pub(crate) struct CurrentConfiguration {
     history: RefCell<History>,
     changed: Notify,
     hooks_changed: Cell<u64>,
-    hooks_listener: RefCell<Option<Rc<dyn HooksListener>>>,
+    hooks_listener: RefCell<Option<Rc<dyn ChangeListener>>>,
+    identity_listeners: RefCell<Vec<Rc<dyn ChangeListener>>>,
 }
 
-/// Is told on each core when hooks have changed there, before the change is confirmed.
-pub(crate) trait HooksListener: fmt::Debug {
+/// Is told on each core when something has changed there, before the change is confirmed.
+pub(crate) trait ChangeListener: fmt::Debug {
     /// The configuration of the core has the change.
-    fn hooks_changed(&self);
+    fn changed(&self);
 }
 
 impl CurrentConfiguration {
@@ -164,7 +165,8 @@ impl CurrentConfiguration {
         self.snapshot.replace(snapshot);
         self.history.replace(history);
         self.changed.notify_waiters();
-        self.tell_listener();
+        self.tell_hooks_listener();
+        self.tell_identity_listeners();
     }
 
     /// The first core has changed it.
@@ -178,20 +180,33 @@ impl CurrentConfiguration {
         drop(history);
         self.changed.notify_waiters();
         if changes.iter().any(|change| change.key.is_of_hooks()) {
-            self.tell_listener();
+            self.tell_hooks_listener();
+        }
+        if changes.iter().any(|change| change.key.identity_entry().is_some()) {
+            self.tell_identity_listeners();
         }
     }
 
     /// From now on this is told when hooks change.
-    pub(crate) fn set_hooks_listener(&self, listener: Rc<dyn HooksListener>) {
+    pub(crate) fn set_hooks_listener(&self, listener: Rc<dyn ChangeListener>) {
         self.hooks_listener.replace(Some(listener));
     }
 
-    fn tell_listener(&self) {
+    /// From now on this is told as well when keys, users, roles or tenants change.
+    pub(crate) fn add_identity_listener(&self, listener: Rc<dyn ChangeListener>) {
+        self.identity_listeners.borrow_mut().push(listener);
+    }
+
+    fn tell_hooks_listener(&self) {
         let listener = self.hooks_listener.borrow().clone();
         if let Some(listener) = listener {
-            listener.hooks_changed();
+            listener.changed();
         }
+    }
+
+    fn tell_identity_listeners(&self) {
+        let listeners = self.identity_listeners.borrow().clone();
+        listeners.iter().for_each(|listener| listener.changed());
     }
 
     /// Waits until there is a change after this revision.
@@ -205,18 +220,19 @@ impl CurrentConfiguration {
         }
     }
 
-    /// The changes after a revision to entries whose keys begin with a prefix, the oldest first and at most so
+    /// The changes after a revision to entries that may be told and whose keys begin with a prefix, the oldest first and at most so
     /// many bytes of them as [`ENTRY_BYTES`] counts them, but one; and up to which revision they reach. `None` if some are forgotten.
     pub(crate) fn changes_after(
         &self,
         revision: u64,
         prefix: &str,
+        may_tell: impl Fn(&ConfigurationKey) -> bool,
         bytes_max: usize,
     ) -> Option<(Vec<ConfigurationChange>, u64)> {
         let history = self.history.borrow();
         let (mut told, mut bytes, mut reached) = (Vec::new(), 0, revision);
         for change in history.after(revision)? {
-            if change.key.as_str().starts_with(prefix) {
+            if change.key.as_str().starts_with(prefix) && may_tell(&change.key) {
                 bytes += change.bytes() + ENTRY_BYTES;
                 if !told.is_empty() && bytes > bytes_max {
                     return Some((told, reached));
@@ -295,7 +311,7 @@ mod tests {
         let changes = [change("a", 1, Some("1")), change("b", 2, Some("2")), change("a", 3, None)];
         current.change(current.snapshot().after(&changes), &changes);
         let told = |after, prefix, bytes_max| {
-            let (changes, reached) = current.changes_after(after, prefix, bytes_max)?;
+            let (changes, reached) = current.changes_after(after, prefix, |_| true, bytes_max)?;
             Some((changes.iter().map(|change| change.revision).collect::<Vec<_>>(), reached))
         };
         assert_eq!(told(0, "", 101), Some((vec![1, 2, 3], 3)));

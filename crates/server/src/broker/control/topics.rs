@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use sennit_engine::{
     CatalogueCommand, PartitionCommand, PartitionDescription, Placed, Refusal, Topic,
 };
+use sennit_identity::Verb;
 use sennit_model::{Offset, PartitionIndex, TopicConfig, TopicId, TopicKind, TopicName};
 
 use super::{
@@ -13,6 +14,7 @@ use super::{
     descriptions::{topic_description, watched_topic},
     done, incarnation,
 };
+use crate::identity::principal::Principal;
 use crate::{
     broker::control_request::{
         ControlAnswer, ControlRefusal, ListTopics, ListedTopic, TopicOpened, TopicPage, TopicPlace,
@@ -129,12 +131,14 @@ impl Control {
 
     pub(super) async fn open_topic(
         &self,
+        principal: &Principal,
         name: TopicName,
         create_if_missing: bool,
     ) -> Result<ControlAnswer, ControlRefusal> {
         self.wait_for_changes(&name).await;
         let topic = match self.topic_named(&name) {
             Err(_) if create_if_missing => {
+                principal.may(Verb::Create, name.as_str())?;
                 let _changes = self.changes.of(name.as_str()).await;
                 if self.topic_named(&name).is_err() {
                     let config = TopicConfig::of_kind(TopicKind::Queue);
@@ -154,10 +158,13 @@ impl Control {
         drop(self.changes.of(topic.as_str()).await);
     }
 
-    pub(super) fn list_topics(&self, list: &ListTopics) -> ControlAnswer {
+    /// Lists the topics that the principal may know.
+    pub(super) fn list_topics(&self, principal: &Principal, list: &ListTopics) -> ControlAnswer {
         let count = list.topics_max.unwrap_or(PAGE_TOPICS_MAX).min(PAGE_TOPICS_MAX);
         self.core.look(|core| {
-            let mut named = core.catalogue().topics_after_name(&list.after);
+            let known = core.catalogue().topics_after_name(&list.after);
+            let mut named = known
+                .filter(|topic| principal.may(Verb::Describe, topic.created.name.as_str()).is_ok());
             let topics = named.by_ref().take(count).map(|topic| ListedTopic {
                 name: topic.created.name.clone(),
                 id: topic.id(),

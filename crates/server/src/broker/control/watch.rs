@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     Control,
     descriptions::watched_topic,
-    watches::{Change, WatchedTopic},
+    watches::{Change, WatchedTopic, may_know},
 };
 use crate::{
     broker::control_request::ControlRefusal,
@@ -36,11 +36,10 @@ pub(crate) fn watch(
 impl Control {
     fn watch(
         &self,
-        _principal: &Principal,
+        principal: &Principal,
         pattern: TopicPattern,
         changes: mpsc::Sender<Change>,
     ) -> Result<Vec<WatchedTopic>, ControlRefusal> {
-        // The right of the principal to know each topic will be checked here, and again when another one appears.
         let topics: Vec<WatchedTopic> = self.core.look(|core| {
             let catalogue = core.catalogue();
             let prefix = pattern.prefix();
@@ -51,11 +50,13 @@ impl Control {
                     .topics_after_name(prefix)
                     .take_while(|topic| topic.created.name.as_str().starts_with(prefix)),
             );
-            let meant = named.filter(|topic| pattern.matches(&topic.created.name));
+            let meant = named.filter(|topic| {
+                pattern.matches(&topic.created.name) && may_know(principal, &topic.created.name)
+            });
             meant.take(WATCH_TOPICS_MAX + 1).map(watched_topic).collect()
         });
         check_count(&pattern, topics.len())?;
-        self.watches.borrow_mut().add(pattern, topics.len(), changes);
+        self.watches.borrow_mut().add(principal.clone(), pattern, topics.len(), changes);
         Ok(topics)
     }
 }

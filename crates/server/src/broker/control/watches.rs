@@ -1,8 +1,11 @@
 //! Watches for topics, on the first core: each receives the topics that match its pattern as the catalogue commits
 //! them. It knows no session and no protocol.
 
+use sennit_identity::Verb;
 use sennit_model::{TopicId, TopicName, TopicPattern, limits::WATCH_TOPICS_MAX};
 use tokio::sync::mpsc;
+
+use crate::identity::principal::Principal;
 
 /// Changes that may wait for a session to take them. One that is so far behind watches anew.
 pub(crate) const CHANGES_WAITING_MAX: usize = 1024;
@@ -26,6 +29,8 @@ pub(crate) enum Change {
 
 #[derive(Debug)]
 struct Watch {
+    /// Who hears of the topics that it may know.
+    principal: Principal,
     pattern: TopicPattern,
     /// How many topics it means now.
     count: usize,
@@ -42,12 +47,13 @@ impl Watches {
     /// Adds one that has been told of `count` topics.
     pub(crate) fn add(
         &mut self,
+        principal: Principal,
         pattern: TopicPattern,
         count: usize,
         changes: mpsc::Sender<Change>,
     ) {
         self.held.retain(|watch| !watch.changes.is_closed());
-        self.held.push(Watch { pattern, count, changes });
+        self.held.push(Watch { principal, pattern, count, changes });
     }
 
     /// A topic is there, and may be read.
@@ -70,12 +76,17 @@ impl Watches {
     /// for it.
     fn tell(&mut self, name: &TopicName, change: impl Fn(&mut Watch) -> Option<Change>) {
         self.held.retain_mut(|watch| {
-            if !watch.pattern.matches(name) {
+            if !watch.pattern.matches(name) || !may_know(&watch.principal, name) {
                 return true;
             }
             change(watch).is_some_and(|change| watch.changes.try_send(change).is_ok())
         });
     }
+}
+
+/// Whether the principal may know of a topic of this name.
+pub(super) fn may_know(principal: &Principal, name: &TopicName) -> bool {
+    principal.may(Verb::Describe, name.as_str()).is_ok()
 }
 
 #[cfg(test)]
@@ -84,7 +95,7 @@ mod tests {
 
     fn watch(watches: &mut Watches, pattern: &str, count: usize) -> mpsc::Receiver<Change> {
         let (changes, received) = mpsc::channel(CHANGES_WAITING_MAX);
-        watches.add(pattern.parse().unwrap(), count, changes);
+        watches.add(Principal::broker(), pattern.parse().unwrap(), count, changes);
         received
     }
 

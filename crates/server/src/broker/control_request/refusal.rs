@@ -7,7 +7,10 @@ use sennit_model::{
     limits::WATCH_TOPICS_MAX,
 };
 
-use crate::{broker::reserved_names::RESERVED, runtime::publish_gauge::NoRoom};
+use crate::{
+    broker::reserved_names::RESERVED, identity::principal::MissingRight,
+    runtime::publish_gauge::NoRoom,
+};
 
 /// How long to wait before a request is sent again that the full disk has refused, in milliseconds.
 pub(crate) const STORAGE_FULL_RETRY_MS: u64 = 500;
@@ -45,6 +48,9 @@ pub(crate) enum ControlRefusal {
     /// The topic is the broker's own.
     #[error("what is below {RESERVED}/ is the broker's own: it can only be read")]
     Reserved,
+    /// The principal lacks the right.
+    #[error(transparent)]
+    Missing(#[from] MissingRight),
     /// More topics match a pattern than may be watched at once.
     #[error("{0} means more than WATCH_TOPICS_MAX topics, {WATCH_TOPICS_MAX}")]
     TooManyWatched(TopicPattern),

@@ -48,6 +48,7 @@ fn door_with(origins: &[&str]) -> Rc<HttpRouter> {
         Rc::new(HttpThreadState::new(Arc::default(), None, rules)),
         status,
         None,
+        Authority::default(),
     ))
 }
 

@@ -15,10 +15,11 @@ use super::{
 use crate::broker::{
     configuration::{
         self, ConfigurationAnswer, ConfigurationChange, ConfigurationRefusal, ConfigurationRequest,
-        CurrentConfiguration, ListEntries, ToldEntry, Write,
+        CurrentConfiguration, ListEntries, ToldEntry, Write, may_read,
     },
     control_request::ControlRefusal,
 };
+use crate::identity::principal::Principal;
 
 /// Most entries on a page.
 const PAGE_ENTRIES_MAX: usize = 1000;
@@ -61,7 +62,6 @@ impl PendingRequest {
         let number = body.subscription;
         // Each core has it.
         let Some(current) = self.core.services.find::<CurrentConfiguration>() else { return };
-        // The right of the principal to the prefix will be checked here.
         self.outbox.subscription_begins(number);
         let watching = control::WatchingConfiguration { subscription: number };
         self.outbox.reply(&Reply::WatchingConfiguration(watching), self.number);
@@ -69,7 +69,7 @@ impl PendingRequest {
         tokio::select! {
             biased;
             _ = &mut ended => {}
-            () = tell(&current, &self.outbox, body) => {
+            () = tell(&current, &self.principal, &self.outbox, body) => {
                 if let Err(TryRecvError::Empty) = ended.try_recv() {
                     self.routes.borrow_mut().watches.remove(&number);
                 }
@@ -93,6 +93,7 @@ fn page_bytes(outbox: &Outbox) -> usize {
 /// Tells of entries and changes as the client takes them, until one does not fit.
 async fn tell(
     current: &Rc<CurrentConfiguration>,
+    principal: &Principal,
     outbox: &Outbox,
     body: control::WatchConfiguration,
 ) {
@@ -102,9 +103,11 @@ async fn tell(
     loop {
         // Nothing is taken from the history before the client has room for it: it does not pile up here.
         outbox.wait_for_room().await;
-        let next = reached.and_then(|reached| current.changes_after(reached, &prefix, bytes_max));
+        let may_tell = |key: &ConfigurationKey| may_read(principal, key);
+        let next = reached
+            .and_then(|reached| current.changes_after(reached, &prefix, may_tell, bytes_max));
         let Some((changes, revision)) = next else {
-            match tell_all(current, outbox, subscription, &prefix).await {
+            match tell_all(current, principal, outbox, subscription, &prefix).await {
                 Some(revision) => reached = Some(revision),
                 None => return,
             }
@@ -131,6 +134,7 @@ async fn tell(
 /// Tells all entries of the moment; returns their revision, unless one does not fit.
 async fn tell_all(
     current: &CurrentConfiguration,
+    principal: &Principal,
     outbox: &Outbox,
     subscription: u32,
     prefix: &str,
@@ -138,7 +142,8 @@ async fn tell_all(
     let snapshot = current.snapshot();
     let revision = snapshot.revision();
     let bytes_max = page_bytes(outbox);
-    let mut entries = snapshot.entries(prefix).peekable();
+    let entries = snapshot.entries(prefix);
+    let mut entries = entries.filter(|entry| may_read(principal, &entry.key)).peekable();
     loop {
         let (mut changes, mut bytes) = (Vec::new(), 0);
         while let Some(entry) = entries.next_if(|entry| {
@@ -254,7 +259,9 @@ fn reply(answer: ConfigurationAnswer) -> Reply {
 pub(super) fn refusal_reply(refusal: &ConfigurationRefusal) -> control::Error {
     let code = match refusal {
         ConfigurationRefusal::Broker(refusal) => return control_reply(refusal),
-        ConfigurationRefusal::Key(_) | ConfigurationRefusal::OfHooks => ErrorCode::InvalidKey,
+        ConfigurationRefusal::Key(_)
+        | ConfigurationRefusal::OfHooks
+        | ConfigurationRefusal::OfIdentity => ErrorCode::InvalidKey,
         ConfigurationRefusal::Throttle(_) => ErrorCode::InvalidConfig,
         ConfigurationRefusal::ValueTooLong(_)
         | ConfigurationRefusal::TooManyThrottles

@@ -16,7 +16,7 @@ use super::{
     outbox::Outbox,
     session::{Flow, Session},
 };
-use crate::identity::principal::Principal;
+use crate::identity::authority::Authority;
 use crate::runtime::{
     core::{CoreHandle, EffectSink},
     inbox::Message,
@@ -53,15 +53,21 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 /// The native protocol on a core.
 #[derive(Debug)]
-pub(crate) struct NativeDoor(pub(crate) CoreHandle);
+pub(crate) struct NativeDoor {
+    pub(crate) core: CoreHandle,
+    pub(crate) authority: Authority,
+}
 
 /// Has a core serve a connection.
 pub(crate) fn arrives(arrival: Arrival) -> Message {
-    Message::call(|door: &Rc<NativeDoor>| drop(spawn_local(serve(arrival, door.0.clone()))))
+    Message::call(|door: &Rc<NativeDoor>| {
+        let (core, authority) = (door.core.clone(), door.authority.clone());
+        drop(spawn_local(serve(arrival, core, authority)));
+    })
 }
 
 /// Serves a connection until it ends.
-async fn serve(arrival: Arrival, core: CoreHandle) {
+async fn serve(arrival: Arrival, core: CoreHandle, authority: Authority) {
     let Arrival { wire, moved } = arrival;
     let wire = match wire.register() {
         Ok(wire) => wire,
@@ -88,12 +94,14 @@ async fn serve(arrival: Arrival, core: CoreHandle) {
     let cores = core.cores.clone();
     let (mut reading, writing) = wire.into_split();
     let writer = spawn_local(write(writing, outbox.clone(), scratch, pace));
-    let mut session = Session::new(id, Principal::local(), core.clone(), outbox.clone());
+    let mut session = Session::new(id, core.clone(), outbox.clone(), authority);
+    let guard = session.guard();
     let mut input = BytesMut::new();
     let end = tokio::select! {
         biased;
         () = outbox.successor.came() => Flow::Broken,
         () = outbox.wait_until_deaf() => Flow::Broken,
+        () = guard.wait_until_ended() => Flow::Broken,
         end = speak(moved, &mut reading, &mut session, &outbox, &mut input) => end,
         never = hold_back(id, &core, &outbox) => match never {},
     };

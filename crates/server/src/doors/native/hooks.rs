@@ -94,7 +94,6 @@ impl PendingRequest {
     async fn hook_request(&self, request: Request) -> Result<Reply, Fault> {
         let hooks = self.core.services.find::<CoreHooks>();
         let hooks = hooks.ok_or(HookRequestRefusal::from(ControlRefusal::ShuttingDown))?;
-        // The rights of the principal to the topic's hook will be checked here.
         let (core, principal) = (&self.core, &self.principal);
         let requests = HookRequests { core, hooks: &hooks, principal };
         let name = |text: &str| text.parse::<TopicName>().map_err(Fault::Name);

@@ -95,6 +95,8 @@ struct Waiting {
     ended: HashSet<u32>,
     /// Those of them that the session has not heard of.
     newly_ended: Vec<u32>,
+    /// Subscriptions that have lost their right: what was on the way for them is dropped.
+    forbidden: HashSet<u32>,
     closed: bool,
 }
 
@@ -139,6 +141,8 @@ pub(crate) struct Outbox {
     is_held_back: Cell<bool>,
     /// Rung when the client was found to take nothing.
     deaf: Notify,
+    /// Whether deliveries are dropped: the session is about to end.
+    delivers_nothing: Cell<bool>,
 }
 
 impl Outbox {
@@ -159,6 +163,7 @@ impl Outbox {
             weighed: Notify::new(),
             is_held_back: Cell::new(false),
             deaf: Notify::new(),
+            delivers_nothing: Cell::new(false),
         }
     }
 
@@ -316,6 +321,7 @@ impl Outbox {
     pub(crate) fn subscription_begins(&self, subscription: u32) {
         let mut waiting = self.waiting.borrow_mut();
         waiting.ended.remove(&subscription);
+        waiting.forbidden.remove(&subscription);
         waiting.queue.subscription_begins();
     }
 
@@ -337,6 +343,22 @@ impl Outbox {
         };
         let ended = control::SubscriptionEnded { subscription, code: code.number(), reason };
         self.reply(&Reply::SubscriptionEnded(ended), 0);
+    }
+
+    /// A subscription has lost the right that it needs: nothing more of it is delivered.
+    pub(crate) fn subscription_forbidden(&self, subscription: u32, verb: &str) {
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.forbidden.insert(subscription);
+        drop(waiting);
+        let reason = format!("the right to {verb} was taken");
+        let code = ErrorCode::Forbidden.number();
+        let ended = control::SubscriptionEnded { subscription, code, reason };
+        self.reply(&Reply::SubscriptionEnded(ended), 0);
+    }
+
+    /// The credentials of the client do not count any more: nothing more is delivered.
+    pub(crate) fn deliver_nothing_more(&self) {
+        self.delivers_nothing.set(true);
     }
 
     pub(crate) fn confirm(&self, confirmed: &Confirmed) {
@@ -389,6 +411,9 @@ impl Outbox {
     pub(crate) fn deliver(&self, delivery: Delivery) {
         let may_wait = self.is_pausing.get() && is_for_reader(&delivery);
         let mut waiting = self.waiting.borrow_mut();
+        if self.delivers_nothing.get() || waiting.forbidden.contains(&delivery.subscription) {
+            return;
+        }
         waiting.queue.push_delivery(delivery);
         self.weigh(&waiting);
         if !may_wait {

@@ -4,7 +4,7 @@
 use std::{cell::RefCell, rc::Rc, sync::atomic::Ordering};
 
 use sennit_engine::{Command, Credit, CursorClaim, Origin, Read, SessionId};
-use sennit_model::{Filter, FilterError, GroupId, OffsetRange, WhenSlow};
+use sennit_model::{Filter, FilterError, GroupId, OffsetRange, TopicName, WhenSlow};
 use sennit_protocol::{ErrorCode, Reply, Request, control};
 use tokio::sync::Semaphore;
 
@@ -12,6 +12,7 @@ use super::{
     control_bodies,
     outbox::Outbox,
     reply_size::fitting,
+    session_guard::SessionGuard,
     subscription_routes::{Beginning, Routes, Subscription},
 };
 use crate::{
@@ -24,6 +25,7 @@ use crate::{
 pub(crate) struct PendingRequest {
     pub(crate) session: SessionId,
     pub(crate) principal: Principal,
+    pub(crate) guard: Rc<SessionGuard>,
     pub(crate) number: u64,
     pub(crate) core: CoreHandle,
     pub(crate) outbox: Rc<Outbox>,
@@ -36,6 +38,7 @@ pub(crate) struct PendingRequest {
 /// What a subscription that is asked for will tell its shards.
 struct Wanted {
     number: u32,
+    topic: Option<TopicName>,
     credit: Credit,
     cursor: Option<CursorClaim>,
     when_slow: WhenSlow,
@@ -50,6 +53,7 @@ impl Wanted {
         Ok(match request {
             Request::Subscribe(body) => Some(Self {
                 number: body.subscription,
+                topic: body.topic.parse().ok(),
                 credit: credit(body.credit_messages, body.credit_bytes),
                 cursor: None,
                 when_slow: WhenSlow::Wait,
@@ -60,6 +64,7 @@ impl Wanted {
                 let take_over = body.take_over;
                 Some(Self {
                     number: body.subscription,
+                    topic: body.topic.parse().ok(),
                     credit: credit(body.credit_messages, body.credit_bytes),
                     // Numbered when it is claimed.
                     cursor: name.map(|name| CursorClaim { name, take_over, number: 0 }),
@@ -154,6 +159,9 @@ impl PendingRequest {
         let number = wanted.number;
         let window = Subscription::share(partitions, wanted.credit);
         let subscription = Subscription { topic, home, group, partitions, window };
+        if let Err(error) = self.guard.begin(number, &subscription, wanted.topic.clone()) {
+            return self.outbox.refused(self.number, *error);
+        }
         {
             let mut routes = self.routes.borrow_mut();
             if routes.closed {

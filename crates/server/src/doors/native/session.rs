@@ -9,6 +9,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use sennit_engine::{Command, Credit, Origin, ReaderChange, SessionId};
+use sennit_identity::Verb;
 use sennit_model::{
     GroupId, Offset, PartitionId, PartitionIndex, TopicId, limits::SETTLE_RUNS_MAX,
 };
@@ -20,13 +21,18 @@ use tokio::sync::{Semaphore, oneshot};
 
 use self::settled_runs::{runs_by_partition, verdict};
 use super::{
-    arrival::Moved, control_bodies, flow_control, hooks, outbox::Outbox,
-    pending_request::PendingRequest, refusal_reply::control_reply, subscription_routes::Routes,
+    arrival::Moved,
+    control_bodies, flow_control, hooks,
+    outbox::Outbox,
+    pending_request::PendingRequest,
+    refusal_reply::control_reply,
+    session_guard::{SessionGuard, SessionGuards},
+    subscription_routes::Routes,
 };
 use crate::{
     broker::control_request::{ControlRefusal, TopicPlace},
     hooks::core_hooks::CoreHooks,
-    identity::principal::Principal,
+    identity::authority::Authority,
     runtime::{
         core::CoreHandle,
         index::{CoreIndex, ShardIndex},
@@ -54,8 +60,9 @@ pub(crate) enum Flow {
 #[derive(Debug)]
 pub(crate) struct Session {
     id: SessionId,
-    /// Whose session it is.
-    principal: Principal,
+    /// Whose session it is, and what that may.
+    guard: Rc<SessionGuard>,
+    authority: Authority,
     core: CoreHandle,
     outbox: Rc<Outbox>,
     frames: FrameReader,
@@ -76,15 +83,18 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn new(
         id: SessionId,
-        principal: Principal,
         core: CoreHandle,
         outbox: Rc<Outbox>,
+        authority: Authority,
     ) -> Self {
         let routes = outbox.routes.clone();
         let hooks = hooks::of_core(&core);
+        let guards = core.services.find_or_add::<SessionGuards>();
+        let guard = guards.add(id, core.clone(), outbox.clone());
         Self {
             id,
-            principal,
+            guard,
+            authority,
             core,
             outbox,
             frames: FrameReader::before_greeting(),
@@ -100,11 +110,16 @@ impl Session {
         }
     }
 
+    /// The guard of the session.
+    pub(crate) fn guard(&self) -> Rc<SessionGuard> {
+        self.guard.clone()
+    }
+
     /// Goes on with a connection that comes from another core, with what that has read of it.
     pub(crate) async fn moved_in(&mut self, moved: Moved, input: &mut BytesMut) -> Flow {
         (self.preface_seen, self.greeted, self.is_settled) = (true, true, true);
         self.frames = moved.frames;
-        self.principal = moved.principal;
+        self.guard.set_principal(moved.principal);
         self.greeted_with(moved.frame_bytes_max, moved.features);
         self.routes.borrow_mut().homes = moved.homes;
         if let Some(token) = moved.token {
@@ -124,7 +139,7 @@ impl Session {
             input,
             frame: self.moving.take()?,
             frames: self.frames.clone(),
-            principal: self.principal.clone(),
+            principal: self.guard.principal(),
             frame_bytes_max: self.frame_bytes_max,
             features: self.outbox.features(),
             token: self.outbox.successor.token.get(),
@@ -144,8 +159,8 @@ impl Session {
                 (topic, self.home(topic))
             }
             Request::Subscribe(_) | Request::Read(_) => {
-                let (id, principal, cores) = (self.id, &self.principal, &self.core.cores);
-                let answer = control_bodies::ask(cores, id, principal, request).await;
+                let (id, principal, cores) = (self.id, self.guard.principal(), &self.core.cores);
+                let answer = control_bodies::ask(cores, id, &principal, request).await;
                 let TopicPlace { topic, home, partitions } = answer?.ok()?.place()?;
                 if partitions > 1 {
                     self.routes.borrow_mut().spread.insert(topic);
@@ -232,9 +247,8 @@ impl Session {
             self.moving = Some((*header, body));
             return Flow::Moves(shard);
         }
-        // The rights of `self.principal` to messages will be checked here, before a request becomes a command: to
-        // publish to its topic, and to settle deliveries of its group. The control checks the requests that go on to
-        // it; some of them begin a subscription.
+        // The control checks the rights to what goes on to it; those to messages are checked before a request becomes
+        // a command.
         match request {
             Request::Hello(hello) => return self.hello(&hello, header.request).await,
             _ if !self.greeted => {
@@ -248,7 +262,7 @@ impl Session {
             Request::PublishAtomic(step) => {
                 return self.publish_atomic(&step, header.request).await;
             }
-            Request::Settle(settle) => return self.settle(&settle, header.request),
+            Request::Settle(settle) => return self.settle(&settle, header.request).await,
             Request::SetCredit(credit) => return self.set_credit(credit, header.request),
             Request::Taken(taken) => return self.taken(taken, header.request),
             Request::Ping => self.outbox.reply(&Reply::Pong, header.request),
@@ -281,7 +295,11 @@ impl Session {
             Ok(batch) => batch,
             Err(error) => return self.refuse_batch(head, control::Error::from(&error), request),
         };
-        if self.core.cores.own_topic.is(head.partition.topic) {
+        let topic = head.partition.topic;
+        if let Err(error) = self.guard.check(topic, Verb::Publish).await {
+            return self.refuse_batch(head, error, request);
+        }
+        if self.core.cores.own_topic.is(topic) {
             let error = control_reply(&ControlRefusal::Reserved);
             return self.refuse_batch(head, error, request);
         }
@@ -294,6 +312,10 @@ impl Session {
         self.wait_for_room(shard).await;
         if self.core.look(|core| core.is_draining()) {
             return self.refuse_publish(head, request);
+        }
+        // It may have waited, and the right been taken meanwhile.
+        if let Err(error) = self.guard.check(topic, Verb::Publish).await {
+            return self.refuse_batch(head, error, request);
         }
         if !self.published_to.contains(&shard) {
             self.published_to.push(shard);
@@ -331,7 +353,7 @@ impl Session {
         Flow::GoOn
     }
 
-    fn settle(&mut self, settle: &Settle, request: u64) -> Flow {
+    async fn settle(&mut self, settle: &Settle, request: u64) -> Flow {
         // Its answer comes to this session: the connection stays.
         self.is_settled = true;
         let head = &settle.head;
@@ -345,6 +367,10 @@ impl Session {
                 settle.runs.len()
             );
             return self.refuse(request, ErrorCode::LimitReached, message);
+        }
+        if let Err(error) = self.guard.check(head.topic, Verb::Settle).await {
+            self.outbox.refused(request, error);
+            return Flow::GoOn;
         }
         let parts = runs_by_partition(&settle.runs);
         let verdict = verdict(&head.verdict);
@@ -417,20 +443,17 @@ impl Session {
             self.outbox.reply(&Reply::Done(control::Done::default()), request);
             return Flow::GoOn;
         }
-        let Some(subscription) = self.routes.borrow_mut().subscriptions.remove(number) else {
+        let mut routes = self.routes.borrow_mut();
+        routes.topic_names.remove(&number);
+        let subscription = routes.subscriptions.remove(number);
+        drop(routes);
+        let Some(subscription) = subscription else {
             return self.unknown_subscription(number, request);
         };
         let placement = &self.core.cores.placement;
         self.core.with(|core| {
             for (shard, partition) in subscription.each_partition(placement) {
-                let (session, group) = (self.id, subscription.group);
-                let command = if subscription.is_reader() {
-                    let change = ReaderChange::End;
-                    Command::Reader { session, subscription: number, partition, change }
-                } else {
-                    Command::Unsubscribe { session, subscription: number, partition, group }
-                };
-                core.command(shard, command);
+                core.command(shard, subscription.end(self.id, number, partition));
             }
         });
         let done = control::Done {
@@ -457,6 +480,7 @@ impl Session {
             let mut routes = self.routes.borrow_mut();
             // Numbers of subscriptions that have ended are free again.
             for ended in self.outbox.take_ended() {
+                routes.topic_names.remove(&ended);
                 routes.subscriptions.remove(ended);
             }
             if let Err(error) = routes.admit(subscription, is_watch) {
@@ -475,7 +499,8 @@ impl Session {
         permit.forget();
         let pending = PendingRequest {
             session: self.id,
-            principal: self.principal.clone(),
+            guard: self.guard.clone(),
+            principal: self.guard.principal(),
             number,
             core: self.core.clone(),
             outbox: self.outbox.clone(),
@@ -505,6 +530,9 @@ impl Session {
             }
             Request::ChangeSchedule(_) | Request::ListSchedules(_) => {
                 drop(tokio::task::spawn_local(pending.schedules(request)));
+            }
+            Request::ChangeAccess(_) | Request::ListAccess(_) | Request::DecideRight(_) => {
+                drop(tokio::task::spawn_local(pending.access(request)));
             }
             Request::SetHook(_)
             | Request::UseHook(_)
@@ -539,6 +567,7 @@ impl Session {
             core.handle();
             core.close_session(self.id);
         });
+        self.core.services.find_or_add::<SessionGuards>().remove(self.id);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use sennit_engine::{Command, Credit, ReaderChange, SessionId};
 use sennit_model::{
-    GroupId, PartitionId, PartitionIndex, TopicId,
+    GroupId, PartitionId, PartitionIndex, TopicId, TopicName,
     limits::{
         SUBSCRIBED_PARTITIONS_MAX, SUBSCRIPTIONS_PER_CONNECTION_MAX, WATCHES_PER_CONNECTION_MAX,
     },
@@ -56,6 +56,15 @@ impl Subscription {
         }
         let (subscription, group, credit) = (number, self.group, window);
         Command::SetCredit { session, subscription, partition, group, credit }
+    }
+
+    /// The command that ends it in a partition.
+    pub(crate) fn end(&self, session: SessionId, number: u32, partition: PartitionId) -> Command {
+        if self.is_reader() {
+            let change = ReaderChange::End;
+            return Command::Reader { session, subscription: number, partition, change };
+        }
+        Command::Unsubscribe { session, subscription: number, partition, group: self.group }
     }
 
     pub(crate) fn each_partition(
@@ -142,6 +151,8 @@ pub(crate) struct Routes {
     /// Topics of several partitions, which have no core of their own.
     pub(crate) spread: HashSet<TopicId>,
     pub(crate) subscriptions: Subscriptions,
+    /// The names of the topics of subscriptions for which rights are needed.
+    pub(crate) topic_names: HashMap<u32, TopicName>,
     /// Those that are asked for; each is called off when this is dropped.
     pub(crate) beginning: HashMap<u32, oneshot::Sender<()>>,
     /// Its watches; each ends when this is dropped.

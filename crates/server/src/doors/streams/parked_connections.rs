@@ -15,6 +15,7 @@ mod sockets;
 use std::{collections::VecDeque, io, rc::Rc};
 
 use sennit_engine::{Command, Refusal, StreamAnswer, StreamCommand};
+use sennit_identity::Verb;
 use tokio::{
     task::yield_now,
     time::{Duration, Instant, sleep_until},
@@ -28,6 +29,7 @@ use self::{
 use super::{Live, ReadPosition, WaitingRead};
 use crate::{
     broker::stream_offset::{Identified, StreamOffset},
+    identity::authority::Authority,
     runtime::{
         core::CoreHandle,
         shard_answers::{Answer, ParkedQuestion},
@@ -51,6 +53,7 @@ const READERS_AT_ONCE_MAX: usize = 256;
 #[derive(Debug)]
 pub(crate) struct ParkedConnections {
     core: CoreHandle,
+    authority: Authority,
     http: Rc<HttpThread>,
     thread_state: Rc<HttpThreadState>,
     readers: Readers,
@@ -76,6 +79,7 @@ impl ParkedConnections {
         core: CoreHandle,
         http: Rc<HttpThread>,
         silence: Duration,
+        authority: Authority,
     ) -> io::Result<Self> {
         let thread_state = http.thread_state.clone();
         let sockets = Sockets::new()?;
@@ -83,6 +87,7 @@ impl ParkedConnections {
         thread_state.parking_entry.open();
         Ok(Self {
             core,
+            authority,
             http,
             thread_state,
             readers: Readers::default(),
@@ -98,6 +103,7 @@ impl ParkedConnections {
     /// Runs for ever.
     pub(crate) async fn run(mut self) {
         let thread_state = self.thread_state.clone();
+        let mut changes = self.authority.changes();
         loop {
             thread_state
                 .parking_entry
@@ -108,6 +114,10 @@ impl ParkedConnections {
             let mut has_more = self.take_socket_events();
             has_more |= self.do_what_is_due();
             has_more |= self.notify_readers();
+            if changes.has_changed().is_ok_and(|changed| changed) {
+                changes.mark_unchanged();
+                self.send_back_who_may_not_read();
+            }
             let is_closing = thread_state.closing.has_begun();
             has_more |= is_closing && self.send_all_back();
             thread_state.parking_entry.set_count(self.readers.len());
@@ -119,9 +129,25 @@ impl ParkedConnections {
             let due = self.readers.next_due().map(|due| self.began + Duration::from_millis(due));
             tokio::select! {
                 () = thread_state.parking_entry.notify.notified() => {}
+                Ok(()) = changes.changed() => self.send_back_who_may_not_read(),
                 () = self.sockets.wait_for_events() => {}
                 () = sleep_until(due.unwrap_or(self.began)), if due.is_some() => {}
                 () = thread_state.closing.begun(), if !is_closing => {}
+            }
+        }
+    }
+
+    /// Has the tasks of those who may not read any more tell them so.
+    fn send_back_who_may_not_read(&mut self) {
+        for reader in self.readers.numbers() {
+            let Some((held, at)) = self.readers.get(reader).zip(self.readers.position_of(reader))
+            else {
+                continue;
+            };
+            if held.principal.may(Verb::Read, at.position.name.as_str()).is_err() {
+                let (position, patience) = (at.position.clone(), held.patience);
+                let wait = self.wait(reader, position, patience, true);
+                self.send_back(reader, WriteBuffer::default(), wait);
             }
         }
     }
@@ -244,7 +270,9 @@ impl ParkedConnections {
             return;
         };
         let (position, manner, patience) = (position.position.clone(), held.manner, held.patience);
-        let told = news.and_then(|news| {
+        // A reader that may not read any more is told so by its task.
+        let may_read = held.principal.may(Verb::Read, position.name.as_str()).is_ok();
+        let told = news.filter(|_| may_read).and_then(|news| {
             let cursor = news.cursor_after(patience.cursor);
             let next = news.chunk.offset(news.chunk.answer.next);
             let goes_on = position.live.is_events() && !news.chunk.answer.is_closed;

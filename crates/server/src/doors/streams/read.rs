@@ -5,6 +5,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use sennit_engine::{StreamChunk, StreamRead, StreamRest};
+use sennit_identity::Verb;
 use sennit_model::{Messages, Offset, ReadFrom, TopicId, TopicName};
 
 use super::{
@@ -99,7 +100,7 @@ impl Source {
         at: StreamOffset,
         live: Live,
     ) -> Option<ReadPosition> {
-        let located = self.streams.located(&self.principal, &self.name).await.ok()?;
+        let located = self.streams.located(&self.principal, Verb::Read, &self.name).await.ok()?;
         let is_that = located.topic == topic;
         is_that.then(|| ReadPosition { name: self.name.clone(), stream: located.place(), at, live })
     }

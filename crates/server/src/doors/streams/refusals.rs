@@ -196,6 +196,7 @@ fn of_broker(refusal: &ControlRefusal) -> Problem {
     use StatusCode as Status;
     let (status, code) = match refusal {
         ControlRefusal::Engine(refusal) => of_engine(refusal),
+        ControlRefusal::Missing(_) => (Status::FORBIDDEN, "forbidden"),
         ControlRefusal::ShuttingDown => (Status::SERVICE_UNAVAILABLE, "shutting_down"),
         ControlRefusal::Busy(_) => (Status::TOO_MANY_REQUESTS, "busy"),
         ControlRefusal::TooManyWatched(_) => (Status::TOO_MANY_REQUESTS, "limit_reached"),

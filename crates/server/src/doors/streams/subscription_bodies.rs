@@ -196,6 +196,7 @@ pub(super) fn refused(refusal: &SubscriptionRefusal) -> (StatusCode, serde_json:
     let status = match refusal {
         Refusal::Invalid(_) | Refusal::UrlRejected(_) => StatusCode::BAD_REQUEST,
         Refusal::TokenInvalid | Refusal::TokenExpired => StatusCode::UNAUTHORIZED,
+        Refusal::Missing(_) => StatusCode::FORBIDDEN,
         Refusal::Unknown => StatusCode::NOT_FOUND,
         Refusal::Exists
         | Refusal::Fenced { .. }

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use crate::identity::principal::MissingRight;
+
 use super::{glob::GlobError, limits::WEBHOOK_URL_BYTES_MAX};
 
 /// Why something was not done. It has changed nothing.
@@ -13,6 +15,9 @@ pub(crate) enum SubscriptionRefusal {
     /// The webhook's address is not one to be called.
     #[error(transparent)]
     UrlRejected(#[from] UrlRejected),
+    /// The principal lacks the right.
+    #[error(transparent)]
+    Missing(#[from] MissingRight),
     /// There is no such subscription.
     #[error("there is no such subscription")]
     Unknown,
@@ -90,6 +95,7 @@ impl SubscriptionRefusal {
         match self {
             Self::Invalid(_) => "INVALID_REQUEST",
             Self::UrlRejected(_) => "WEBHOOK_URL_REJECTED",
+            Self::Missing(_) => "FORBIDDEN",
             Self::Unknown => "SUBSCRIPTION_NOT_FOUND",
             Self::Exists => "SUBSCRIPTION_ALREADY_EXISTS",
             Self::TokenInvalid => "TOKEN_INVALID",

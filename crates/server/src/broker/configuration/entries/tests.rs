@@ -34,7 +34,7 @@ fn decide(
 fn page(entries: &Entries, list: (&str, &str, usize, usize)) -> (Vec<String>, bool) {
     let (prefix, after, entries_max, bytes_max) = list;
     let list = ListEntries { prefix: prefix.into(), after: after.into(), entries_max, bytes_max };
-    match entries.list(&list) {
+    match entries.list(&list, |_| true) {
         ConfigurationAnswer::Page { entries, more, .. } => {
             (entries.iter().map(|entry| entry.key.to_string()).collect(), more)
         }

@@ -1,6 +1,7 @@
 //! Atomic publishes of a session: all that they name lies on one shard, or they are refused.
 
 use sennit_engine::{AtomicAck, Command, Publish};
+use sennit_identity::Verb;
 use sennit_model::{GroupId, PartitionId};
 use sennit_protocol::{ErrorCode, PublishAtomic, control};
 
@@ -19,7 +20,8 @@ impl Session {
     pub(super) async fn publish_atomic(&mut self, step: &PublishAtomic, request: u64) -> Flow {
         // Its answer comes to this session: the connection stays.
         self.is_settled = true;
-        let checked = match self.checked(step, request) {
+        let checked = match self.check_rights(step).await.and_then(|()| self.checked(step, request))
+        {
             Ok((shard, parts, acks)) => self.hooked(step, parts).await.map(|it| (shard, it, acks)),
             Err(refused) => Err(refused),
         };
@@ -40,6 +42,11 @@ impl Session {
             self.outbox.refused(request, error);
             return Flow::GoOn;
         }
+        // It may have waited, and a right been taken meanwhile.
+        if let Err((_, error)) = self.check_rights(step).await {
+            self.outbox.refused(request, *error);
+            return Flow::GoOn;
+        }
         if !self.published_to.contains(&shard) {
             self.published_to.push(shard);
         }
@@ -47,6 +54,21 @@ impl Session {
         let step = sennit_engine::PublishAtomic { origin, parts, acks };
         self.core.with(|core| core.command(shard, Command::PublishAtomic(step)));
         Flow::GoOn
+    }
+
+    /// Checks the rights to publish to the topics of the parts, and to settle what the acks name.
+    async fn check_rights(&self, step: &PublishAtomic) -> Result<(), Refused> {
+        for part in &step.parts {
+            let partition = part.head.partition;
+            let may = self.guard.check(partition.topic, Verb::Publish).await;
+            may.map_err(|error| (partition, Box::new(error)))?;
+        }
+        for ack in &step.acks {
+            let may = self.guard.check(ack.topic, Verb::Settle).await;
+            let partition = PartitionId { topic: ack.topic, ..PartitionId::default() };
+            may.map_err(|error| (partition, Box::new(error)))?;
+        }
+        Ok(())
     }
 
     /// The parts as the hooks of their topics decide.

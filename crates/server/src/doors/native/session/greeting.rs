@@ -4,13 +4,31 @@ use sennit_protocol::{ErrorCode, Features, Reply, control, negotiated_frame_byte
 use tokio::sync::oneshot;
 
 use super::{Flow, Session};
-use crate::runtime::{clock::now, inbox::Message, session_takeover::SessionToken};
+use crate::{
+    identity::authority::Credential,
+    runtime::{clock::now, inbox::Message, session_takeover::SessionToken},
+};
 
 impl Session {
     pub(super) async fn hello(&mut self, hello: &control::Hello, request: u64) -> Flow {
         if self.greeted {
             return self.refuse(request, ErrorCode::HelloExpected, "Hello was said before");
         }
+        let credential = match (&hello.token, &hello.user) {
+            (Some(key), _) => Credential::Key(key.clone()),
+            (None, Some(user)) => {
+                let password = hello.password.clone().unwrap_or_default();
+                Credential::Password { user: user.clone(), password }
+            }
+            (None, None) => Credential::None,
+        };
+        let principal = match self.authority.log_in(&credential, now()).await {
+            Ok(principal) => principal,
+            Err(refusal) => {
+                return self.refuse(request, ErrorCode::Unauthorized, refusal.to_string());
+            }
+        };
+        self.guard.set_principal(principal);
         self.greeted = true;
         let limit = negotiated_frame_bytes_max(hello.frame_bytes_max);
         self.frames.set_limit(limit);

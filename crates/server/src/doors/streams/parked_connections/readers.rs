@@ -111,6 +111,11 @@ impl Readers {
         self.all.get_mut(reader as usize)
     }
 
+    /// The numbers of all.
+    pub(super) fn numbers(&self) -> Vec<u32> {
+        self.all.iter().map(|(at, _)| number(at)).collect()
+    }
+
     /// Anybody.
     pub(super) fn anybody(&self) -> Option<u32> {
         self.all.iter().next().map(|(at, _)| number(at))

@@ -1,0 +1,529 @@
+//! The control of keys, users, roles and tenants, on the first core: it decides requests one after the other against the
+//! directory in force, and has the configuration keep each change as one entry.
+
+use std::{path::PathBuf, rc::Rc};
+
+use bytes::Bytes;
+use sennit_identity::{
+    ADMIN, ApiKey, ApiKeyId, DecisionReason, Directory, EntryKey, Holder, KeyEntry, MasterSecret,
+    PasswordCost, PasswordHash, RightSource, RoleEntry, SALT_BYTES, TenantEntry, TenantName,
+    UserEntry, UserName, Verb, Zeroizing, entry_bytes, is_admin, is_built_in,
+    limits::{RIGHTS_MAX, ROLES_MAX},
+};
+use sennit_model::{ConfigurationKey, IDENTITY_KEY_PREFIX};
+use tokio::{
+    sync::{Mutex, oneshot},
+    task::spawn_local,
+};
+
+use super::request::{
+    AccessAnswer, AccessChange, AccessKind, AccessRefusal, AccessRequest, DecidedRight, ListedEntry,
+};
+use crate::{
+    broker::{
+        configuration::{self, ConfigurationRefusal, ConfigurationRequest, Write},
+        control_request::ControlRefusal,
+        key_file,
+    },
+    identity::{authority::Authority, principal::Principal},
+    runtime::{
+        clock::now,
+        core::{CoreHandle, Cores},
+        inbox::Message,
+        index::CoreIndex,
+    },
+};
+
+/// The longest name of a key, in bytes.
+const KEY_NAME_BYTES_MAX: usize = 200;
+
+type Answer = Result<AccessAnswer, AccessRefusal>;
+
+/// The control of keys, users, roles and tenants.
+#[derive(Debug)]
+pub(crate) struct AccessControl {
+    core: CoreHandle,
+    authority: Authority,
+    /// The data directory, with the file of the broker's secrets.
+    data: PathBuf,
+    /// One change after the other: each is decided on the ground of those before it.
+    turn: Mutex<()>,
+}
+
+/// Asks the first core, on behalf of a principal. Without an answer the broker stops.
+pub(crate) fn ask(
+    cores: &Cores,
+    principal: Principal,
+    request: AccessRequest,
+) -> oneshot::Receiver<Answer> {
+    let (sender, answer) = oneshot::channel();
+    let message = Message::call(move |control: &Rc<AccessControl>| {
+        let control = control.clone();
+        spawn_local(async move {
+            let _ = sender.send(control.answer(&principal, request).await);
+        });
+    });
+    let _ = cores.inboxes[CoreIndex::FIRST].send(message);
+    answer
+}
+
+/// Creates the first admin key, if nobody has credentials yet. It is told once.
+pub(crate) async fn first_admin_key(
+    cores: &Cores,
+    authority: &Authority,
+) -> Result<Option<Zeroizing<String>>, AccessRefusal> {
+    if authority.asks() {
+        return Ok(None);
+    }
+    let role = ADMIN.parse()?;
+    let holder = Holder { roles: vec![role], ..Holder::default() };
+    let change =
+        AccessChange::CreateKey { name: "first admin".to_owned(), holder, expires_ms: None };
+    let answer = ask(cores, Principal::broker(), AccessRequest::Change(change)).await;
+    match answer.unwrap_or_else(|_| Err(ControlRefusal::ShuttingDown.into()))? {
+        AccessAnswer::Changed { key, .. } => Ok(key),
+        _ => Err(ControlRefusal::WrongAnswer.into()),
+    }
+}
+
+impl AccessControl {
+    /// The control of the broker with this data directory.
+    pub(crate) fn new(core: CoreHandle, authority: Authority, data: PathBuf) -> Rc<Self> {
+        Rc::new(Self { core, authority, data, turn: Mutex::new(()) })
+    }
+
+    async fn answer(&self, principal: &Principal, request: AccessRequest) -> Answer {
+        if let AccessRequest::Decide { who: None, verb, name } = &request {
+            // Whoever asks may know what it may itself.
+            let is_allowed = principal.may(*verb, name).is_ok();
+            return match principal.entry() {
+                Some(who) => self.decide(&who, *verb, name),
+                None => Ok(AccessAnswer::Decision(DecidedRight {
+                    is_allowed,
+                    reason: "nobody is asked for credentials".to_owned(),
+                })),
+            };
+        }
+        principal.may(Verb::Identity, "")?;
+        let scope = Scope(principal.tenant());
+        match request {
+            AccessRequest::Change(change) => {
+                let _turn = self.turn.lock().await;
+                self.change(&scope, change).await
+            }
+            AccessRequest::List { kind, after, most } => {
+                let directory = self.directory()?;
+                Ok(list(&directory, &scope, kind, &after, most))
+            }
+            AccessRequest::Decide { who, verb, name } => {
+                let who = who.ok_or(ControlRefusal::WrongAnswer)?;
+                let directory = self.directory()?;
+                scope.check(&directory, &who)?;
+                self.decide(&who, verb, &name)
+            }
+        }
+    }
+
+    fn directory(&self) -> Result<std::sync::Arc<Directory>, AccessRefusal> {
+        self.authority.directory().ok_or_else(|| ConfigurationRefusal::Unreadable.into())
+    }
+
+    fn decide(&self, who: &EntryKey, verb: Verb, name: &str) -> Answer {
+        let directory = self.directory()?;
+        let rights = directory.rights_of_entry(who).ok_or_else(|| unknown(who))?;
+        let decision = rights.decide(verb, name);
+        let reason = match decision.reason {
+            DecisionReason::Right(text, RightSource::Own) => format!("by its right `{text}`"),
+            DecisionReason::Right(text, RightSource::Role(role)) => {
+                format!("by the right `{text}` of the role {role}")
+            }
+            DecisionReason::Right(text, RightSource::Claim) => {
+                format!("by the right `{text}` of its token")
+            }
+            DecisionReason::NoRight => "no right allows it".to_owned(),
+            DecisionReason::OtherTenant(tenant) => {
+                format!(
+                    "the name does not begin with {tenant}. or {tenant}/, as those of its tenant do"
+                )
+            }
+            DecisionReason::NotForTenants => {
+                "this is about the broker as a whole, and not for tenants".to_owned()
+            }
+        };
+        let is_allowed = decision.is_allowed;
+        Ok(AccessAnswer::Decision(DecidedRight { is_allowed, reason }))
+    }
+
+    async fn change(&self, scope: &Scope, change: AccessChange) -> Answer {
+        let directory = self.directory()?;
+        match change {
+            AccessChange::CreateKey { name, mut holder, expires_ms } => {
+                let is_name = |c: char| !c.is_control();
+                if name.is_empty() || name.len() > KEY_NAME_BYTES_MAX || !name.chars().all(is_name)
+                {
+                    return Err(AccessRefusal::KeyName);
+                }
+                let created_ms = now().0;
+                if expires_ms.is_some_and(|expires| expires <= created_ms) {
+                    return Err(AccessRefusal::Expired);
+                }
+                scope.fit(&mut holder)?;
+                check_holder(&directory, &holder)?;
+                let is_first = !directory.has_credentials();
+                if is_first && !(is_admin(&holder) && expires_ms.is_none()) {
+                    return Err(AccessRefusal::FirstNotAdmin);
+                }
+                let master = self.master()?;
+                let id = ApiKeyId::from_random(random()?);
+                let entry = KeyEntry {
+                    name,
+                    generation: 1,
+                    created_ms,
+                    expires_ms,
+                    previous_until_ms: None,
+                    holder,
+                };
+                let key = ApiKey::derive(&master, id, entry.generation).expose();
+                self.put(&EntryKey::Key(id), &entry, true).await?;
+                Ok(AccessAnswer::Changed { id: id.to_string(), key: Some(key), created: true })
+            }
+            AccessChange::RotateKey { key, grace } => {
+                scope.check(&directory, &key)?;
+                let EntryKey::Key(id) = key else { return Err(unknown(&key)) };
+                let mut entry = KeyEntry::clone(directory.key(&id).ok_or_else(|| unknown(&key))?);
+                entry.generation += 1;
+                entry.previous_until_ms = Some(now().plus(grace).0).filter(|_| !grace.is_zero());
+                let secret = ApiKey::derive(&self.master()?, id, entry.generation).expose();
+                self.put(&key, &entry, false).await?;
+                Ok(AccessAnswer::Changed { id: id.to_string(), key: Some(secret), created: false })
+            }
+            AccessChange::SetPassword { user, password, holder } => {
+                self.set_password(&directory, scope, user, password, holder).await
+            }
+            AccessChange::SetRole { role, rights } => {
+                scope.check_operator()?;
+                if is_built_in(&role) {
+                    return Err(AccessRefusal::BuiltIn(role));
+                }
+                if rights.len() > RIGHTS_MAX {
+                    return Err(AccessRefusal::TooManyRights);
+                }
+                let created = !directory.has_role(&role);
+                self.put(&EntryKey::Role(role.clone()), &RoleEntry { rights }, false).await?;
+                Ok(changed(role.to_string(), created))
+            }
+            AccessChange::CreateTenant { tenant } => {
+                scope.check_operator()?;
+                let key = EntryKey::Tenant(tenant.clone());
+                if directory.tenant(&tenant).is_some() {
+                    return Err(AccessRefusal::Exists(shown(&key)));
+                }
+                self.put(&key, &TenantEntry { created_ms: now().0 }, true).await?;
+                Ok(changed(tenant.to_string(), true))
+            }
+            AccessChange::Grant { to, roles, rights } => {
+                let change = |holder: &mut Holder| {
+                    add_missing(&mut holder.roles, roles);
+                    add_missing(&mut holder.rights, rights);
+                };
+                self.change_holder(&directory, scope, to, change).await
+            }
+            AccessChange::Revoke { from, roles, rights } => {
+                let change = |holder: &mut Holder| {
+                    holder.roles.retain(|role| !roles.contains(role));
+                    holder.rights.retain(|right| !rights.contains(right));
+                };
+                self.change_holder(&directory, scope, from, change).await
+            }
+            AccessChange::Delete(key) => {
+                self.delete(&directory, scope, &key).await?;
+                Ok(changed(key_id(&key), false))
+            }
+        }
+    }
+
+    async fn set_password(
+        &self,
+        directory: &Directory,
+        scope: &Scope,
+        user: UserName,
+        password: Zeroizing<String>,
+        mut holder: Holder,
+    ) -> Answer {
+        let key = EntryKey::User(user.clone());
+        let before = directory.user(&user);
+        let (generation, created_ms) = match before {
+            Some(entry) => {
+                scope.check(directory, &key)?;
+                holder = entry.holder.clone();
+                (entry.generation + 1, entry.created_ms)
+            }
+            None => {
+                scope.fit(&mut holder)?;
+                check_holder(directory, &holder)?;
+                if !directory.has_credentials() && !is_admin(&holder) {
+                    return Err(AccessRefusal::FirstNotAdmin);
+                }
+                (1, now().0)
+            }
+        };
+        let created = before.is_none();
+        let salt: [u8; SALT_BYTES] = random()?;
+        // Away from the core: it takes tens of milliseconds.
+        let hash = move || PasswordHash::new(&password, salt, PasswordCost::DEFAULT);
+        let hash = tokio::task::spawn_blocking(hash).await;
+        let hash = hash.map_err(|_| ControlRefusal::ShuttingDown)??;
+        let entry = UserEntry { password: hash.expose(), generation, created_ms, holder };
+        self.put(&key, &entry, created).await?;
+        Ok(changed(user.to_string(), created))
+    }
+
+    async fn change_holder(
+        &self,
+        directory: &Directory,
+        scope: &Scope,
+        key: EntryKey,
+        change: impl FnOnce(&mut Holder),
+    ) -> Answer {
+        scope.check(directory, &key)?;
+        let check = |holder: &Holder| {
+            check_holder(directory, holder)?;
+            match is_admin(holder) || directory.has_admin_beside(Some(&key)) {
+                true => Ok(()),
+                false => Err(AccessRefusal::LastAdmin),
+            }
+        };
+        match &key {
+            EntryKey::Key(id) => {
+                let mut entry = KeyEntry::clone(directory.key(id).ok_or_else(|| unknown(&key))?);
+                change(&mut entry.holder);
+                check(&entry.holder)?;
+                self.put(&key, &entry, false).await?;
+            }
+            EntryKey::User(name) => {
+                let mut entry =
+                    UserEntry::clone(directory.user(name).ok_or_else(|| unknown(&key))?);
+                change(&mut entry.holder);
+                check(&entry.holder)?;
+                self.put(&key, &entry, false).await?;
+            }
+            EntryKey::Role(_) | EntryKey::Tenant(_) => return Err(unknown(&key)),
+        }
+        Ok(changed(key_id(&key), false))
+    }
+
+    async fn delete(
+        &self,
+        directory: &Directory,
+        scope: &Scope,
+        key: &EntryKey,
+    ) -> Result<(), AccessRefusal> {
+        match key {
+            EntryKey::Key(_) | EntryKey::User(_) => {
+                scope.check(directory, key)?;
+                if !directory.has_admin_beside(Some(key)) {
+                    return Err(AccessRefusal::LastAdmin);
+                }
+            }
+            EntryKey::Role(role) => {
+                scope.check_operator()?;
+                if is_built_in(role) {
+                    return Err(AccessRefusal::BuiltIn(role.clone()));
+                }
+                if !directory.has_role(role) {
+                    return Err(unknown(key));
+                }
+                if directory.uses_role(role) {
+                    return Err(AccessRefusal::InUse(shown(key)));
+                }
+            }
+            EntryKey::Tenant(tenant) => {
+                scope.check_operator()?;
+                if directory.tenant(tenant).is_none() {
+                    return Err(unknown(key));
+                }
+                if directory.uses_tenant(tenant) {
+                    return Err(AccessRefusal::InUse(shown(key)));
+                }
+            }
+        }
+        self.write(key, None, None).await
+    }
+
+    /// The secret of API keys: the one in the data directory, made if there is none.
+    fn master(&self) -> Result<MasterSecret, AccessRefusal> {
+        if let Some(master) = self.authority.master() {
+            return Ok(master.clone());
+        }
+        let master = key_file::read_or_create(&self.data).map(|secrets| key_file::master(&secrets));
+        let master = master.map_err(|error| AccessRefusal::Secret(error.to_string()))?;
+        self.authority.set_master(master.clone());
+        Ok(master)
+    }
+
+    async fn put(
+        &self,
+        key: &EntryKey,
+        entry: &impl serde::Serialize,
+        is_new: bool,
+    ) -> Result<(), AccessRefusal> {
+        let if_revision = is_new.then_some(0);
+        self.write(key, Some(entry_bytes(entry).into()), if_revision).await
+    }
+
+    async fn write(
+        &self,
+        key: &EntryKey,
+        value: Option<Bytes>,
+        if_revision: Option<u64>,
+    ) -> Result<(), AccessRefusal> {
+        let key = format!("{IDENTITY_KEY_PREFIX}{}", key.name());
+        let key: ConfigurationKey = key.parse().map_err(ConfigurationRefusal::from)?;
+        let write = ConfigurationRequest::Write(Write { key, value, if_revision });
+        let answer = configuration::ask(&self.core.cores, Principal::broker(), write).await;
+        answer.map_err(|_| ControlRefusal::ShuttingDown)?.map(drop).map_err(Into::into)
+    }
+}
+
+/// The keys and users that a principal may manage: those of its tenant, or all without one.
+struct Scope(Option<TenantName>);
+
+impl Scope {
+    /// Refuses what is not in the scope as if it were not there.
+    fn check(&self, directory: &Directory, key: &EntryKey) -> Result<(), AccessRefusal> {
+        let holder = match key {
+            EntryKey::Key(id) => directory.key(id).map(|entry| &entry.holder),
+            EntryKey::User(name) => directory.user(name).map(|entry| &entry.holder),
+            EntryKey::Role(_) | EntryKey::Tenant(_) => None,
+        };
+        match holder {
+            Some(holder) if self.has(holder) => Ok(()),
+            _ => Err(unknown(key)),
+        }
+    }
+
+    fn has(&self, holder: &Holder) -> bool {
+        self.0.is_none() || holder.tenant == self.0
+    }
+
+    /// Has a new holder be of the tenant.
+    fn fit(&self, holder: &mut Holder) -> Result<(), AccessRefusal> {
+        let Some(own) = &self.0 else { return Ok(()) };
+        match holder.tenant.get_or_insert_with(|| own.clone()) == own {
+            true => Ok(()),
+            false => Err(AccessRefusal::NotForTenants),
+        }
+    }
+
+    fn check_operator(&self) -> Result<(), AccessRefusal> {
+        if self.0.is_none() { Ok(()) } else { Err(AccessRefusal::NotForTenants) }
+    }
+}
+
+fn check_holder(directory: &Directory, holder: &Holder) -> Result<(), AccessRefusal> {
+    if let Some(tenant) = holder.tenant.as_ref().filter(|name| directory.tenant(name).is_none()) {
+        return Err(unknown(&EntryKey::Tenant(tenant.clone())));
+    }
+    if let Some(role) = holder.roles.iter().find(|role| !directory.has_role(role)) {
+        return Err(unknown(&EntryKey::Role(role.clone())));
+    }
+    if holder.roles.len() > ROLES_MAX {
+        return Err(AccessRefusal::TooManyRoles);
+    }
+    if holder.rights.len() > RIGHTS_MAX {
+        return Err(AccessRefusal::TooManyRights);
+    }
+    Ok(())
+}
+
+fn list(
+    directory: &Directory,
+    scope: &Scope,
+    kind: AccessKind,
+    after: &str,
+    most: usize,
+) -> AccessAnswer {
+    let all: Vec<ListedEntry> = match kind {
+        AccessKind::Keys => directory
+            .keys()
+            .filter(|(id, entry)| id.as_str() > after && scope.has(&entry.holder))
+            .map(|(id, entry)| ListedEntry {
+                id: id.to_string(),
+                name: entry.name.clone(),
+                holder: entry.holder.clone(),
+                created_ms: entry.created_ms,
+                expires_ms: entry.expires_ms,
+                generation: entry.generation,
+            })
+            .take(most + 1)
+            .collect(),
+        AccessKind::Users => directory
+            .users()
+            .filter(|(name, entry)| name.as_str() > after && scope.has(&entry.holder))
+            .map(|(name, entry)| ListedEntry {
+                id: name.to_string(),
+                holder: entry.holder.clone(),
+                created_ms: entry.created_ms,
+                generation: entry.generation,
+                ..ListedEntry::default()
+            })
+            .take(most + 1)
+            .collect(),
+        AccessKind::Roles => directory
+            .roles()
+            .filter(|(name, _)| name.as_str() > after)
+            .map(|(id, rights)| ListedEntry {
+                id,
+                holder: Holder { rights: rights.unwrap_or_default(), ..Holder::default() },
+                ..ListedEntry::default()
+            })
+            .take(most + 1)
+            .collect(),
+        AccessKind::Tenants => directory
+            .tenants()
+            .filter(|(name, _)| {
+                name.as_str() > after && scope.0.as_ref().is_none_or(|own| own == *name)
+            })
+            .map(|(name, entry)| ListedEntry {
+                id: name.to_string(),
+                created_ms: entry.created_ms,
+                ..ListedEntry::default()
+            })
+            .take(most + 1)
+            .collect(),
+    };
+    let more = all.len() > most;
+    AccessAnswer::Page { entries: all.into_iter().take(most).collect(), more }
+}
+
+fn add_missing<T: PartialEq>(held: &mut Vec<T>, more: Vec<T>) {
+    for one in more {
+        if !held.contains(&one) {
+            held.push(one);
+        }
+    }
+}
+
+fn changed(id: String, created: bool) -> AccessAnswer {
+    AccessAnswer::Changed { id, key: None, created }
+}
+
+/// What a refusal calls it.
+fn shown(key: &EntryKey) -> String {
+    key.name().replacen('.', " ", 1)
+}
+
+fn unknown(key: &EntryKey) -> AccessRefusal {
+    AccessRefusal::Unknown(shown(key))
+}
+
+fn key_id(key: &EntryKey) -> String {
+    let name = key.name();
+    name.split_once('.').map(|(_, id)| id.to_owned()).unwrap_or(name)
+}
+
+fn random<const N: usize>() -> Result<[u8; N], AccessRefusal> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(ControlRefusal::NoRandomNumbers)?;
+    Ok(bytes)
+}

@@ -1,0 +1,142 @@
+//! The requests about keys, users, roles and tenants, their answers and refusals, in the broker's own types. It knows no
+//! protocol.
+
+use std::time::Duration;
+
+use sennit_identity::{
+    EntryKey, Holder, IdentityNameError, PasswordError, Right, RightError, RoleName, TenantName,
+    UnknownVerb, UserName, Verb, Zeroizing,
+    limits::{RIGHTS_MAX, ROLES_MAX},
+};
+
+use crate::{
+    broker::{configuration::ConfigurationRefusal, control_request::ControlRefusal},
+    identity::principal::MissingRight,
+};
+
+/// A request. Each variant says its answer.
+#[derive(Clone, Debug)]
+pub(crate) enum AccessRequest {
+    /// Changes something. [`AccessAnswer::Changed`], once that is durable and in force on each core.
+    Change(AccessChange),
+    /// Lists entries of one kind by name, those behind this text. [`AccessAnswer::Page`].
+    List { kind: AccessKind, after: String, most: usize },
+    /// Says whether a principal may do something, and why; the one that asks without a name.
+    /// [`AccessAnswer::Decision`].
+    Decide { who: Option<EntryKey>, verb: Verb, name: String },
+}
+
+/// A change.
+#[derive(Clone, Debug)]
+pub(crate) enum AccessChange {
+    /// Creates an API key.
+    CreateKey { name: String, holder: Holder, expires_ms: Option<u64> },
+    /// Gives a key another secret; the one before counts so much longer.
+    RotateKey { key: EntryKey, grace: Duration },
+    /// Creates a user, or gives one another password; what the user may stays then.
+    SetPassword { user: UserName, password: Zeroizing<String>, holder: Holder },
+    /// Sets the rights of a role.
+    SetRole { role: RoleName, rights: Vec<Right> },
+    /// Creates a tenant.
+    CreateTenant { tenant: TenantName },
+    /// Gives roles and rights to a key or user.
+    Grant { to: EntryKey, roles: Vec<RoleName>, rights: Vec<Right> },
+    /// Takes roles and rights from a key or user.
+    Revoke { from: EntryKey, roles: Vec<RoleName>, rights: Vec<Right> },
+    /// Deletes it.
+    Delete(EntryKey),
+}
+
+/// The kinds of entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AccessKind {
+    Keys,
+    Users,
+    Roles,
+    Tenants,
+}
+
+/// An entry as it is listed, without anything that is secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ListedEntry {
+    /// The id of a key, the name of the others.
+    pub(crate) id: String,
+    /// What a key is for.
+    pub(crate) name: String,
+    pub(crate) holder: Holder,
+    pub(crate) created_ms: u64,
+    pub(crate) expires_ms: Option<u64>,
+    pub(crate) generation: u64,
+}
+
+/// The decision about one right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DecidedRight {
+    pub(crate) is_allowed: bool,
+    /// The reason, with the right that decided if one did.
+    pub(crate) reason: String,
+}
+
+/// The answer to a request that was not refused.
+#[derive(Clone, Debug)]
+pub(crate) enum AccessAnswer {
+    Changed {
+        /// The id of the key, or the name.
+        id: String,
+        /// The whole key, where it is new: it is not told again.
+        key: Option<Zeroizing<String>>,
+        /// Whether something was created that did not exist before.
+        created: bool,
+    },
+    Page {
+        entries: Vec<ListedEntry>,
+        /// Whether others follow.
+        more: bool,
+    },
+    Decision(DecidedRight),
+}
+
+/// The reason why a request is refused. A refusal changes nothing.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum AccessRefusal {
+    #[error(transparent)]
+    Missing(#[from] MissingRight),
+    #[error(transparent)]
+    Configuration(#[from] ConfigurationRefusal),
+    #[error(transparent)]
+    Control(#[from] ControlRefusal),
+    #[error(transparent)]
+    Right(#[from] RightError),
+    #[error(transparent)]
+    Name(#[from] IdentityNameError),
+    #[error(transparent)]
+    Verb(#[from] UnknownVerb),
+    #[error(transparent)]
+    Password(#[from] PasswordError),
+    #[error("there is no {0}")]
+    Unknown(String),
+    #[error("there is a {0} already")]
+    Exists(String),
+    #[error("{0} is a role that every broker has: it cannot be changed")]
+    BuiltIn(RoleName),
+    #[error("{0} is in use: take it from all keys and users first")]
+    InUse(String),
+    #[error(
+        "the first key or user must have the role admin, for good and in no tenant: nobody could create the next one otherwise"
+    )]
+    FirstNotAdmin,
+    #[error("this is the last admin for good: create another one first")]
+    LastAdmin,
+    #[error("tenants are managed by the operator, not by a tenant")]
+    NotForTenants,
+    #[error("ROLES_MAX is {ROLES_MAX}: take one away first, or put rights together in one role")]
+    TooManyRoles,
+    #[error("RIGHTS_MAX is {RIGHTS_MAX}: take one away first, or put rights together in a role")]
+    TooManyRights,
+    #[error("an expiry lies in the future")]
+    Expired,
+    #[error("a key's name is 1 to 200 bytes without control characters")]
+    KeyName,
+    #[error("the broker's secret cannot be read or written: {0}")]
+    Secret(String),
+}
