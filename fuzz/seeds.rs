@@ -14,6 +14,7 @@ use sennit_engine::{
     Origin, Outbox, PartitionCommand, Payloads, Place, Publish, Record, SessionId, Settle,
     Subscribe, Verdict,
 };
+use sennit_identity::{ApiKey, ApiKeyId, MasterSecret, Secret};
 use sennit_journal::{
     Fault, LaneConfig, PackWriter, Position, RecoveredLane, ReplayFrom, disk::MemoryDisk, recover,
 };
@@ -46,6 +47,7 @@ fn main() {
     packs();
     archives();
     requests();
+    credentials();
 }
 
 fn messages() -> Vec<Message> {
@@ -158,7 +160,8 @@ fn engine_life() -> (BTreeMap<u8, (String, Vec<u8>)>, Vec<Vec<u8>>) {
     let name = |text: &str| text.parse().expect("a good name");
     let catalogue = |command| Command::Catalogue(origin, command);
     let open = |partition, dead_letters| {
-        let open = PartitionCommand::Open { config, groups: vec![setting], dead_letters };
+        let config = config.clone();
+        let open = PartitionCommand::Open { config, groups: vec![setting.clone()], dead_letters };
         Command::Partition(origin, partition, open)
     };
     let publish = |first_sequence| {
@@ -179,7 +182,7 @@ fn engine_life() -> (BTreeMap<u8, (String, Vec<u8>)>, Vec<Vec<u8>>) {
     let commands = [
         catalogue(CatalogueCommand::CreateTopic {
             name: name("orders"),
-            config,
+            config: config.clone(),
             incarnation,
             placed: None,
             is_stream: false,
@@ -193,7 +196,7 @@ fn engine_life() -> (BTreeMap<u8, (String, Vec<u8>)>, Vec<Vec<u8>>) {
         }),
         catalogue(CatalogueCommand::AlterTopic {
             topic,
-            config: TopicConfig { time_to_live: Some(Duration::from_secs(9)), ..config },
+            config: TopicConfig { time_to_live: Some(Duration::from_secs(9)), ..config.clone() },
         }),
         open(dead, DeadLetters::Stay),
         open(orders, DeadLetters::To(dead.topic)),
@@ -401,5 +404,49 @@ fn archives() {
         assert_eq!(summary.files, count as u64);
         write("archive", name, &[&[0], &tar[..]].concat());
         write("archive", &format!("{name}-mended"), &[&[1], &tar[..]].concat());
+    }
+}
+
+/// What clients show: a key, hashes of passwords, tokens as header and payload, key sets and a certificate.
+fn credentials() {
+    let master = MasterSecret::new(&Secret::new([1; 32]));
+    let key = ApiKey::derive(&master, ApiKeyId::from_random([7; 8]), 3);
+    write("api_key", "key", key.expose().as_bytes());
+    write("api_key", "id", key.id().as_str().as_bytes());
+    let tail = "$BQUFBQUFBQUFBQUFBQUFBQ$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    for (name, head) in [
+        ("default", "$argon2id$v=19$m=19456,t=2,p=1"),
+        ("huge", "$argon2id$v=19$m=4294967295,t=4294967295,p=1"),
+        ("other", "$argon2i$v=16$m=19456,t=2,p=4,keyid=AAAA,data=AAAA"),
+    ] {
+        write("password_hash", name, format!("{head}{tail}").as_bytes());
+    }
+    let usual = r#""iss":"https://issuer.example","aud":["sennit"],"sub":"ada","exp":1800000060"#;
+    for (name, header, payload) in [
+        ("usual", r#"{"alg":"HS256"}"#, format!("{{{usual}}}")),
+        (
+            "all",
+            r#"{"alg":"HS256","typ":"at+jwt","kid":"k"}"#,
+            format!(
+                r#"{{{usual},"iat":1800000000,"nbf":1.8e9,"jti":"t","tenant":"acme","roles":["viewer"],"rights":["allow publish user.{{sub}}.>"],"team":7}}"#
+            ),
+        ),
+        ("none", r#"{"alg":"none","crit":["exp"]}"#, "{}".to_owned()),
+        ("confused", r#"{"alg":"RS256"}"#, format!("{{{usual}}}")),
+    ] {
+        write("token", name, format!("{header}\n{payload}").as_bytes());
+    }
+    let ed25519 = r#"{"kty":"OKP","crv":"Ed25519","use":"sig","alg":"EdDSA","kid":"a","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
+    let p256 = r#"{"kty":"EC","crv":"P-256","key_ops":["verify"],"x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}"#;
+    let document =
+        format!(r#"{{"keys":[{ed25519},{p256},{{"kty":"RSA","n":"AQAB","e":"AQAB"}}]}}"#);
+    write("key_set", "document", document.as_bytes());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/identity/test_keys");
+    let read = |name: &str| fs::read(folder.join(name)).expect("a key of the tests");
+    for name in ["ed25519_public", "p256_public", "rsa_public"] {
+        write("key_set", name, &read(&format!("{name}.pem")));
+    }
+    for name in ["billing", "two_names", "no_name"] {
+        write("certificate", name, &read(&format!("{name}.der")));
     }
 }

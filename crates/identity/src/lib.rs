@@ -2,35 +2,52 @@
 //! storage; time, random numbers and the secrets of the broker are arguments.
 //!
 //! In reading order: a `right` allows or denies a `verb` for what matches a `pattern`; a `role` is a named set of them;
-//! the `rights` of a principal decide. The `directory` has the `entry` of each key, user, role and tenant. An `api_key`
-//! and a `password` are what they show.
+//! the `rights` of a principal decide. The `directory` has the `entry` of each key, user, role and tenant. An `api_key`,
+//! a `password`, a `token` of an issuer and a `certificate` are what they show; a `token_key` of the issuer's `key_set`
+//! checks the signature of a token, and `mint` makes tokens for development.
 
 mod api_key;
 mod base32;
+mod certificate;
 mod directory;
 mod entry;
+mod key_set;
+mod key_set_cache;
 pub mod limits;
+mod lockout;
+mod mint;
 mod name;
 mod password;
 mod pattern;
 mod right;
 mod rights;
+mod ring_provider;
 mod role;
 mod secret;
+mod token;
+mod token_key;
 mod verb;
 
 pub use api_key::{
     API_KEY_CHARACTERS, API_KEY_ID_CHARACTERS, API_KEY_ID_RANDOM_BYTES, API_KEY_PREFIX, ApiKey,
     ApiKeyError, ApiKeyId,
 };
+pub use certificate::{CertificateError, CertificateFingerprint, CertificateSubject};
 pub use directory::{Directory, EntryError, is_admin, is_built_in};
 pub use entry::{EntryKey, Holder, KeyEntry, RoleEntry, TenantEntry, UserEntry, entry_bytes};
+pub use key_set::{KeySet, KeySetError};
+pub use key_set_cache::{FetchJitter, KeySetCache};
+pub use lockout::{LoginAdmission, LoginLogLine, LoginThrottle};
+pub use mint::{MintError, NewToken, SigningKey};
 pub use name::{IdentityNameError, RoleName, TenantName, UserName};
 pub use password::{PasswordCost, PasswordError, PasswordHash, SALT_BYTES};
 pub use pattern::{FilledPattern, PatternError, RightPattern};
 pub use right::{Right, RightEffect, RightError};
 pub use rights::{Decision, DecisionReason, RightSource, Rights};
+pub use ring::rand::SystemRandom;
 pub use role::{ADMIN, BUILT_IN_ROLES, BuiltInRole};
 pub use secret::{MasterSecret, SECRET_BYTES, Secret};
+pub use token::{Claims, TokenRefusal, TokenRules, TokenRulesError};
+pub use token_key::{TokenAlgorithm, TokenKey, TokenKeyError, UnknownAlgorithm};
 pub use verb::{Subject, UnknownVerb, Verb, VerbSet};
 pub use zeroize::Zeroizing;
