@@ -197,11 +197,11 @@ fn a_key_that_is_deleted_ends_its_connections_and_what_comes_after_is_not_delive
     let topic = guarded.admin.create_topic("orders", 1);
     let (mut consumer, key) = guarded.connect(&["consume,settle orders"]);
     consumer.subscribe("orders", 1, 100);
-    guarded.admin.send(&Request::Publish(publish(topic, 0, 1, &["before"])));
+    guarded.admin.send(&Request::Publish(publish(topic, 0, 0, &["before"])));
     assert_eq!(consumer.deliveries(1).0, ["before"]);
     guarded.change(Change::DeleteKey(key.id));
-    guarded.admin.send(&Request::Publish(publish(topic, 0, 2, &["after"])));
-    guarded.admin.confirmed_up_to(3);
+    guarded.admin.send(&Request::Publish(publish(topic, 0, 1, &["after"])));
+    guarded.admin.confirmed_up_to(2);
     consumer.hears_the_end_with(ErrorCode::Unauthorized);
 }
 
@@ -212,8 +212,8 @@ fn a_right_that_is_taken_ends_the_subscription_and_not_the_connection() {
     let (mut consumer, key) = guarded.connect(&["consume,settle orders", "describe >"]);
     consumer.subscribe("orders", 1, 100);
     guarded.revoke(&key, "consume,settle orders");
-    guarded.admin.send(&Request::Publish(publish(topic, 0, 1, &["after"])));
-    guarded.admin.confirmed_up_to(2);
+    guarded.admin.send(&Request::Publish(publish(topic, 0, 0, &["after"])));
+    guarded.admin.confirmed_up_to(1);
     let ended = loop {
         match consumer.next().expect("the connection stays") {
             (_, Reply::SubscriptionEnded(ended)) => break ended,

@@ -149,14 +149,14 @@ fn row(kind: Kind, topic: &Named) -> Option<(Need, Request)> {
         Kind::Watch => {
             Some((Login, Request::Watch(control::Watch { subscription: 1, pattern: ">".into() })))
         }
-        Kind::Publish => right(Verb::Publish, Request::Publish(publish(topic.id, 0, 1, &["x"]))),
+        Kind::Publish => right(Verb::Publish, Request::Publish(publish(topic.id, 0, 0, &["x"]))),
         Kind::PublishAt => {
-            let publish = publish(topic.id, 0, 1, &["x"]);
+            let publish = publish(topic.id, 0, 0, &["x"]);
             let expected = sennit_model::Offset(77);
             right(Verb::Publish, Request::PublishAt(PublishAt { expected, publish }))
         }
         Kind::PublishAtomic => {
-            let parts = vec![publish(topic.id, 0, 1, &["x"])];
+            let parts = vec![publish(topic.id, 0, 0, &["x"])];
             let step = PublishAtomic { parts, acks: Vec::new() };
             right(Verb::Publish, Request::PublishAtomic(step))
         }
@@ -533,7 +533,7 @@ fn an_ack_of_an_atomic_publish_needs_the_right_to_settle() {
     let (mut guarded, there, _) = guarded();
     let (mut peer, key) = guarded.connect(&["publish acme.>"]);
     let acks = vec![AtomicAck { topic: there.id, group: GroupId(1), runs: settle(there.id).runs }];
-    let parts = vec![publish(there.id, 0, 1, &["x"])];
+    let parts = vec![publish(there.id, 0, 0, &["x"])];
     let step = Request::PublishAtomic(PublishAtomic { parts, acks });
     assert_eq!(refusal(&peer.ask(&step), &there).0, Some(ErrorCode::Forbidden));
     guarded.grant(&key, "settle acme.orders");
@@ -571,9 +571,7 @@ fn http_row(path: &str, method: &str, stream: &str) -> (Need, String, String) {
         ("/v1/stream/{path}", "HEAD") => (Right(Verb::Describe), stream_path, String::new()),
         ("/v1/stream/{path}", "DELETE") => (Right(Verb::Delete), stream_path, String::new()),
         ("/v1/atomic", "POST") => {
-            let appends = format!(
-                r#"{{"operations":[{{"path":"/{stream}","contentType":"text/plain","data":"eA=="}}]}}"#
-            );
+            let appends = format!(r#"{{"appends":[{{"stream":"{stream}","body":"x"}}]}}"#);
             (Right(Verb::Publish), "/v1/atomic".into(), appends)
         }
         (path, method) if path.starts_with("/v1/stream/__ds/subscriptions") => {
