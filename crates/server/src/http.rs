@@ -9,7 +9,7 @@
 //! `route`; the `browser_guard` says whether a page may send it (`allowed_hosts`, `allowed_origins`,
 //! `browser_headers`); a `response` has a `body`. `thread_state` is what the connections of a thread share. A
 //! connection of `http1` moves to the core of its streams (`core_affinity`); one that waits for a stream leaves its
-//! task (`parking`, `parking_entry`).
+//! task (`parking`, `parking_entry`). The `client` sends requests to servers elsewhere.
 
 pub(crate) mod allowed_hosts;
 pub(crate) mod allowed_origins;
@@ -20,6 +20,7 @@ mod bad_request;
 pub(crate) mod body;
 pub(crate) mod browser_guard;
 pub(crate) mod browser_headers;
+pub(crate) mod client;
 pub(crate) mod closing;
 pub(crate) mod concurrency;
 mod connection;

@@ -36,6 +36,10 @@ const SLEEPERS: &[(&str, &str)] = &[
         "crates/server/src/doors/native/outbox/tests.rs",
         "a clock that runs only while everybody waits",
     ),
+    (
+        "crates/server/src/identity/token_issuer/tests.rs",
+        "a clock that runs only while everybody waits",
+    ),
     ("crates/server/src/runtime/reader_pacing.rs", "what rings rings by the clock"),
     ("crates/server/src/runtime/memory_release.rs", "a clock that runs only while everybody waits"),
     ("crates/server/tests/footprint.rs", "the least that is held is seen in many looks"),

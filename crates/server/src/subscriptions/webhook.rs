@@ -1,21 +1,9 @@
 //! Calls a webhook: one signed request, on a connection of its own to a checked address. Redirects are not
 //! followed. It knows no subscriptions.
 
-use std::{io, sync::Arc};
-
 use bytes::Bytes;
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-    sync::OnceCell,
-    task::spawn_local,
-};
-use tokio_rustls::TlsConnector;
 
 use super::request::{
     UrlRejected,
@@ -25,6 +13,7 @@ use super::{
     name_lookup::Lookups,
     url_guard::{LookupFailure, Target},
 };
+use crate::http::client::{ClientFailure, HttpClient};
 
 /// What a webhook has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,12 +33,9 @@ pub(crate) enum WebhookFailure {
     /// Its name stands for nothing that may be called.
     #[error(transparent)]
     Lookup(#[from] LookupFailure),
-    /// It was not reached.
-    #[error("not reached: {0}")]
-    Io(#[from] io::Error),
-    /// It does not speak HTTP.
-    #[error("no answer: {0}")]
-    Http(#[from] hyper::Error),
+    /// It was not reached, or does not speak HTTP.
+    #[error(transparent)]
+    Client(#[from] ClientFailure),
     /// The request could not be made.
     #[error("no request: {0}")]
     Request(#[from] http::Error),
@@ -70,7 +56,7 @@ pub(crate) struct Caller {
     /// for names that nobody knows is in the way of others who ask, and of no call.
     lookups: Lookups,
     checks: Lookups,
-    tls: OnceCell<Arc<ClientConfig>>,
+    client: HttpClient,
 }
 
 impl Caller {
@@ -79,7 +65,7 @@ impl Caller {
             allows_loopback,
             lookups: Lookups::new(LOOKUPS_UNDER_WAY_MAX),
             checks: Lookups::new(LOOKUPS_UNDER_WAY_MAX),
-            tls: OnceCell::new(),
+            client: HttpClient::default(),
         }
     }
 
@@ -117,64 +103,18 @@ impl Caller {
             .header(header::USER_AGENT, concat!("sennit/", env!("CARGO_PKG_VERSION")))
             .header("webhook-signature", signature)
             .body(Full::new(body))?;
-        let stream = TcpStream::connect(&addresses[..]).await?;
-        let _ = stream.set_nodelay(true);
-        if target.is_tls {
-            let name = ServerName::try_from(target.host.to_string())
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-            let tls = TlsConnector::from(self.tls.get_or_try_init(settings).await?.clone());
-            ask(tls.connect(name, stream).await?, request).await
-        } else {
-            ask(stream, request).await
+        let (is_tls, host) = (target.is_tls, &target.host);
+        let answer = self.client.send(is_tls, host, &addresses, request).await?;
+        if !answer.response.status().is_success() {
+            return Err(WebhookFailure::Status(answer.response.status()));
         }
+        // One that cannot be read says nothing more than that it was taken.
+        let body = answer.response.into_body();
+        let body = Limited::new(body, WEBHOOK_ANSWER_BYTES_MAX).collect().await;
+        drop(answer.connection);
+        let said: Option<serde_json::Value> =
+            body.ok().and_then(|body| serde_json::from_slice(&body.to_bytes()).ok());
+        let is_done = said.is_some_and(|said| said["done"] == true);
+        Ok(if is_done { WebhookAnswer::Done } else { WebhookAnswer::Taken })
     }
-}
-
-async fn ask<S>(stream: S, request: Request<Full<Bytes>>) -> Result<WebhookAnswer, WebhookFailure>
-where
-    S: AsyncRead + AsyncWrite + Unpin + 'static,
-{
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let connection = AbortOnDrop(spawn_local(connection).abort_handle());
-    let response = sender.send_request(request).await?;
-    if !response.status().is_success() {
-        return Err(WebhookFailure::Status(response.status()));
-    }
-    // One that cannot be read says nothing more than that it was taken.
-    let body = Limited::new(response.into_body(), WEBHOOK_ANSWER_BYTES_MAX).collect().await;
-    drop(connection);
-    let said: Option<serde_json::Value> =
-        body.ok().and_then(|body| serde_json::from_slice(&body.to_bytes()).ok());
-    let is_done = said.is_some_and(|said| said["done"] == true);
-    Ok(if is_done { WebhookAnswer::Done } else { WebhookAnswer::Taken })
-}
-
-/// Ends a connection with whoever uses it.
-struct AbortOnDrop(tokio::task::AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// Trusts whom this machine trusts.
-async fn settings() -> io::Result<Arc<ClientConfig>> {
-    let found = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs);
-    let found = found.await.map_err(io::Error::other)?;
-    for error in &found.errors {
-        tracing::warn!(%error, "a certificate that this machine trusts cannot be read");
-    }
-    let mut roots = RootCertStore::empty();
-    let (taken, _) = roots.add_parsable_certificates(found.certs);
-    if taken == 0 {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "this machine trusts no certificates"));
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(io::Error::other)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
 }
