@@ -6,11 +6,11 @@ use sennit_model::{GroupName, TopicName, TopicPattern, limits::FRAME_BYTES_MAX};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    access::Credential,
     atomic_steps::AtomicSteps,
     connection::Connection,
     connection_handle::{Command, ConnectionHandle},
     consumer::ConsumerBuilder,
+    credential::Credential,
     error::Error,
     inbox::Requests,
     outbox::Outbox,

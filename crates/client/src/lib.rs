@@ -24,6 +24,7 @@ mod connection;
 mod connection_handle;
 mod consumer;
 mod conversation;
+mod credential;
 mod delayed;
 mod delivery;
 mod delivery_queue;
@@ -64,8 +65,7 @@ mod workbench;
 mod write_buffer;
 
 pub use access::{
-    Access, AccessChanged, AccessEntry, AccessKind, Credential, Holder, PrincipalName,
-    RightDecision,
+    Access, AccessChanged, AccessEntry, AccessKind, Holder, PrincipalName, RightDecision,
 };
 pub use admin::{
     Cursor, GroupDescription, ParkedRun, PartitionDescription, TopicDescription, TopicSummary,
@@ -77,6 +77,7 @@ pub use configuration::{Configuration, ConfigurationChanged, ConfigurationPage};
 pub use configuration_event::{ConfigurationChange, ConfigurationEntry, ConfigurationEvent};
 pub use configuration_watch::ConfigurationWatch;
 pub use consumer::{Consumer, ConsumerBuilder};
+pub use credential::Credential;
 pub use delayed::{DelayedPage, DelayedRun, DueTime};
 pub use delivery::{Delivery, DeliveryRun};
 pub use error::Error;

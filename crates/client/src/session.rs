@@ -14,7 +14,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use crate::{access::Credential, error::Error};
+use crate::{credential::Credential, error::Error};
 
 /// The client's side of the greeting.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use crate::{
     name::{RoleName, TenantName, UserName},
     right::{Right, RightEffect},
     rights::{RightSource, Rights},
-    role::{ADMIN, BUILT_IN_ROLES},
+    role::{ADMIN, STANDARD_ROLES},
     verb::{Subject, Verb, VerbSet},
 };
 
@@ -99,14 +99,14 @@ impl Directory {
 
     /// The roles by name with their rights, those that every broker has included; without rights if they cannot be read.
     pub fn roles(&self) -> impl Iterator<Item = (String, Option<Vec<Right>>)> + '_ {
-        let built_in = BUILT_IN_ROLES.iter().map(|role| {
+        let standard = STANDARD_ROLES.iter().map(|role| {
             let rights = role.rights.iter().filter_map(|text| text.parse().ok());
             (role.name.to_owned(), Some(rights.collect()))
         });
         let own = self.roles.iter().map(|(name, entry)| {
             (name.to_string(), entry.as_ref().map(|entry| entry.rights.clone()))
         });
-        let mut all: Vec<_> = built_in.chain(own).collect();
+        let mut all: Vec<_> = standard.chain(own).collect();
         all.sort_by(|(one, _), (other, _)| one.cmp(other));
         all.into_iter()
     }
@@ -119,7 +119,7 @@ impl Directory {
     /// Returns whether there is a role of this name.
     #[must_use]
     pub fn has_role(&self, role: &RoleName) -> bool {
-        is_built_in(role) || self.roles.contains_key(role)
+        is_standard_role(role) || self.roles.contains_key(role)
     }
 
     /// Returns whether any key or user has the role.
@@ -186,10 +186,10 @@ impl Directory {
         }
         for role in &holder.roles {
             let source = RightSource::Role(role.as_str().into());
-            if let Some(built_in) =
-                BUILT_IN_ROLES.iter().find(|built_in| built_in.name == role.as_str())
+            if let Some(standard) =
+                STANDARD_ROLES.iter().find(|standard| standard.name == role.as_str())
             {
-                for right in built_in.rights.iter().filter_map(|text| text.parse().ok()) {
+                for right in standard.rights.iter().filter_map(|text| text.parse().ok()) {
                     rights.add(&right, source.clone(), &value_of);
                 }
                 continue;
@@ -216,8 +216,8 @@ impl Directory {
 
 /// Returns whether the name is that of a role that every broker has.
 #[must_use]
-pub fn is_built_in(role: &RoleName) -> bool {
-    BUILT_IN_ROLES.iter().any(|built_in| built_in.name == role.as_str())
+pub fn is_standard_role(role: &RoleName) -> bool {
+    STANDARD_ROLES.iter().any(|standard| standard.name == role.as_str())
 }
 
 /// Returns whether the holder may manage all keys.

@@ -33,7 +33,7 @@ pub use api_key::{
     ApiKeyError, ApiKeyId,
 };
 pub use certificate::{CertificateError, CertificateFingerprint, CertificateSubject};
-pub use directory::{Directory, EntryError, is_admin, is_built_in};
+pub use directory::{Directory, EntryError, is_admin, is_standard_role};
 pub use entry::{EntryKey, Holder, KeyEntry, RoleEntry, TenantEntry, UserEntry, entry_bytes};
 pub use key_set::{KeySet, KeySetError};
 pub use key_set_cache::{FetchJitter, KeySetCache};
@@ -45,7 +45,7 @@ pub use pattern::{FilledPattern, PatternError, RightPattern};
 pub use right::{Right, RightEffect, RightError};
 pub use rights::{Decision, DecisionReason, RightSource, Rights};
 pub use ring::rand::SystemRandom;
-pub use role::{ADMIN, BUILT_IN_ROLES, BuiltInRole};
+pub use role::{ADMIN, STANDARD_ROLES, StandardRole};
 pub use secret::{MasterSecret, SECRET_BYTES, Secret};
 pub use token::{Claims, TokenRefusal, TokenRules, TokenRulesError};
 pub use token_key::{TokenAlgorithm, TokenKey, TokenKeyError, UnknownAlgorithm};

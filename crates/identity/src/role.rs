@@ -2,7 +2,7 @@
 
 /// A role that every broker has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BuiltInRole {
+pub struct StandardRole {
     /// Its name.
     pub name: &'static str,
     /// Says in one line whom it is for.
@@ -15,13 +15,13 @@ pub struct BuiltInRole {
 pub const ADMIN: &str = "admin";
 
 /// The roles that every broker has, the weakest first.
-pub const BUILT_IN_ROLES: [BuiltInRole; 3] = [
-    BuiltInRole {
+pub const STANDARD_ROLES: [StandardRole; 3] = [
+    StandardRole {
         name: "viewer",
         meaning: "sees topics, groups, counts and metrics, and no payload",
         rights: &["describe >", "monitor"],
     },
-    BuiltInRole {
+    StandardRole {
         name: "operator",
         meaning: "also creates, changes and deletes topics, redrives and moves messages, and sets the configuration; \
                   reads no payload",
@@ -31,7 +31,7 @@ pub const BUILT_IN_ROLES: [BuiltInRole; 3] = [
             "monitor,webhook",
         ],
     },
-    BuiltInRole {
+    StandardRole {
         name: ADMIN,
         meaning: "may do everything",
         rights: &[
@@ -51,14 +51,14 @@ mod tests {
         verb::{Verb, VerbSet},
     };
 
-    fn verbs(role: &BuiltInRole) -> VerbSet {
+    fn verbs(role: &StandardRole) -> VerbSet {
         let rights = role.rights.iter().map(|text| text.parse::<Right>().unwrap());
         rights.fold(VerbSet::default(), |verbs, right| verbs.or(right.verbs))
     }
 
     #[test]
     fn an_admin_has_every_verb_and_an_operator_reads_no_payload() {
-        let [viewer, operator, admin] = &BUILT_IN_ROLES;
+        let [viewer, operator, admin] = &STANDARD_ROLES;
         assert!(Verb::ALL.iter().all(|verb| verbs(admin).has(*verb)));
         for verb in
             [Verb::Read, Verb::Consume, Verb::Inspect, Verb::Backup, Verb::Identity, Verb::Publish]

@@ -3,6 +3,8 @@
 
 pub(crate) mod archive;
 pub(crate) mod atomic_append;
+pub(crate) mod audit;
+pub(crate) mod audit_stream;
 pub(crate) mod backup;
 pub(crate) mod catalogue_needs;
 pub(crate) mod configuration;

@@ -18,6 +18,8 @@ use self::shard_start::RecoveredShard;
 use crate::{
     access::AccessControl,
     broker::{
+        audit::Audit,
+        audit_stream::AuditStream,
         catalogue_needs::Needs,
         configuration::{Configuration, CurrentConfiguration},
         control::Control,
@@ -179,8 +181,13 @@ fn open_http(
     };
     let streams = Streams::of_connections(core.clone(), peer_cores);
     let streams = StreamsDoor::new(streams, cores.clone(), settings, thread_state.clone());
-    let handler =
-        Rc::new(HttpRouter::new(thread_state.clone(), status, Some(streams), authority.clone()));
+    let handler = Rc::new(HttpRouter::new(
+        thread_state.clone(),
+        status,
+        Some(streams),
+        authority.clone(),
+        cores.inboxes[CoreIndex::FIRST].clone(),
+    ));
     let http = Rc::new(HttpThread { thread_state, handler, cores });
     let (silence, authority) = (config.streams_events_silence, authority.clone());
     match ParkedConnections::open(core.clone(), http.clone(), silence, authority) {
@@ -196,6 +203,8 @@ fn add_control(core: &CoreHandle, config: Config, authority: &Authority) {
     let (data, allows_private) = (config.data, config.streams_allow_private_webhooks);
     let subscriptions = Subscriptions::new(core.clone(), data.clone(), allows_private);
     core.services.add(subscriptions.clone());
+    let audit = core.services.find_or_add::<Audit>();
+    spawn_local(AuditStream::new(core.clone()).keep(audit));
     core.services.add(AccessControl::new(core.clone(), authority.clone(), data.clone()));
     let configuration = Configuration::new(core.clone(), authority.clone(), data);
     core.services.add(configuration.clone());

@@ -4,6 +4,7 @@
 
 pub(crate) mod authority;
 pub(crate) mod key_set_fetch;
+pub(crate) mod login;
 pub(crate) mod login_cache;
 pub(crate) mod principal;
 #[cfg_attr(not(test), expect(dead_code, reason = "no door takes tokens yet"))]

@@ -160,6 +160,7 @@ impl Broker<'_> {
                 status.clone(),
                 None,
                 authority.clone(),
+                cores.inboxes[CoreIndex::FIRST].clone(),
             ));
             HttpThread { thread_state, handler, cores: cores.clone() }
         };

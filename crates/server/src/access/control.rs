@@ -7,7 +7,7 @@ use bytes::Bytes;
 use sennit_identity::{
     ADMIN, ApiKey, ApiKeyId, DecisionReason, Directory, EntryKey, Holder, KeyEntry, MasterSecret,
     PasswordCost, PasswordHash, RightSource, RoleEntry, SALT_BYTES, TenantEntry, TenantName,
-    UserEntry, UserName, Verb, Zeroizing, entry_bytes, is_admin, is_built_in,
+    UserEntry, UserName, Verb, Zeroizing, entry_bytes, is_admin, is_standard_role,
     limits::{RIGHTS_MAX, ROLES_MAX},
 };
 use sennit_model::{ConfigurationKey, IDENTITY_KEY_PREFIX};
@@ -21,6 +21,7 @@ use super::request::{
 };
 use crate::{
     broker::{
+        audit,
         configuration::{self, ConfigurationRefusal, ConfigurationRequest, Write},
         control_request::ControlRefusal,
         key_file,
@@ -104,13 +105,16 @@ impl AccessControl {
                 })),
             };
         }
+        if let AccessRequest::Change(change) = request {
+            let (act, to) = change.act();
+            let changed = self.change_if_allowed(principal, change).await;
+            audit::note(&self.core.cores, principal, act, to, &changed);
+            return changed;
+        }
         principal.may(Verb::Identity, "")?;
         let scope = Scope(principal.tenant());
         match request {
-            AccessRequest::Change(change) => {
-                let _turn = self.turn.lock().await;
-                self.change(&scope, change).await
-            }
+            AccessRequest::Change(_) => Err(ControlRefusal::WrongAnswer.into()),
             AccessRequest::List { kind, after, most } => {
                 let directory = self.directory()?;
                 Ok(list(&directory, &scope, kind, &after, most))
@@ -122,6 +126,12 @@ impl AccessControl {
                 self.decide(&who, verb, &name)
             }
         }
+    }
+
+    async fn change_if_allowed(&self, principal: &Principal, change: AccessChange) -> Answer {
+        principal.may(Verb::Identity, "")?;
+        let _turn = self.turn.lock().await;
+        self.change(&Scope(principal.tenant()), change).await
     }
 
     fn directory(&self) -> Result<std::sync::Arc<Directory>, AccessRefusal> {
@@ -202,8 +212,8 @@ impl AccessControl {
             }
             AccessChange::SetRole { role, rights } => {
                 scope.check_operator()?;
-                if is_built_in(&role) {
-                    return Err(AccessRefusal::BuiltIn(role));
+                if is_standard_role(&role) {
+                    return Err(AccessRefusal::Standard(role));
                 }
                 if rights.len() > RIGHTS_MAX {
                     return Err(AccessRefusal::TooManyRights);
@@ -327,8 +337,8 @@ impl AccessControl {
             }
             EntryKey::Role(role) => {
                 scope.check_operator()?;
-                if is_built_in(role) {
-                    return Err(AccessRefusal::BuiltIn(role.clone()));
+                if is_standard_role(role) {
+                    return Err(AccessRefusal::Standard(role.clone()));
                 }
                 if !directory.has_role(role) {
                     return Err(unknown(key));

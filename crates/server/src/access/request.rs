@@ -47,6 +47,22 @@ pub(crate) enum AccessChange {
     Delete(EntryKey),
 }
 
+impl AccessChange {
+    /// The name of the act in the audit, and what it is done to.
+    pub(crate) fn act(&self) -> (&'static str, String) {
+        match self {
+            Self::CreateKey { name, .. } => ("key create", name.clone()),
+            Self::RotateKey { key, .. } => ("key rotate", key.name()),
+            Self::SetPassword { user, .. } => ("password set", format!("user.{user}")),
+            Self::SetRole { role, .. } => ("role set", format!("role.{role}")),
+            Self::CreateTenant { tenant } => ("tenant create", format!("tenant.{tenant}")),
+            Self::Grant { to, .. } => ("grant", to.name()),
+            Self::Revoke { from, .. } => ("revoke", from.name()),
+            Self::Delete(key) => ("delete", key.name()),
+        }
+    }
+}
+
 /// The kinds of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessKind {

@@ -46,7 +46,7 @@ pub(crate) use self::{
     snapshot::{ChangeListener, ConfigurationSnapshot, CurrentConfiguration},
 };
 use super::{
-    control_request::ControlRefusal, key_file, stream_request::StreamFailure,
+    audit, control_request::ControlRefusal, key_file, stream_request::StreamFailure,
     topic_listener::TopicListener,
 };
 use crate::{
@@ -64,6 +64,14 @@ const APPENDED_CHANGES: usize = 4096;
 
 type Answer = Result<ConfigurationAnswer, ConfigurationRefusal>;
 
+/// A change that waits to be decided.
+#[derive(Debug)]
+struct WaitingWrite {
+    write: Write,
+    principal: Principal,
+    answer: oneshot::Sender<Answer>,
+}
+
 /// The configuration, on the first core.
 #[derive(Debug)]
 pub(crate) struct Configuration {
@@ -72,7 +80,7 @@ pub(crate) struct Configuration {
     entries: RefCell<Entries>,
     snapshot: RefCell<ConfigurationSnapshot>,
     /// Changes that wait to be decided, in the order in which they came.
-    waiting: RefCell<VecDeque<(Write, oneshot::Sender<Answer>)>>,
+    waiting: RefCell<VecDeque<WaitingWrite>>,
     waiting_bytes: Cell<usize>,
     has_more: Notify,
     state: Cell<State>,
@@ -199,6 +207,11 @@ impl Configuration {
             }
         };
         let answered = match (refusal, request) {
+            (Some(refusal), ConfigurationRequest::Write(write)) => {
+                let refused = Err(refusal);
+                self.note(principal, &write, &refused);
+                refused
+            }
             (Some(refusal), _) => Err(refusal),
             (None, ConfigurationRequest::Get { key }) => {
                 let entries = self.entries.borrow();
@@ -212,13 +225,20 @@ impl Configuration {
                 let bytes = self.waiting_bytes.get() + write.bytes();
                 if bytes <= CONFIGURATION_WAITING_BYTES_MAX {
                     self.waiting_bytes.set(bytes);
-                    self.waiting.borrow_mut().push_back((write, answer));
+                    let principal = principal.clone();
+                    let waiting = WaitingWrite { write, principal, answer };
+                    self.waiting.borrow_mut().push_back(waiting);
                     return self.has_more.notify_one();
                 }
                 Err(ConfigurationRefusal::Busy)
             }
         };
         let _ = answer.send(answered);
+    }
+
+    fn note(&self, principal: &Principal, write: &Write, answer: &Answer) {
+        let act = if write.value.is_some() { "kv set" } else { "kv delete" };
+        audit::note(&self.core.cores, principal, act, write.key.as_str(), answer);
     }
 
     /// Decides and keeps the changes that wait, for ever.
@@ -231,29 +251,35 @@ impl Configuration {
             let (changes, answers) = {
                 let entries = self.entries.borrow();
                 let mut draft = Draft::of(&entries);
-                let answers: Vec<_> = writes.iter().map(|(write, _)| draft.decide(write)).collect();
+                let answers: Vec<_> =
+                    writes.iter().map(|waiting| draft.decide(&waiting.write)).collect();
                 (draft.changes, answers)
             };
             let kept = self.keep(changes).await;
-            let bytes: usize = writes.iter().map(|(write, _)| write.bytes()).sum();
+            let bytes: usize = writes.iter().map(|waiting| waiting.write.bytes()).sum();
             self.waiting_bytes.set(self.waiting_bytes.get() - bytes);
-            for ((_, sender), answer) in writes.into_iter().zip(answers) {
+            for (WaitingWrite { write, principal, answer }, decided) in
+                writes.into_iter().zip(answers)
+            {
                 // What was decided on the ground of changes that are not kept does not count either.
-                let _ = sender.send(kept.clone().and(answer));
+                let decided = kept.clone().and(decided);
+                self.note(&principal, &write, &decided);
+                let _ = answer.send(decided);
             }
             self.write_again_if_grown().await;
         }
     }
 
     /// The next changes that are appended together.
-    fn take(&self) -> Vec<(Write, oneshot::Sender<Answer>)> {
+    fn take(&self) -> Vec<WaitingWrite> {
         let mut waiting = self.waiting.borrow_mut();
         let mut bytes = 0;
-        let fit = waiting.iter().take(APPENDED_CHANGES).take_while(|(write, _)| {
-            let is_first = bytes == 0;
-            bytes += appended_bytes(write.key.as_str(), write.value.as_ref());
-            is_first || bytes <= APPENDED_BYTES
-        });
+        let fit =
+            waiting.iter().take(APPENDED_CHANGES).take_while(|WaitingWrite { write, .. }| {
+                let is_first = bytes == 0;
+                bytes += appended_bytes(write.key.as_str(), write.value.as_ref());
+                is_first || bytes <= APPENDED_BYTES
+            });
         let count = fit.count();
         waiting.drain(..count).collect()
     }

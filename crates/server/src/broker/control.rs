@@ -24,7 +24,10 @@ use sennit_model::{
 use tokio::{sync::oneshot, task::spawn_local};
 
 use super::{
-    control_request::{ControlAnswer, ControlRefusal, ControlRequest, check_request, check_rights},
+    audit,
+    control_request::{
+        ControlAnswer, ControlRefusal, ControlRequest, act, check_request, check_rights,
+    },
     topic_listener::TopicListener,
     topic_locks::TopicLocks,
 };
@@ -97,6 +100,20 @@ impl Control {
 
     /// Does a request about names and settings. The broker itself may do more than its clients.
     async fn answer(
+        &self,
+        session: SessionId,
+        principal: &Principal,
+        request: ControlRequest,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let act = act(&request);
+        let answer = self.carry_out(session, principal, request).await;
+        if let Some((act, to)) = act {
+            audit::note(&self.core.cores, principal, act, to, &answer);
+        }
+        answer
+    }
+
+    async fn carry_out(
         &self,
         session: SessionId,
         principal: &Principal,

@@ -1,6 +1,7 @@
 //! The requests to the control of names and settings, in the broker's own types. Each door converts its protocol's
 //! requests to these, and the answers back. It knows no protocol.
 
+mod act;
 mod answer;
 mod protection;
 mod refusal;
@@ -14,6 +15,7 @@ use sennit_model::{
 };
 
 pub(crate) use self::{
+    act::act,
     answer::{
         ConsumerStart, ControlAnswer, CursorPositions, DelayedOfPartition, DelayedPage,
         ExplainedPartition, GroupDescription, ListedGroup, ListedTopic, ParkedRun, ReaderStart,

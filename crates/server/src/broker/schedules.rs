@@ -49,6 +49,7 @@ pub(crate) use self::{
     },
 };
 use super::{
+    audit,
     control_request::{ControlRefusal, check_topic},
     publish_hook::PublishHook,
     stream_request::StreamFailure,
@@ -148,7 +149,16 @@ pub(crate) fn ask(
     let _ = cores.inboxes[CoreIndex::FIRST].send(Message::call(move |held: &Rc<Schedules>| {
         let schedules = held.clone();
         spawn_local(async move {
-            let _ = sender.send(schedules.answer(&principal, request).await);
+            let changes = match &request {
+                ScheduleRequest::Change(name, _) => Some(name.to_string()),
+                ScheduleRequest::Get(_) | ScheduleRequest::List { .. } => None,
+            };
+            let cores = schedules.core.cores.clone();
+            let answer = schedules.answer(&principal, request).await;
+            if let Some(name) = changes {
+                audit::note(&cores, &principal, "schedule change", name, &answer);
+            }
+            let _ = sender.send(answer);
         });
     }));
     answer

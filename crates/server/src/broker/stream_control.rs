@@ -15,6 +15,7 @@ use sennit_model::{
 };
 
 use super::{
+    audit,
     control::{Control, incarnation},
     control_request::ControlRefusal,
     stream_offset::IncarnationTag,
@@ -32,6 +33,20 @@ impl Control {
 
     /// Has a stream be there.
     pub(crate) async fn create_stream(
+        &self,
+        principal: &Principal,
+        create: CreateStream,
+    ) -> Result<Created, StreamFailure> {
+        let name = create.name.to_string();
+        let created = self.find_or_create_stream(principal, create).await;
+        // One that is found is no act.
+        if created.as_ref().is_ok_and(|created| created.is_new) || created.is_err() {
+            audit::note(&self.core.cores, principal, "stream create", name, &created);
+        }
+        created
+    }
+
+    async fn find_or_create_stream(
         &self,
         principal: &Principal,
         create: CreateStream,
@@ -289,6 +304,16 @@ impl Control {
 
     /// Deletes a stream; what its forks need of it stays until they are gone.
     pub(crate) async fn delete_stream(
+        &self,
+        principal: &Principal,
+        name: &TopicName,
+    ) -> Result<(), StreamFailure> {
+        let deleted = self.delete_stream_if_allowed(principal, name).await;
+        audit::note(&self.core.cores, principal, "stream delete", name.as_str(), &deleted);
+        deleted
+    }
+
+    async fn delete_stream_if_allowed(
         &self,
         principal: &Principal,
         name: &TopicName,

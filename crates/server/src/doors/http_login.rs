@@ -2,7 +2,6 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderValue, StatusCode, header};
-use sennit_identity::Verb;
 
 use crate::{
     http::{
@@ -11,8 +10,8 @@ use crate::{
         response::Response,
     },
     identity::{
-        authority::{Credential, LoginRefusal},
-        principal::{MissingRight, Principal},
+        login::{Credential, LoginRefusal},
+        principal::MissingRight,
     },
 };
 
@@ -61,14 +60,6 @@ pub(super) fn unauthorized(refusal: LoginRefusal) -> Response {
 /// The answer to a principal that lacks a right.
 pub(super) fn forbidden(missing: &MissingRight) -> Response {
     coded_problem(StatusCode::FORBIDDEN, "forbidden", &missing.to_string())
-}
-
-/// Checks a right to the broker as a whole.
-///
-/// # Errors
-/// The answer that says that it is missing.
-pub(super) fn check(principal: &Principal, verb: Verb) -> Result<(), Box<Response>> {
-    principal.may(verb, "").map_err(|missing| Box::new(forbidden(&missing)))
 }
 
 #[cfg(test)]

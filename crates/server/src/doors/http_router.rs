@@ -15,6 +15,7 @@ use super::{
         routes::{ROOT, is_of_stream},
     },
 };
+use crate::broker::audit;
 use crate::http::{
     answer::{coded_problem, come_again},
     concurrency::Concurrency,
@@ -26,11 +27,9 @@ use crate::http::{
     thread_state::HttpThreadState,
 };
 use crate::identity::{
-    authority::{Authority, LoginRefusal},
-    login_cache::LoginCache,
-    principal::Principal,
+    authority::Authority, login::LoginRefusal, login_cache::LoginCache, principal::Principal,
 };
-use crate::runtime::clock::now;
+use crate::runtime::{clock::now, inbox};
 
 /// The router of a thread.
 #[derive(Debug)]
@@ -41,6 +40,8 @@ pub(crate) struct HttpRouter {
     /// stops.
     streams: Option<StreamsDoor>,
     logins: LoginCache,
+    /// The way to the audit.
+    first_core: inbox::Sender,
 }
 
 impl Handler for HttpRouter {
@@ -81,8 +82,10 @@ impl HttpRouter {
         status: Arc<Status>,
         streams: Option<StreamsDoor>,
         authority: Authority,
+        first_core: inbox::Sender,
     ) -> Self {
-        Self { thread_state, status, streams, logins: LoginCache::new(authority) }
+        let logins = LoginCache::new(authority);
+        Self { thread_state, status, streams, logins, first_core }
     }
 
     /// Has a request answered where its route leads, if a page in a browser may ask that.
@@ -137,14 +140,18 @@ impl HttpRouter {
             },
             Resource::Alive => self.status.alive(),
             Resource::Ready => self.status.ready(),
-            Resource::Metrics => match http_login::check(principal, Verb::Monitor) {
+            Resource::Metrics => match principal.may(Verb::Monitor, "") {
                 Ok(()) => self.status.metrics(),
-                Err(refused) => *refused,
+                Err(missing) => http_login::forbidden(&missing),
             },
-            Resource::Backup => match http_login::check(principal, Verb::Backup) {
-                Ok(()) => Box::pin(self.status.backup()).await,
-                Err(refused) => *refused,
-            },
+            Resource::Backup => {
+                let may = principal.may(Verb::Backup, "");
+                audit::note_to(&self.first_core, principal, "backup", "", &may);
+                match may {
+                    Ok(()) => Box::pin(self.status.backup()).await,
+                    Err(missing) => http_login::forbidden(&missing),
+                }
+            }
         }
     }
 

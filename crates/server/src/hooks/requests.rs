@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     broker::{
+        audit,
         configuration::{
             self, ConfigurationRefusal, ConfigurationRequest, ConfigurationSnapshot, Write,
         },
@@ -112,6 +113,13 @@ pub(crate) struct HookRequests<'a> {
 impl HookRequests<'_> {
     /// Gives a topic's hook a new version, and has it run that.
     pub(crate) async fn set(&self, set: SetHook) -> Result<HookChanged, HookRequestRefusal> {
+        let topic = set.topic.to_string();
+        let changed = self.set_version(set).await;
+        audit::note(&self.core.cores, self.principal, "hook set", topic, &changed);
+        changed
+    }
+
+    async fn set_version(&self, set: SetHook) -> Result<HookChanged, HookRequestRefusal> {
         let SetHook { topic, script, on_error, note } = set;
         self.check_right(&topic)?;
         if note.len() > HOOK_NOTE_BYTES_MAX {
@@ -149,6 +157,17 @@ impl HookRequests<'_> {
 
     /// Has a topic's hook run a version that it has, or none.
     pub(crate) async fn use_version(
+        &self,
+        topic: TopicName,
+        version: Option<u64>,
+    ) -> Result<HookChanged, HookRequestRefusal> {
+        let name = topic.to_string();
+        let changed = self.switch_version(topic, version).await;
+        audit::note(&self.core.cores, self.principal, "hook use", name, &changed);
+        changed
+    }
+
+    async fn switch_version(
         &self,
         topic: TopicName,
         version: Option<u64>,

@@ -8,7 +8,8 @@ use ring::digest::{SHA256, digest};
 use sennit_model::Timestamp;
 
 use super::{
-    authority::{Authority, Credential, LoginRefusal},
+    authority::Authority,
+    login::{Credential, LoginRefusal, log_in},
     principal::Principal,
 };
 
@@ -41,7 +42,7 @@ impl LoginCache {
         now: Timestamp,
     ) -> Result<Principal, LoginRefusal> {
         if !self.authority.asks() || text.is_empty() {
-            return self.authority.log_in(&credential(), now).await;
+            return log_in(&self.authority, &credential(), now).await;
         }
         let mut hash = [0; 32];
         hash.copy_from_slice(digest(&SHA256, text).as_ref());
@@ -49,7 +50,7 @@ impl LoginCache {
         if let Some(known) = known.filter(|known| known.check(now).is_ok()) {
             return Ok(known);
         }
-        let principal = self.authority.log_in(&credential(), now).await?;
+        let principal = log_in(&self.authority, &credential(), now).await?;
         let mut logins = self.logins.borrow_mut();
         if logins.len() >= LOGINS_MAX {
             logins.clear();

@@ -119,6 +119,11 @@ impl Principal {
         matches!(*self.0, Kind::Broker)
     }
 
+    /// Whether it has shown credentials.
+    pub(crate) fn is_known(&self) -> bool {
+        matches!(*self.0, Kind::Known(_))
+    }
+
     /// Whether it may do everything, at its revision.
     pub(crate) fn is_unrestricted(&self) -> bool {
         match &*self.0 {

@@ -25,7 +25,7 @@ use super::{
     view,
 };
 use crate::{
-    broker::{stream_offset::StreamOffset, stream_request::StreamFailure},
+    broker::{audit, stream_offset::StreamOffset, stream_request::StreamFailure},
     identity::principal::Principal,
     runtime::clock::now,
 };
@@ -33,6 +33,29 @@ use crate::{
 impl Subscriptions {
     /// Does what a principal asks.
     pub(crate) async fn answer(
+        self: Rc<Self>,
+        principal: &Principal,
+        asked: SubscriptionRequest,
+    ) -> Result<SubscriptionAnswer, SubscriptionRefusal> {
+        let (act, id) = match &asked {
+            SubscriptionRequest::Create(new) => ("subscription create", new.id.to_string()),
+            SubscriptionRequest::Delete(id) => ("subscription delete", id.to_string()),
+            SubscriptionRequest::Link(id, _) => ("subscription link", id.to_string()),
+            SubscriptionRequest::Unlink(id, _) => ("subscription unlink", id.to_string()),
+            SubscriptionRequest::Get(_)
+            | SubscriptionRequest::List
+            | SubscriptionRequest::Claim(..)
+            | SubscriptionRequest::Ack(_)
+            | SubscriptionRequest::Release(_)
+            | SubscriptionRequest::Keys => return self.carry_out(principal, asked).await,
+        };
+        let cores = self.core.cores.clone();
+        let answer = self.carry_out(principal, asked).await;
+        audit::note(&cores, principal, act, id, &answer);
+        answer
+    }
+
+    async fn carry_out(
         self: Rc<Self>,
         principal: &Principal,
         asked: SubscriptionRequest,

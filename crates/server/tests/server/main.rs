@@ -3,6 +3,7 @@
 
 mod access;
 mod access_matrix;
+mod access_matrix_http;
 mod admission;
 mod archives;
 mod attempts;

@@ -49,6 +49,7 @@ fn door_with(origins: &[&str]) -> Rc<HttpRouter> {
         status,
         None,
         Authority::default(),
+        tokio::sync::mpsc::unbounded_channel().0,
     ))
 }
 

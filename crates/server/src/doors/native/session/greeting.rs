@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 
 use super::{Flow, Session};
 use crate::{
-    identity::authority::Credential,
+    identity::login::{Credential, log_in},
     runtime::{clock::now, inbox::Message, session_takeover::SessionToken},
 };
 
@@ -22,7 +22,7 @@ impl Session {
             }
             (None, None) => Credential::None,
         };
-        let principal = match self.authority.log_in(&credential, now()).await {
+        let principal = match log_in(&self.authority, &credential, now()).await {
             Ok(principal) => principal,
             Err(refusal) => {
                 return self.refuse(request, ErrorCode::Unauthorized, refusal.to_string());
