@@ -41,7 +41,7 @@ const UNSAFE: [&str; 4] = [
 /// that TLS is added in one place.
 const TCP_STREAMS: [(&str, &str); 2] = [
     ("crates/server/src/runtime/wire.rs", "the wire of every connection that is accepted"),
-    ("crates/server/src/subscriptions/webhook.rs", "a client of webhooks, with TLS of its own"),
+    ("crates/server/src/http/client.rs", "requests to servers elsewhere, with TLS of its own"),
 ];
 
 /// The parts of every decision, in this order.
