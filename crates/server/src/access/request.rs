@@ -134,7 +134,7 @@ pub(crate) enum AccessRefusal {
     #[error("there is a {0} already")]
     Exists(String),
     #[error("{0} is a role that every broker has: it cannot be changed")]
-    BuiltIn(RoleName),
+    Standard(RoleName),
     #[error("{0} is in use: take it from all keys and users first")]
     InUse(String),
     #[error(

@@ -399,3 +399,41 @@ fn a_read_over_http_that_waits_ends_when_its_right_is_taken() {
         guarded.broker.stop();
     }
 }
+
+#[test]
+fn the_audit_says_who_did_and_tried_what_and_can_be_read_as_any_stream() {
+    let mut guarded = Guarded::start();
+    let topic = guarded.admin.create_topic("orders", 1);
+    let (mut nosy, key) = guarded.connect(&["describe orders", "publish orders"]);
+    nosy.ask(&Request::DeleteTopic(control::DeleteTopic { name: "orders".into() }));
+    nosy.send(&Request::Publish(publish(topic, 0, 0, &["payload"])));
+    nosy.confirmed_up_to(1);
+    guarded.change(Change::DeleteKey(key.id.clone()));
+    let path = "__ds/audit?offset=-1";
+    let http = &mut Browser::of(&guarded.broker);
+    let (denied, admin) = (authorized("sennit_x"), authorized(&guarded.admin_key));
+    assert_eq!(ask(http, "GET", path, &denied, "").status, 401);
+    let mut all = String::new();
+    until("the acts are not kept", || {
+        let http = &mut Browser::of(&guarded.broker);
+        ask(http, "GET", path, &admin, "").body.contains("\"delete\"")
+    });
+    all.push_str(&ask(http, "GET", path, &admin, "").body);
+    let acts: Vec<serde_json::Value> = serde_json::from_str(&all).unwrap();
+    let id = guarded.admin_key.split('_').nth(1).unwrap();
+    let (admin, nosy) = (format!("key:{id}"), format!("key:{}", key.id));
+    let key_entry = format!("key.{}", key.id);
+    let found: Vec<_> = acts
+        .iter()
+        .map(|act| ["who", "act", "to", "outcome"].map(|field| act[field].as_str().unwrap()))
+        .collect();
+    let expected = [
+        ["broker", "key create", "first admin", "done"],
+        [&admin, "topic create", "orders", "done"],
+        [&admin, "key create", "test", "done"],
+        [&nosy, "topic delete", "orders", "missing right: delete \"orders\""],
+        [&admin, "delete", &key_entry, "done"],
+    ];
+    assert_eq!(found, expected[1..], "{all}");
+    assert!(!all.contains("payload"), "{all}");
+}

@@ -208,7 +208,7 @@ fn fault_reply(fault: &Fault) -> control::Error {
             | AccessRefusal::Expired => ErrorCode::InvalidRight,
             AccessRefusal::Unknown(_) => ErrorCode::UnknownPrincipal,
             AccessRefusal::Exists(_)
-            | AccessRefusal::BuiltIn(_)
+            | AccessRefusal::Standard(_)
             | AccessRefusal::InUse(_)
             | AccessRefusal::FirstNotAdmin
             | AccessRefusal::LastAdmin => ErrorCode::PrincipalConflict,
