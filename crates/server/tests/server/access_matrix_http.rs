@@ -51,6 +51,10 @@ fn http_row(path: &str, method: &str, stream: &str) -> (Need, String, String) {
                 "/{id}/{verb}" => Need::None,
                 _ => Right(Verb::Webhook),
             };
+            let body = || match rest {
+                "/{id}/claim" => r#"{"worker":"w"}"#.to_owned(),
+                _ => body(),
+            };
             let rest = rest.replace("{id}", "s").replace("{path}", "x").replace("{stream}", "x");
             let body = if method == "PUT" || method == "POST" { body() } else { String::new() };
             (need, subscription(&rest.replace("{verb}", "ack")), body)
@@ -76,7 +80,10 @@ fn http_answer(guarded: &Guarded, row: (&str, &str, &str), authorization: &str) 
     browser.say(format!(
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n{authorization}Content-Length: {length}\r\n\r\n{body}"
     ));
-    browser.hear(method != "HEAD")
+    // A backup is no text.
+    let head = browser.until("\r\n\r\n");
+    let is_text = !head.contains("application/x-tar");
+    browser.hear_after(&head, method != "HEAD" && is_text)
 }
 
 #[test]

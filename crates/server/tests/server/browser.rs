@@ -43,6 +43,12 @@ impl Browser {
     /// The next answer, with its body if it has one.
     pub fn hear(&mut self, has_body: bool) -> Answer {
         let head = self.until("\r\n\r\n");
+        self.hear_after(&head, has_body)
+    }
+
+    /// The answer whose head was heard, with its body if it has one.
+    pub fn hear_after(&mut self, head: &str, has_body: bool) -> Answer {
+        let head = head.to_owned();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         if has_body && head.contains("transfer-encoding: chunked") {
             let body = self.chunks().expect("the body breaks off");
