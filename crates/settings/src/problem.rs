@@ -44,7 +44,10 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.source, self.text)
+        match &self.source {
+            Source::Default => f.write_str(&self.text),
+            source => write!(f, "{source}: {}", self.text),
+        }
     }
 }
 

@@ -42,6 +42,8 @@ impl SettingSources {
         if let Err(error) = resolved.values.broker.check() {
             let row = SETTINGS.iter().position(|row| Some(&*row.name()) == error.setting());
             let source = row.map(|row| resolved.sources[row].clone()).unwrap_or_default();
+            // The text names the flag already.
+            let source = if let Source::Flag(_) = source { Source::Default } else { source };
             let mut problems = Problems::default();
             problems.add(&source, || error.to_string());
             return Err(problems);
