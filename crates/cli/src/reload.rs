@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// What a reload reads and changes.
-pub struct Reloader {
+pub struct SettingsReload {
     /// Where the settings come from.
     pub sources: SettingSources,
     /// The settings in force.
@@ -27,7 +27,7 @@ pub struct Reloader {
     pub broker: UnboundedSender<Config>,
 }
 
-impl Reloader {
+impl SettingsReload {
     /// Reloads on each SIGHUP. Ends when one says that the terminal is gone from which the broker was started.
     pub async fn reload_on_signals(mut self) {
         let Ok(mut hangups) = signal(SignalKind::hangup()) else {

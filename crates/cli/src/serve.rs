@@ -8,7 +8,7 @@ use crate::{
     exit::{Exit, Failure},
     logging::log_to_standard_error,
     output::{print_json, print_to_stderr},
-    reload::Reloader,
+    reload::SettingsReload,
     settings::{SettingFlags, SettingSources, Start, failure_of},
 };
 
@@ -51,16 +51,16 @@ pub fn run(args: Args) -> Result<(), Failure> {
     defaults.broker.give_back = allocator::give_back;
     let sources = SettingSources::new(args.settings, defaults);
     let resolved = sources.load().map_err(|problems| failure_of(&problems))?;
-    let Start { broker, log_format, log_filter } = resolved.values.clone();
+    let Start { broker, log_format, log_filter, .. } = resolved.values.clone();
     let filter = log_to_standard_error(log_format, &log_filter)
         .map_err(|why| Failure::new(Exit::Usage, why))?;
     for Problem { source, text } in &resolved.warnings {
         tracing::warn!(%source, "{text}");
     }
     let (sender, reloads) = tokio::sync::mpsc::unbounded_channel();
-    let reloader = Reloader { sources, running: resolved.values, filter, broker: sender };
+    let reload = SettingsReload { sources, running: resolved.values, filter, broker: sender };
     let as_json = args.json;
-    let stop = stop_signal(args.until_stdin_ends, reloader);
+    let stop = stop_signal(args.until_stdin_ends, reload);
     sennit_server::serve_and_reload(broker, stop, reloads, move |started| {
         let (listen, http) = (started.addresses.listen, started.addresses.http);
         let admin_key = started.admin_key.as_ref().map(|key| key.as_str());
@@ -90,7 +90,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// Waits for a signal to stop. Serves those to reload.
-async fn stop_signal(until_stdin_ends: bool, reloader: Reloader) {
+async fn stop_signal(until_stdin_ends: bool, reload: SettingsReload) {
     use tokio::signal::unix::{SignalKind, signal};
     let stdin = async {
         match until_stdin_ends {
@@ -108,7 +108,7 @@ async fn stop_signal(until_stdin_ends: bool, reloader: Reloader) {
         _ = tokio::signal::ctrl_c() => {}
         () = terminated => {}
         () = stdin => {}
-        () = reloader.reload_on_signals() => {}
+        () = reload.reload_on_signals() => {}
     }
 }
 

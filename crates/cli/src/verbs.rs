@@ -3,9 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    auth, backup, bench, config, consume, cursor, dead_letters, delayed, exit::Failure, explain, group,
-    hook, kv, messages, publish, read, reply, request, restore, schedule, serve, storage, stream,
-    subscription, throttle, topic,
+    auth, backup, bench, config, consume, cursor, dead_letters, delayed, exit::Failure, explain,
+    group, hook, kv, messages, publish, read, reply, request, restore, schedule, serve, storage,
+    stream, subscription, throttle, topic,
 };
 
 /// Shown below the help of the whole program.

@@ -125,8 +125,8 @@ impl Assignment {
     /// It is neither.
     pub fn switch(&self) -> Result<bool, String> {
         match self.text()? {
-            "true" => Ok(true),
-            "false" => Ok(false),
+            "true" | "1" | "yes" | "on" => Ok(true),
+            "false" | "0" | "no" | "off" => Ok(false),
             text => Err(format!("{} is neither true nor false", shown(text))),
         }
     }

@@ -43,7 +43,7 @@ pub enum Flag {
     None,
     /// `--name VALUE`; may be given often for a list.
     Value(&'static str),
-    /// `--name`, which means this value.
+    /// `--name`, which means this value; where the values are `true` and `false`, also `--name=false`.
     Switch(&'static str, &'static str),
 }
 

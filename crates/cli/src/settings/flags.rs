@@ -3,7 +3,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
+use clap::{
+    Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, builder::TypedValueParser as _,
+    parser::ValueSource,
+};
 use sennit_settings::{Assignment, Assignments, Flag, Kind, Setting, Source, Value};
 
 use super::table::{SETTINGS, Start};
@@ -39,16 +42,24 @@ fn flag_of(row: &'static Setting<Start>, defaults: &Start) -> Option<Arg> {
         }
         long.push('\n');
     }
-    if !default.is_empty() && matches!(row.flag, Flag::Value(_)) {
+    if !default.is_empty() && (row.kind == Kind::Switch || matches!(row.flag, Flag::Value(_))) {
         help = format!("{help} [default: {default}]");
         long.push_str(&format!("\n[default: {default}]"));
     }
     long.push_str(&format!("\n[env: {}]", row.variable_name()));
     let arg = Arg::new(name).long(name).help(help).long_help(long);
-    if let Flag::Switch(..) = row.flag {
-        return Some(arg.action(ArgAction::SetTrue));
+    match row.flag {
+        // --name is --name=true, so that a flag can also take back what a file says.
+        Flag::Switch(_, means) if row.kind == Kind::Switch => {
+            let arg = arg.num_args(0..=1).require_equals(true).default_missing_value(means);
+            let parser = clap::builder::BoolishValueParser::new().map(|yes| yes.to_string());
+            return Some(arg.value_name(row.shape).value_parser(parser));
+        }
+        Flag::Switch(..) => return Some(arg.action(ArgAction::SetTrue)),
+        _ => {}
     }
-    let arg = arg.value_name(row.shape).value_parser(move |text: &str| check(row, text));
+    let shape = if row.kind == Kind::Secret { "FILE" } else { row.shape };
+    let arg = arg.value_name(shape).value_parser(move |text: &str| check(row, text));
     Some(match row.kind {
         Kind::List => arg.action(ArgAction::Append),
         _ => arg.action(ArgAction::Set),
@@ -92,7 +103,7 @@ impl FromArgMatches for SettingFlags {
                 continue;
             }
             let texts = match row.flag {
-                Flag::Switch(_, means) => vec![means.to_owned()],
+                Flag::Switch(_, means) if row.kind != Kind::Switch => vec![means.to_owned()],
                 _ => matches.get_many::<String>(name).into_iter().flatten().cloned().collect(),
             };
             let mut given = Assignment::new(texts, Source::Flag(format!("--{name}")));

@@ -3,6 +3,7 @@
 
 use std::{fs::File, io::Read, os::unix::fs::PermissionsExt, path::Path};
 
+use sennit_server::Config;
 use sennit_settings::{
     Assignments, FILE_BYTES_MAX, Problems, Resolved, SecretText, Source,
     assignments_of_environment, assignments_of_file, resolve,
@@ -38,7 +39,10 @@ impl SettingSources {
         let file = self.flags.config.as_deref().map(of_file).unwrap_or_default();
         let environment = assignments_of_environment(&SETTINGS, std::env::vars_os());
         let layers = vec![file, environment, self.flags.assignments.clone()];
-        let resolved = resolve(&SETTINGS, self.defaults.clone(), layers, &read_secret)?;
+        let mut resolved = resolve(&SETTINGS, self.defaults.clone(), layers, &read_secret)?;
+        let start = &mut resolved.values;
+        start.broker.init_admin =
+            start.init_admin.unwrap_or_else(|| begins_in_container(&start.broker));
         if let Err(error) = resolved.values.broker.check() {
             let row = SETTINGS.iter().position(|row| Some(&*row.name()) == error.setting());
             let source = row.map(|row| resolved.sources[row].clone()).unwrap_or_default();
@@ -50,6 +54,17 @@ impl SettingSources {
         }
         Ok(resolved)
     }
+}
+
+/// Whether the broker listens beyond a container that it runs in, and nobody has said that this is meant.
+fn begins_in_container(broker: &Config) -> bool {
+    let is_beyond = !(broker.listen.ip().is_loopback() && broker.http.ip().is_loopback());
+    let variables = ["container", "KUBERNETES_SERVICE_HOST"];
+    let is_container = variables.iter().any(|name| std::env::var_os(name).is_some())
+        || ["/.dockerenv", "/run/.containerenv"]
+            .iter()
+            .any(|file| std::fs::exists(file).unwrap_or(false));
+    is_beyond && is_container && !broker.insecure_no_auth
 }
 
 /// What the settings file says.

@@ -23,6 +23,8 @@ use sennit_settings::{Flag, Kind, Reload, Setting, Value};
 pub struct Start {
     /// The broker.
     pub broker: Config,
+    /// Whether an admin key is created if nobody has credentials; if nobody says so, a container decides it.
+    pub init_admin: Option<bool>,
     /// The format of the log.
     pub log_format: LogFormat,
     /// What is logged: directives of `tracing`.
@@ -33,6 +35,7 @@ impl Default for Start {
     fn default() -> Self {
         Self {
             broker: Config::default(),
+            init_admin: None,
             log_format: LogFormat::Text,
             log_filter: "info".to_owned(),
         }

@@ -16,10 +16,10 @@ use crate::{
     broker::{Broker, run, sennit},
 };
 
-/// The binary without a variable that says what is logged.
+/// The binary without variables of settings.
 fn plain(arguments: &[&str]) -> Command {
     let mut command = sennit(arguments);
-    command.env_remove("RUST_LOG");
+    command.env_remove("RUST_LOG").env_remove("SENNIT_INIT_ADMIN");
     command
 }
 

@@ -94,7 +94,7 @@ pub const SETTINGS: &[Setting<Start>] = &[
         field: "allow_private_webhooks",
         flag: Flag::Switch("streams-allow-private-webhooks", "true"),
         kind: Kind::Switch,
-        shape: "BOOL",
+        shape: "true|false",
         help: "For development: allow webhooks on this machine, and without TLS",
         reload: Reload::Applied,
         get: |start| Value::Switch(start.broker.streams_allow_private_webhooks),
