@@ -183,7 +183,7 @@ impl Logged {
 
     /// The status of a request that names this host.
     fn status(&self, host: &str) -> u16 {
-        let answer = asking::ask(&self.broker.http, "GET", "/healthz", &[("host", host)], "");
+        let answer = asking::ask_at(&self.broker.http, "GET", "/healthz", &[("host", host)], "");
         answer.expect("it is answered").status
     }
 }
@@ -214,14 +214,14 @@ fn a_reload_changes_what_can_change_and_says_what_needs_a_restart() {
     let http = &logged.broker.http;
     let text = [("content-type", "text/plain")];
     until("streams are kept in memory", || {
-        let path = "/v1/stream/kept";
+        let path = "kept";
         let created = asking::ask(http, "PUT", path, &text, "").expect("it is answered");
         let storage = created.header("stream-storage").map(str::to_owned);
         asking::ask(http, "DELETE", path, &[], "").expect("it is answered");
         storage.as_deref() == Some("memory")
     });
-    asking::ask(http, "PUT", "/v1/stream/a", &text, "").expect("it is answered");
-    let read = asking::ask(http, "GET", "/v1/stream/a?offset=now&live=long-poll", &[], "");
+    asking::ask(http, "PUT", "a", &text, "").expect("it is answered");
+    let read = asking::ask(http, "GET", "a?offset=now&live=long-poll", &[], "");
     assert_eq!(read.expect("it is answered").status, 204);
     // What needs a restart is said again, until there was one.
     let news = logged.reload("[journal]\nsegments = 10\n", "the settings were read again");
