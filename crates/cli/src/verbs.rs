@@ -3,9 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    auth, backup, bench, consume, cursor, dead_letters, delayed, exit::Failure, explain, group,
-    hook, kv, messages, publish, read, reply, request, restore, schedule, serve, storage, stream,
-    subscription, throttle, topic,
+    auth, backup, bench, config, consume, cursor, dead_letters, delayed, exit::Failure, explain,
+    group, hook, kv, messages, publish, read, reply, request, restore, schedule, serve, storage,
+    stream, subscription, throttle, topic,
 };
 
 /// Shown below the help of the whole program.
@@ -45,6 +45,8 @@ pub struct Sennit {
 enum Verb {
     /// Run the broker until it is stopped
     Serve(serve::Args),
+    /// The settings of `sennit serve`: check them, show the values in force, print the defaults
+    Config(config::Args),
     /// Create, describe and change topics
     Topic(topic::Args),
     /// Create, describe and change groups of a topic
@@ -101,7 +103,8 @@ enum Verb {
 /// The failure, with its exit code.
 pub fn run(command: Sennit) -> Result<(), Failure> {
     match command.verb {
-        Verb::Serve(args) => serve::run(&args),
+        Verb::Serve(args) => serve::run(args),
+        Verb::Config(args) => config::run(args),
         Verb::Topic(args) => topic::run(args),
         Verb::Group(args) => group::run(args),
         Verb::Explain(args) => explain::run(args),

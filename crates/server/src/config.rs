@@ -9,7 +9,9 @@ use std::{
 use sennit_journal::{SHARDS_MAX, disk::Access};
 
 use crate::{
-    doors::streams::{PAGE_HEADERS, PublicUrl, StreamStorage, StreamStorageRule},
+    doors::streams::{
+        PAGE_HEADERS, PublicUrl, StorageRules, StreamStorage, StreamStorageRule, StreamsSettings,
+    },
     http::{
         HostName, HttpOrigin, allowed_hosts::AllowedHosts, allowed_origins::AllowedOrigins,
         browser_guard::BrowserRules, limits::CONNECTIONS_MAX,
@@ -133,6 +135,23 @@ impl Config {
         }
     }
 
+    /// What is decided for all streams.
+    pub(crate) fn streams_settings(&self) -> StreamsSettings {
+        StreamsSettings {
+            storage: StorageRules::new(self.streams_storage, &self.streams_storage_rules),
+            public_url: self.streams_public_url.clone(),
+            long_poll_timeout: self.streams_long_poll_timeout,
+            events_silence: self.streams_events_silence,
+            events_span: self.streams_events_span,
+        }
+    }
+
+    /// How many published bytes of a shard may wait for their commit. Publishes that were accepted before the disk
+    /// was known to be full need room in the segment begun then, and in the slots that are held for it.
+    pub(crate) fn ingest_bytes(&self, segment_bytes: u64) -> u64 {
+        self.ingest_bytes.min(segment_bytes / 2)
+    }
+
     /// How many cores a broker with so many shards has.
     pub(crate) fn cores(&self, shards: u32) -> u32 {
         self.cores.unwrap_or(shards)
@@ -140,25 +159,29 @@ impl Config {
 
     /// Refuses to listen beyond this machine if nobody is asked for credentials.
     pub(crate) fn check_identity(&self, asks: bool) -> Result<(), ServeError> {
-        let is_beyond = |address: &&SocketAddr| !address.ip().is_loopback();
-        match [self.listen, self.http].iter().find(is_beyond) {
-            Some(&address) if !(asks || self.insecure_no_auth) => {
-                Err(ServeError::NotLoopback { address })
+        let addresses =
+            [("native.listen", "--listen", self.listen), ("http.listen", "--http", self.http)];
+        match addresses.iter().find(|(_, _, address)| !address.ip().is_loopback()) {
+            Some(&(setting, flag, address)) if !(asks || self.insecure_no_auth) => {
+                Err(ServeError::NotLoopback { setting, flag, address })
             }
             _ => Ok(()),
         }
     }
 
     /// Checks what can be checked before anything is opened.
-    pub(crate) fn check(&self) -> Result<(), ServeError> {
+    ///
+    /// # Errors
+    /// The first setting that cannot be.
+    pub fn check(&self) -> Result<(), ServeError> {
         // A directory that is there may have keys; it is asked again once they are read.
         self.check_identity(self.init_admin || self.data.join("FORMAT").exists())?;
-        for (setting, count) in [
-            ("--http-connections", self.http_connections),
-            ("--journal-segments", self.journal_segments),
+        for (setting, flag, count) in [
+            ("http.connections", "--http-connections", self.http_connections),
+            ("journal.segments", "--journal-segments", self.journal_segments),
         ] {
             if count == 0 {
-                return Err(ServeError::Zero { setting });
+                return Err(ServeError::Zero { setting, flag });
             }
         }
         if let Some(given) = self.cores

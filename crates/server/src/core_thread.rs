@@ -33,9 +33,7 @@ use crate::{
         http_router::HttpRouter,
         native::{connection::NativeDoor, session_guard::SessionGuards},
         status::Status,
-        streams::{
-            StorageRules, StreamsDoor, StreamsSettings, parked_connections::ParkedConnections,
-        },
+        streams::{CurrentStreamsSettings, StreamsDoor, parked_connections::ParkedConnections},
     },
     hooks::{
         broker_publishes::BrokerPublishes,
@@ -172,13 +170,8 @@ fn open_http(
     let thread_state =
         Rc::new(HttpThreadState::new(metrics[core.index].clone(), Some(peer_cores.clone()), rules));
     core.add_closing(thread_state.clone());
-    let settings = StreamsSettings {
-        storage: StorageRules::new(config.streams_storage, &config.streams_storage_rules),
-        public_url: config.streams_public_url.clone(),
-        long_poll_timeout: config.streams_long_poll_timeout,
-        events_silence: config.streams_events_silence,
-        events_span: config.streams_events_span,
-    };
+    let settings = Rc::new(CurrentStreamsSettings::new(config.streams_settings()));
+    core.services.add(settings.clone());
     let streams = Streams::of_connections(core.clone(), peer_cores);
     let streams = StreamsDoor::new(streams, cores.clone(), settings, thread_state.clone());
     let handler = Rc::new(HttpRouter::new(

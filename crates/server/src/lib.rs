@@ -3,7 +3,7 @@
 //!
 //! Its layers, each in a folder: `runtime` runs the shards; `broker` controls names and settings, finds streams by
 //! name, and makes backups; `hooks` runs the scripts of topics; `identity` says who asks; `http` is the transport of HTTP; `subscriptions` wakes workers
-//! when streams grow; `doors` speak the protocols. [`serve`], the `core_thread` and `config` put them together.
+//! when streams grow; `doors` speak the protocols. [`serve`], the `core_thread`, `config` and `reload` put them together.
 //! ARCHITECTURE.md says which layer may name which.
 
 mod access;
@@ -14,6 +14,7 @@ mod doors;
 mod hooks;
 mod http;
 mod identity;
+mod reload;
 mod runtime;
 mod serve;
 mod subscriptions;
@@ -35,4 +36,4 @@ pub use http::{
 pub use runtime::error::ServeError;
 pub use sennit_identity::Zeroizing;
 pub use sennit_journal::{Damage, Fault, disk::Access};
-pub use serve::{Addresses, Started, serve};
+pub use serve::{Addresses, Started, serve, serve_and_reload};

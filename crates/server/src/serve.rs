@@ -24,7 +24,7 @@ use tokio::{
 
 use crate::{
     access::first_admin_key,
-    broker::{backup::Backups, control::Control, recovered_state::Found, scrub_thread},
+    broker::{backup::Backups, control::Control, recovered_state::Found},
     config::Config,
     core_thread::CoreThread,
     doors::{http_router::HttpRouter, native::port, status::Status},
@@ -33,6 +33,7 @@ use crate::{
         thread_state::HttpThreadState,
     },
     identity::authority::Authority,
+    reload::Running,
     runtime::{
         core::Cores,
         disk_need::{Sizes, sizes_for},
@@ -91,6 +92,20 @@ pub fn serve(
     stop: impl Future<Output = ()>,
     ready: impl FnOnce(Started),
 ) -> Result<(), ServeError> {
+    let (_, reloads) = async_mpsc::unbounded_channel();
+    serve_and_reload(config, stop, reloads, ready)
+}
+
+/// As [`serve`]. Of each configuration that `reloads` brings, it puts in force what can change while it runs.
+///
+/// # Errors
+/// As those of [`serve`].
+pub fn serve_and_reload(
+    config: Config,
+    stop: impl Future<Output = ()>,
+    reloads: async_mpsc::UnboundedReceiver<Config>,
+    ready: impl FnOnce(Started),
+) -> Result<(), ServeError> {
     config.check()?;
     let native = listen(config.listen)?;
     let http = listen(config.http)?;
@@ -101,7 +116,7 @@ pub fn serve(
         .build()
         .map_err(ServeError::system("start a runtime"))?;
     let broker = Broker { config, native, http, directory: &directory, ended };
-    let outcome = LocalSet::new().block_on(&runtime, broker.run(stop, ready));
+    let outcome = LocalSet::new().block_on(&runtime, broker.run(stop, reloads, ready));
     // The directory is let go when nobody writes to it any more.
     if end.recv_timeout(END) == Err(RecvTimeoutError::Timeout) {
         tracing::warn!("a thread did not end in time");
@@ -122,6 +137,7 @@ impl Broker<'_> {
     async fn run(
         self,
         stop: impl Future<Output = ()>,
+        mut reloads: async_mpsc::UnboundedReceiver<Config>,
         ready: impl FnOnce(Started),
     ) -> Result<(), ServeError> {
         let Self { config, native, http, directory, ended } = self;
@@ -165,6 +181,15 @@ impl Broker<'_> {
             HttpThread { thread_state, handler, cores: cores.clone() }
         };
         let (early, late) = (outside_cores(), outside_cores());
+        let mut running = Running {
+            cores: cores.clone(),
+            shard_files: shard_files.clone(),
+            http: addresses.http.ip(),
+            outside_cores: [early.thread_state.clone(), late.thread_state.clone()],
+            segment_bytes: settings.segment_bytes,
+            scrub: None,
+            scrub_every: None,
+        };
         let are_serving = {
             let status = status.clone();
             move || status.is_serving()
@@ -233,16 +258,18 @@ impl Broker<'_> {
         let accepting = spawn_local(port::accept(native, cores.clone()));
         status.recovering.store(false, Relaxed);
         early.closing.begin();
-        let _scrub = match config.scrub_every {
-            Some(every) => {
-                Some(scrub_thread::start(every, shard_files, cores.shard_metrics.clone())?)
-            }
-            None => None,
-        };
+        running.set_scrub(&config)?;
         ready(Started { addresses, admin_key, asks: authority.asks() });
-        let outcome = tokio::select! {
-            () = stop => Ok(()),
-            Some((shard, fault)) = failures.recv() => Err(ServeError::Fenced { shard, fault }),
+        let outcome = loop {
+            tokio::select! {
+                () = &mut stop => break Ok(()),
+                Some((shard, fault)) = failures.recv() => break Err(ServeError::Fenced { shard, fault }),
+                Some(config) = reloads.recv() => {
+                    if let Err(error) = running.apply(&config) {
+                        tracing::error!(%error, "a reload could not apply all settings");
+                    }
+                }
+            }
         };
         status.draining.store(true, Relaxed);
         status.fenced.store(outcome.is_err(), Relaxed);
@@ -260,9 +287,7 @@ fn cores(
     inboxes: Vec<inbox::Sender>,
 ) -> Arc<Cores> {
     let (shards, segment_bytes) = (settings.shards as usize, settings.segment_bytes);
-    // Publishes that were accepted before the disk was known to be full need room in the segment
-    // begun then, and in the slots that are held for it.
-    let ingest_bytes = config.ingest_bytes.min(segment_bytes / 2);
+    let ingest_bytes = config.ingest_bytes(segment_bytes);
     let reserve = Arc::new(DiskReserve::new(shards, inboxes.clone(), segment_bytes));
     Arc::new(Cores {
         inboxes: inboxes.into_iter().collect(),

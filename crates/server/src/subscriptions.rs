@@ -114,6 +114,11 @@ impl Subscriptions {
         })
     }
 
+    /// Says whether webhooks of this machine are called from now on.
+    pub(crate) fn allow_loopback(&self, allows: bool) {
+        self.caller.allows_loopback.set(allows);
+    }
+
     /// Takes back what was kept, brings it in line with the streams that there are, and works on.
     ///
     /// What cannot be read is not taken for nothing: then nobody is answered, nothing is written, and what

@@ -60,10 +60,12 @@ fn hear(
 ) -> Option<(Answer, bool)> {
     let mut stream = TcpStream::connect(http).ok()?;
     stream.set_read_timeout(Some(BOUND)).ok()?;
-    let mut request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {http}\r\nconnection: close\r\ncontent-length: {}\r\n",
-        body.len()
-    );
+    let length = body.len();
+    let mut request =
+        format!("{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {length}\r\n");
+    if headers.iter().all(|(name, _)| *name != "host") {
+        request.push_str(&format!("host: {http}\r\n"));
+    }
     for (name, value) in headers {
         request.push_str(&format!("{name}: {value}\r\n"));
     }

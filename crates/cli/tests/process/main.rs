@@ -15,6 +15,7 @@ mod bounds;
 mod broker;
 mod checker;
 mod compaction;
+mod config;
 mod crash;
 mod delayed;
 mod descriptors;

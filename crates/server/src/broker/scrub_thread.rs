@@ -30,21 +30,33 @@ const PASS_MIN: Duration = Duration::from_millis(100);
 /// Keeps the thread going; dropped, it ends it.
 #[derive(Debug)]
 pub(crate) struct ScrubHandle {
-    _end: mpsc::Sender<()>,
+    every: mpsc::Sender<Option<Duration>>,
+}
+
+impl ScrubHandle {
+    /// From now on everything at rest is read within `every`; the pass that runs begins again. `None`: nothing is read.
+    pub(crate) fn set_every(&self, every: Option<Duration>) {
+        let _ = self.every.send(every);
+    }
 }
 
 struct ScrubThread {
     every: Duration,
     shard_files: Arc<ShardFiles>,
     metrics: IndexVec<ShardIndex, Arc<ShardMetrics>>,
-    /// Brings nothing; it is told when the broker stops.
-    end: mpsc::Receiver<()>,
+    /// Brings another time for a pass; it is told when the broker stops.
+    changes: mpsc::Receiver<Option<Duration>>,
     /// Damaged places by shard, as the last pass and this one so far know them.
     damaged: IndexVec<ShardIndex, BTreeSet<Position>>,
 }
 
-/// The broker stops.
-struct Ended;
+/// Why a pass goes on no longer.
+enum Interrupted {
+    /// The broker stops.
+    Ended,
+    /// Passes take another time from now on, or there are none.
+    Changed(Option<Duration>),
+}
 
 /// What a pass reads.
 struct ToRead {
@@ -59,21 +71,41 @@ pub(crate) fn start(
     shard_files: Arc<ShardFiles>,
     metrics: IndexVec<ShardIndex, Arc<ShardMetrics>>,
 ) -> Result<ScrubHandle, ServeError> {
-    let (sender, end) = mpsc::channel();
+    let (sender, changes) = mpsc::channel();
     let damaged = IndexVec::of(metrics.len(), |_| BTreeSet::new());
-    let mut scrub = ScrubThread { every, shard_files, metrics, end, damaged };
+    let mut scrub = ScrubThread { every, shard_files, metrics, changes, damaged };
     thread::Builder::new()
         .name("scrub".to_owned())
         .spawn(move || {
             give_way();
-            while scrub.pass().is_ok() {}
+            scrub.run();
         })
         .map_err(ServeError::system("start the scrub's thread"))?;
-    Ok(ScrubHandle { _end: sender })
+    Ok(ScrubHandle { every: sender })
 }
 
 impl ScrubThread {
-    fn pass(&mut self) -> Result<(), Ended> {
+    /// Makes passes until the broker stops.
+    fn run(&mut self) {
+        loop {
+            let mut every = match self.pass() {
+                Ok(()) => continue,
+                Err(Interrupted::Ended) => return,
+                Err(Interrupted::Changed(every)) => every,
+            };
+            self.every = loop {
+                match every {
+                    Some(every) => break every,
+                    None => match self.changes.recv() {
+                        Ok(changed) => every = changed,
+                        Err(_) => return,
+                    },
+                }
+            };
+        }
+    }
+
+    fn pass(&mut self) -> Result<(), Interrupted> {
         let begun = Instant::now();
         let disk = RealDisk::new(Access::Buffered);
         let (mut to_read, missing) = self.at_rest(&disk);
@@ -134,19 +166,21 @@ impl ScrubThread {
         next: &ToRead,
         pace: &mut ReaderPacing,
         found: &mut BTreeSet<Position>,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), Interrupted> {
         let ToRead { shard, cut, file } = next;
         // The pass may be days old.
         if !self.is_needed(*shard, file) {
             return Ok(());
         }
         let metrics = self.metrics[*shard].clone();
+        let mut interrupted = None;
         let scrubbed = scrub(disk, cut, file, &mut |bytes| {
             metrics.counts.scrubbed_bytes.add(bytes as u64);
-            self.rest(pace.rest_after(bytes)).is_ok()
+            interrupted = self.rest(pace.rest_after(bytes)).err();
+            interrupted.is_none()
         });
         let damage = match scrubbed {
-            ScrubResult::Stopped => return Err(Ended),
+            ScrubResult::Stopped => return Err(interrupted.unwrap_or(Interrupted::Ended)),
             ScrubResult::Gone => return Ok(()),
             ScrubResult::Read(damage) => damage,
         };
@@ -173,10 +207,11 @@ impl ScrubThread {
             && file.path.exists()
     }
 
-    fn rest(&self, rest: Duration) -> Result<(), Ended> {
-        match self.end.recv_timeout(rest) {
+    fn rest(&self, rest: Duration) -> Result<(), Interrupted> {
+        match self.changes.recv_timeout(rest) {
             Err(mpsc::RecvTimeoutError::Timeout) => Ok(()),
-            _ => Err(Ended),
+            Err(mpsc::RecvTimeoutError::Disconnected) => Err(Interrupted::Ended),
+            Ok(every) => Err(Interrupted::Changed(every)),
         }
     }
 }

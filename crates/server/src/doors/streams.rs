@@ -36,7 +36,7 @@ mod subscription_bodies;
 mod subscriptions;
 mod waiting_read;
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
 use http::Method;
 use sennit_model::ReadFrom;
@@ -88,13 +88,34 @@ pub(crate) struct StreamsSettings {
     pub(crate) events_span: Duration,
 }
 
+/// The settings of the streams of a core, which a reload replaces.
+#[derive(Debug)]
+pub(crate) struct CurrentStreamsSettings(RefCell<Rc<StreamsSettings>>);
+
+impl CurrentStreamsSettings {
+    /// These at first.
+    pub(crate) fn new(settings: StreamsSettings) -> Self {
+        Self(RefCell::new(Rc::new(settings)))
+    }
+
+    /// Those of a request that begins now.
+    fn get(&self) -> Rc<StreamsSettings> {
+        self.0.borrow().clone()
+    }
+
+    /// Replaces them for all requests that begin from now on.
+    pub(crate) fn set(&self, settings: StreamsSettings) {
+        self.0.replace(Rc::new(settings));
+    }
+}
+
 /// The door, as one core has it.
 #[derive(Debug)]
 pub(crate) struct StreamsDoor {
     streams: Rc<Streams>,
     /// The way to subscriptions, which live on the first core.
     cores: Arc<Cores>,
-    settings: StreamsSettings,
+    settings: Rc<CurrentStreamsSettings>,
     /// Where it is: it says when who waits is to wait no longer.
     thread_state: Rc<HttpThreadState>,
 }
@@ -104,7 +125,7 @@ impl StreamsDoor {
     pub(crate) fn new(
         streams: Rc<Streams>,
         cores: Arc<Cores>,
-        settings: StreamsSettings,
+        settings: Rc<CurrentStreamsSettings>,
         thread_state: Rc<HttpThreadState>,
     ) -> Self {
         Self { streams, cores, settings, thread_state }

@@ -1,7 +1,7 @@
 //! The origins that may use a route. A browser names the origin of a page in each request whose answer the page may
 //! read or that changes something. It knows no hosts but those of origins.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 use super::host_name::HostName;
 
@@ -33,6 +33,15 @@ impl FromStr for HttpOrigin {
         match Origin::parse(&lower) {
             Some(_) => Ok(Self::One(lower.into())),
             None => Err(HttpOriginError { text: text.to_owned() }),
+        }
+    }
+}
+
+impl fmt::Display for HttpOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("*"),
+            Self::One(text) => f.write_str(text),
         }
     }
 }

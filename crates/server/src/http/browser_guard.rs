@@ -23,7 +23,7 @@ static FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The longest host that is remembered.
 const HOST_KEPT_MAX: usize = 256;
 
-/// What is allowed, as the broker is told when it starts.
+/// What is allowed, as the broker is told when it starts, and by a reload.
 #[derive(Clone, Debug)]
 pub(crate) struct BrowserRules {
     pub(crate) hosts: AllowedHosts,
@@ -43,7 +43,7 @@ impl Default for BrowserRules {
 /// The guard of a thread.
 #[derive(Debug)]
 pub(crate) struct BrowserGuard {
-    rules: BrowserRules,
+    rules: RefCell<BrowserRules>,
     /// The host that was allowed last, as it was written: most requests name the same.
     last_host: RefCell<Vec<u8>>,
 }
@@ -65,7 +65,13 @@ impl Misdirected {
 
 impl BrowserGuard {
     pub(crate) fn new(rules: BrowserRules) -> Self {
-        Self { rules, last_host: RefCell::default() }
+        Self { rules: RefCell::new(rules), last_host: RefCell::default() }
+    }
+
+    /// Has other rules be in force from now on.
+    pub(crate) fn set_rules(&self, rules: BrowserRules) {
+        self.rules.replace(rules);
+        self.last_host.borrow_mut().clear();
     }
 
     /// Whether a request may be routed to `route`.
@@ -100,7 +106,7 @@ impl BrowserGuard {
             Pages::Own => May::Change,
             Pages::May(may) => may,
         };
-        browser_headers::preflight(route, may, self.rules.page_headers)
+        browser_headers::preflight(route, may, self.rules.borrow().page_headers)
     }
 
     /// Says what the answer to `request` says to browsers whatever it is. What is kept on the way says it
@@ -124,8 +130,9 @@ impl BrowserGuard {
 
     /// Says what an answer says to those who read a stream.
     pub(crate) fn say_to_readers(&self, headers: &mut HeaderList) {
-        let page_headers = self.rules.page_headers;
-        if self.rules.origins.is_open() {
+        let rules = self.rules.borrow();
+        let page_headers = rules.page_headers;
+        if rules.origins.is_open() {
             headers.say_as_all(&page_headers.to_all_readers);
         } else {
             headers.say_as_all(&page_headers.to_readers);
@@ -142,8 +149,9 @@ impl BrowserGuard {
             return Ok(());
         }
         let host = str::from_utf8(text).ok().and_then(HostName::with_port);
-        let is_own = |host: &HostName| self.rules.origins.own_host() == Some(host);
-        if host.is_some_and(|(host, _)| self.rules.hosts.allows(&host) || is_own(&host)) {
+        let rules = self.rules.borrow();
+        let is_own = |host: &HostName| rules.origins.own_host() == Some(host);
+        if host.is_some_and(|(host, _)| rules.hosts.allows(&host) || is_own(&host)) {
             if text.len() <= HOST_KEPT_MAX {
                 let mut last = self.last_host.borrow_mut();
                 last.clear();
@@ -153,7 +161,7 @@ impl BrowserGuard {
         }
         let host = text.escape_ascii();
         let detail = format!(
-            "{host} is no host of this broker: if it is to be, start it with --http-host and the name"
+            "{host} is no host of this broker: if it is to be, add it to http.hosts (--http-host)"
         );
         Err(wrong_host("host_not_allowed", detail))
     }
@@ -168,14 +176,15 @@ impl BrowserGuard {
             };
         };
         let host = headers.get(&header::HOST).and_then(|host| str::from_utf8(host).ok());
+        let rules = self.rules.borrow();
         let asker = match (host.and_then(HostName::with_port), origins.next()) {
-            (Some((host, port)), None) => self.rules.origins.asker(origin, &host, port),
+            (Some((host, port)), None) => rules.origins.asker(origin, &host, port),
             _ => Asker::Foreign,
         };
         match asker {
             Asker::Own => Pages::Own,
             Asker::Allowed => Pages::May(May::Change),
-            Asker::Foreign if self.rules.origins.is_open() => Pages::May(May::Read),
+            Asker::Foreign if rules.origins.is_open() => Pages::May(May::Read),
             Asker::Foreign => Pages::May(May::Nothing),
         }
     }

@@ -10,15 +10,19 @@ use sennit_shard::{RecoverError, RepairError};
 pub enum ServeError {
     /// Nobody is asked who they are, so strangers must not reach the broker.
     #[error(
-        "{address} can be reached from other machines, and nobody is asked for credentials: give --init-admin, which creates a first API key and shows it once; or listen on 127.0.0.1; or give --insecure-no-auth if anybody may do anything"
+        "{setting} ({flag}): {address} can be reached from other machines, and nobody is asked for credentials: give --init-admin, which creates a first API key and shows it once; or listen on 127.0.0.1; or give --insecure-no-auth if anybody may do anything"
     )]
     NotLoopback {
+        /// The setting, as `section.field`.
+        setting: &'static str,
+        /// Its flag.
+        flag: &'static str,
         /// The address.
         address: SocketAddr,
     },
     /// A segment must hold the longest batch.
     #[error(
-        "a segment of {requested} bytes is not possible: at least {least}, and a multiple of 4096"
+        "journal.segment_size (--segment-size): a segment of {requested} bytes is not possible: at least {least}, and a multiple of 4096"
     )]
     SegmentBytes {
         /// The requested length.
@@ -27,7 +31,7 @@ pub enum ServeError {
         least: u64,
     },
     /// There are no such cores.
-    #[error("--cores {requested} is not possible: 1 to {most} are")]
+    #[error("server.cores (--cores): {requested} is not possible: 1 to {most} are")]
     Cores {
         /// The requested number.
         requested: u32,
@@ -35,13 +39,17 @@ pub enum ServeError {
         most: u32,
     },
     /// Nothing would go on.
-    #[error("{setting} is 0; at least 1 is possible")]
+    #[error("{setting} ({flag}) is 0; at least 1 is possible")]
     Zero {
-        /// How it is called on the command line.
+        /// The setting, as `section.field`.
         setting: &'static str,
+        /// Its flag.
+        flag: &'static str,
     },
     /// Two rules say how the same streams are kept.
-    #[error("two rules say how streams are kept whose names begin with {prefix}")]
+    #[error(
+        "streams.storage_rules (--streams-storage-rule): two rules are for names that begin with {prefix}"
+    )]
     StorageRules {
         /// What the names begin with.
         prefix: Box<str>,
@@ -149,6 +157,18 @@ impl ServeError {
             | Self::Repair { .. }
             | Self::Fenced { .. }
             | Self::System { .. } => false,
+        }
+    }
+
+    /// The setting that cannot be, as `section.field`, where one alone is the reason.
+    #[must_use]
+    pub fn setting(&self) -> Option<&'static str> {
+        match self {
+            Self::NotLoopback { setting, .. } | Self::Zero { setting, .. } => Some(setting),
+            Self::SegmentBytes { .. } => Some("journal.segment_size"),
+            Self::Cores { .. } => Some("server.cores"),
+            Self::StorageRules { .. } => Some("streams.storage_rules"),
+            _ => None,
         }
     }
 

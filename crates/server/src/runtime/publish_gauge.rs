@@ -49,7 +49,7 @@ pub(crate) struct PublishGauge {
     travelling: AtomicU64,
     /// Of those who wait for room.
     waiting: AtomicU64,
-    high: u64,
+    high: AtomicU64,
     /// Whether somebody waits.
     is_waited_for: AtomicBool,
     below: Notify,
@@ -61,10 +61,20 @@ impl PublishGauge {
             appended: AtomicU64::new(0),
             travelling: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
-            high,
+            high: AtomicU64::new(high),
             is_waited_for: AtomicBool::new(false),
             below: Notify::new(),
         }
+    }
+
+    fn high(&self) -> u64 {
+        self.high.load(Relaxed)
+    }
+
+    /// Sets the high mark; who waits looks again.
+    pub(crate) fn set_high(&self, high: u64) {
+        self.high.store(high, Relaxed);
+        self.below.notify_waiters();
     }
 
     /// Bytes that wait now.
@@ -85,7 +95,7 @@ impl PublishGauge {
     /// Says how many bytes are appended and not committed; wakes who waits below the low mark.
     pub(crate) fn set(&self, bytes: u64) {
         self.appended.store(bytes, SeqCst);
-        if self.is_waited_for.load(SeqCst) && self.bytes() <= self.high / 2 {
+        if self.is_waited_for.load(SeqCst) && self.bytes() <= self.high() / 2 {
             self.is_waited_for.store(false, Relaxed);
             self.below.notify_waiters();
         }
@@ -96,7 +106,7 @@ impl PublishGauge {
     /// # Errors
     /// Nothing has been committed for that long, or others who wait hold too much already.
     pub(crate) async fn room_for(&self, bytes: u64, patience: Duration) -> Result<(), NoRoom> {
-        if self.bytes() <= self.high {
+        if self.bytes() <= self.high() {
             return Ok(());
         }
         let waits = Waits { gauge: self, bytes };
@@ -112,13 +122,13 @@ impl PublishGauge {
     /// Waits while too many bytes wait.
     pub(crate) async fn wait_for_room(&self) {
         loop {
-            if self.bytes() <= self.high {
+            if self.bytes() <= self.high() {
                 return;
             }
             let below = self.below.notified();
             // Said before the last look: either that look sees the fall, or the fall sees this.
             self.is_waited_for.store(true, SeqCst);
-            if self.appended.load(SeqCst) + self.travelling.load(SeqCst) <= self.high {
+            if self.appended.load(SeqCst) + self.travelling.load(SeqCst) <= self.high() {
                 return;
             }
             below.await;
@@ -161,6 +171,19 @@ mod tests {
         assert!(waiting.as_mut().poll(&mut context).is_pending());
         gauge.set(50);
         assert!(waiting.as_mut().poll(&mut context).is_ready());
+    }
+
+    #[test]
+    fn who_waits_goes_on_when_the_high_mark_rises() {
+        let gauge = PublishGauge::new(100);
+        gauge.set(150);
+        let mut waiting = pin!(gauge.wait_for_room());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        gauge.set_high(200);
+        assert!(waiting.as_mut().poll(&mut context).is_ready());
+        gauge.set_high(100);
+        assert!(!is_ready(gauge.wait_for_room()));
     }
 
     #[tokio::test]

@@ -1,6 +1,8 @@
 //! Calls a webhook: one signed request, on a connection of its own to a checked address. Redirects are not
 //! followed. It knows no subscriptions.
 
+use std::cell::Cell;
+
 use bytes::Bytes;
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -51,7 +53,7 @@ pub(crate) enum WebhookFailure {
 #[derive(Debug)]
 pub(crate) struct Caller {
     /// For development: this machine may be called, and without TLS.
-    pub(crate) allows_loopback: bool,
+    pub(crate) allows_loopback: Cell<bool>,
     /// Those of names that are called, and those of names that somebody asks to have called: who asks
     /// for names that nobody knows is in the way of others who ask, and of no call.
     lookups: Lookups,
@@ -62,7 +64,7 @@ pub(crate) struct Caller {
 impl Caller {
     pub(crate) fn new(allows_loopback: bool) -> Self {
         Self {
-            allows_loopback,
+            allows_loopback: Cell::new(allows_loopback),
             lookups: Lookups::new(LOOKUPS_UNDER_WAY_MAX),
             checks: Lookups::new(LOOKUPS_UNDER_WAY_MAX),
             client: HttpClient::default(),
@@ -71,7 +73,7 @@ impl Caller {
 
     /// Whether `url` may be called, as far as that can be said today.
     pub(crate) async fn check(&self, url: &str) -> Result<(), UrlRejected> {
-        match Target::parse(url, self.allows_loopback)?.look_up(&self.checks).await {
+        match Target::parse(url, self.allows_loopback.get())?.look_up(&self.checks).await {
             Err(LookupFailure::Rejected(rejected)) => Err(rejected),
             // It may be there when it is called, and is looked at then.
             Ok(_) | Err(LookupFailure::Unknown(..)) => Ok(()),
@@ -95,7 +97,7 @@ impl Caller {
         body: Bytes,
         signature: &str,
     ) -> Result<WebhookAnswer, WebhookFailure> {
-        let target = Target::parse(url, self.allows_loopback)?;
+        let target = Target::parse(url, self.allows_loopback.get())?;
         let addresses = target.look_up(&self.lookups).await?;
         let request = Request::post(&*target.path)
             .header(header::HOST, &*target.authority)

@@ -78,8 +78,14 @@ fn a_number_of_shards_that_cannot_be_is_refused_and_what_can_be_is_said() {
 fn a_broker_that_could_serve_nobody_is_refused() {
     let folder = TempDir::new().unwrap();
     for (config, setting) in [
-        (Config { http_connections: 0, ..config(folder.path()) }, "--http-connections"),
-        (Config { journal_segments: 0, ..config(folder.path()) }, "--journal-segments"),
+        (
+            Config { http_connections: 0, ..config(folder.path()) },
+            "http.connections (--http-connections)",
+        ),
+        (
+            Config { journal_segments: 0, ..config(folder.path()) },
+            "journal.segments (--journal-segments)",
+        ),
     ] {
         let error = refusal(config).to_string();
         assert_eq!(error, format!("{setting} is 0; at least 1 is possible"));

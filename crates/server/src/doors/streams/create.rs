@@ -30,8 +30,8 @@ impl StreamsDoor {
         name: TopicName,
         request: &Request,
     ) -> Result<Response, Problem> {
-        let headers =
-            settings::of_headers(request.headers(), self.settings.storage.of(name.as_str()))?;
+        let current = self.settings.get();
+        let headers = settings::of_headers(request.headers(), current.storage.of(name.as_str()))?;
         let content = match &headers.fork {
             _ if request.body().is_empty() => None,
             Some(fork) if headers.settings.content_type.is_empty() => {
@@ -60,7 +60,7 @@ impl StreamsDoor {
         answers::say_type(headers, &stream.answer.settings)?;
         say_storage(headers, &stream.answer);
         headers.insert(header::CACHE_CONTROL, NO_STORE);
-        if created && let Some(location) = location(request, self.settings.public_url.as_ref()) {
+        if created && let Some(location) = location(request, current.public_url.as_ref()) {
             headers.insert(header::LOCATION, location);
         }
         Ok(response)

@@ -51,7 +51,7 @@ impl StreamsDoor {
             at = ReadFrom::Offset(end.answer.next);
             source.of = Some(end.of);
         }
-        let until = Instant::now() + self.settings.long_poll_timeout;
+        let until = Instant::now() + self.settings.get().long_poll_timeout;
         let cursor = query.cursor.unwrap_or_default();
         self.awaited(&source, Awaited { at, cursor, until, may_leave: true }).await
     }

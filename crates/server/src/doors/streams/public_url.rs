@@ -1,6 +1,6 @@
 //! The public URL of the broker: the beginning of all addresses that it hands out. It knows no paths.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 use http::{Uri, header};
 
@@ -15,6 +15,12 @@ impl PublicUrl {
     /// The address, as it was given.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl fmt::Display for PublicUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

@@ -60,8 +60,8 @@ impl StreamsDoor {
             first: Some(first),
             is_over: false,
             said_at,
-            silence: self.settings.events_silence,
-            ends_at: said_at + self.settings.events_span,
+            silence: self.settings.get().events_silence,
+            ends_at: said_at + self.settings.get().events_span,
         };
         let mut response = Response::new(Body::Events(events.one_by_one()));
         let headers = response.headers_mut();
@@ -90,7 +90,7 @@ impl StreamsDoor {
             first: None,
             is_over: false,
             said_at,
-            silence: self.settings.events_silence,
+            silence: self.settings.get().events_silence,
             ends_at: until,
         };
         events.one_by_one()

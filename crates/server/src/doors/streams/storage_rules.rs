@@ -1,7 +1,7 @@
 //! The storage mode of a stream whose creator names none: by the prefix of its name, or the broker's default. It
 //! knows no requests.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 use super::{
     name,
@@ -40,6 +40,12 @@ impl FromStr for StreamStorageRule {
             return Err(StreamStorageRuleError::Shape);
         }
         Ok(Self { prefix: prefix.into(), storage: mode.trim().parse()? })
+    }
+}
+
+impl fmt::Display for StreamStorageRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.prefix, self.storage)
     }
 }
 

@@ -44,12 +44,12 @@ impl StreamsDoor {
         captures: Captures<'_>,
         request: &Request,
     ) -> Response {
-        let told =
-            match parse_request(resource, captures, request, self.settings.public_url.as_ref()) {
-                Ok(asked) => self.ask(principal.clone(), asked).await,
-                Err(BadRequest::Refused(refusal)) => Err(refusal),
-                Err(other) => return bad_request(&other),
-            };
+        let settings = self.settings.get();
+        let told = match parse_request(resource, captures, request, settings.public_url.as_ref()) {
+            Ok(asked) => self.ask(principal.clone(), asked).await,
+            Err(BadRequest::Refused(refusal)) => Err(refusal),
+            Err(other) => return bad_request(&other),
+        };
         match told {
             Ok(told) => answer(told),
             Err(refusal) => {
