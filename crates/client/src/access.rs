@@ -76,6 +76,21 @@ pub struct AccessEntry {
     pub expires_at: Option<Timestamp>,
     /// How often the secret of a key, or the password of a user, was set.
     pub generation: u64,
+    /// The quotas of a tenant.
+    pub quotas: Quotas,
+}
+
+/// The quotas of a tenant. `None` is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quotas {
+    /// Messages published in a second.
+    pub messages_per_second: Option<u64>,
+    /// Bytes published in a second: keys, headers and payloads, as encoded.
+    pub bytes_per_second: Option<u64>,
+    /// Topics and streams.
+    pub topics: Option<u64>,
+    /// Connections of the native protocol at once.
+    pub connections: Option<u64>,
 }
 
 /// Whether somebody may do something.
@@ -163,8 +178,20 @@ impl Access {
     ///
     /// # Errors
     /// `principal-conflict` if it is there.
-    pub async fn create_tenant(&self, tenant: &str) -> Result<AccessChanged, Error> {
-        self.change(Change::CreateTenant(tenant.to_owned())).await
+    pub async fn create_tenant(
+        &self,
+        tenant: &str,
+        quotas: Quotas,
+    ) -> Result<AccessChanged, Error> {
+        self.change(Change::CreateTenant(of_tenant(tenant, quotas))).await
+    }
+
+    /// Sets all quotas of a tenant.
+    ///
+    /// # Errors
+    /// `unknown-principal`.
+    pub async fn set_quotas(&self, tenant: &str, quotas: Quotas) -> Result<AccessChanged, Error> {
+        self.change(Change::SetQuotas(of_tenant(tenant, quotas))).await
     }
 
     /// Deletes a key, user, role or tenant. Connections of a key or user end.
@@ -278,13 +305,22 @@ fn principal(name: &PrincipalName) -> control::PrincipalName {
     control::PrincipalName { key_id, user }
 }
 
+fn of_tenant(tenant: &str, quotas: Quotas) -> control::TenantQuotas {
+    let Quotas { messages_per_second, bytes_per_second, topics, connections } = quotas;
+    let quotas = control::Quotas { messages_per_second, bytes_per_second, topics, connections };
+    control::TenantQuotas { tenant: tenant.to_owned(), quotas: Some(quotas) }
+}
+
 fn wire(holder: Holder) -> control::Holder {
     let Holder { tenant, roles, rights } = holder;
     control::Holder { tenant: tenant.unwrap_or_default(), roles, rights }
 }
 
 fn entry(entry: control::AccessEntry) -> AccessEntry {
-    let control::AccessEntry { id, name, holder, created_ms, expires_ms, generation } = entry;
+    let control::AccessEntry { id, name, holder, created_ms, expires_ms, generation, quotas } =
+        entry;
+    let control::Quotas { messages_per_second, bytes_per_second, topics, connections } =
+        quotas.unwrap_or_default();
     let control::Holder { tenant, roles, rights } = holder.unwrap_or_default();
     let tenant = Some(tenant).filter(|tenant| !tenant.is_empty());
     AccessEntry {
@@ -294,6 +330,7 @@ fn entry(entry: control::AccessEntry) -> AccessEntry {
         created_at: Timestamp(created_ms),
         expires_at: expires_ms.map(Timestamp),
         generation,
+        quotas: Quotas { messages_per_second, bytes_per_second, topics, connections },
     }
 }
 

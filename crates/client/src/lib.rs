@@ -65,7 +65,7 @@ mod workbench;
 mod write_buffer;
 
 pub use access::{
-    Access, AccessChanged, AccessEntry, AccessKind, Holder, PrincipalName, RightDecision,
+    Access, AccessChanged, AccessEntry, AccessKind, Holder, PrincipalName, Quotas, RightDecision,
 };
 pub use admin::{
     Cursor, GroupDescription, ParkedRun, PartitionDescription, TopicDescription, TopicSummary,

@@ -7,6 +7,7 @@ use crate::{
     api_key::ApiKeyId,
     name::{RoleName, TenantName, UserName},
     password::{PasswordError, PasswordHash},
+    quota::Quotas,
     right::Right,
 };
 
@@ -80,6 +81,9 @@ pub struct RoleEntry {
 pub struct TenantEntry {
     /// When it was created, in milliseconds since 1970.
     pub created_ms: u64,
+    /// Its quotas.
+    #[serde(flatten)]
+    pub quotas: Quotas,
 }
 
 /// The thing that an entry is about.

@@ -121,6 +121,9 @@ error_codes! {
     PrincipalConflict = 15, "principal-conflict", final, stay,
         "The change would leave nobody who can manage keys, or take away what is in use, or exists already; nothing was changed",
         "do what the message says first";
+    QuotaExceeded = 16, "quota-exceeded", retry, stay,
+        "A quota of the tenant is used up; nothing was done",
+        "send it again after retry_after_ms, or ask the operator for more";
     UnknownTopic = 20, "unknown-topic", final, stay,
         "There is no such topic, or no such partition of it",
         "create the topic, or open it again if it was created anew";

@@ -7,5 +7,6 @@ pub(crate) mod key_set_fetch;
 pub(crate) mod login;
 pub(crate) mod login_cache;
 pub(crate) mod principal;
+pub(crate) mod tenant_meter;
 #[cfg_attr(not(test), expect(dead_code, reason = "no door takes tokens yet"))]
 pub(crate) mod token_issuer;

@@ -150,7 +150,7 @@ fn a_broker_beyond_loopback_has_a_key_or_does_not_start() {
     let serve = |flags: &[&str], variables: &[(&str, &str)]| -> Command {
         let mut command = sennit(&["serve", "--json", "--until-stdin-ends", "--data"]);
         command.arg(&data).args(["--listen", "0.0.0.0:0", "--http", "127.0.0.1:0"]).args(flags);
-        variables.iter().for_each(|(name, value)| drop(command.env(name, value)));
+        command.envs(variables.iter().copied());
         command
     };
     let refused = run(serve(&[], &[]), b"");

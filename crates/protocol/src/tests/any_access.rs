@@ -7,8 +7,8 @@ use crate::{
     Reply, Request,
     control::{
         AccessChanged, AccessEntry, AccessList, ChangeAccess, DecideRight, Grant, Holder,
-        KeyRotation, ListAccess, NewKey, PrincipalName, RightDecision, RoleRights, UserPassword,
-        change_access::Change,
+        KeyRotation, ListAccess, NewKey, PrincipalName, Quotas, RightDecision, RoleRights,
+        TenantQuotas, UserPassword, change_access::Change,
     },
 };
 
@@ -22,6 +22,21 @@ fn holder() -> impl Strategy<Value = Holder> {
 
 fn principal() -> impl Strategy<Value = PrincipalName> {
     (text(), text()).prop_map(|(key_id, user)| PrincipalName { key_id, user })
+}
+
+fn quotas() -> impl Strategy<Value = Quotas> {
+    any::<(Option<u64>, Option<u64>, Option<u64>, Option<u64>)>().prop_map(
+        |(messages_per_second, bytes_per_second, topics, connections)| Quotas {
+            messages_per_second,
+            bytes_per_second,
+            topics,
+            connections,
+        },
+    )
+}
+
+fn quotas_of_tenant() -> impl Strategy<Value = TenantQuotas> {
+    (text(), option::of(quotas())).prop_map(|(tenant, quotas)| TenantQuotas { tenant, quotas })
 }
 
 fn grant() -> impl Strategy<Value = Grant> {
@@ -48,7 +63,8 @@ pub fn access_request() -> impl Strategy<Value = Request> {
         text().prop_map(Change::DeleteUser),
         role.prop_map(Change::SetRole),
         text().prop_map(Change::DeleteRole),
-        text().prop_map(Change::CreateTenant),
+        quotas_of_tenant().prop_map(Change::CreateTenant),
+        quotas_of_tenant().prop_map(Change::SetQuotas),
         text().prop_map(Change::DeleteTenant),
         grant().prop_map(Change::Grant),
         grant().prop_map(Change::Revoke),
@@ -65,16 +81,15 @@ pub fn access_request() -> impl Strategy<Value = Request> {
 }
 
 pub fn access_reply() -> impl Strategy<Value = Reply> {
-    let entry = (text(), text(), option::of(holder()), any::<(u64, Option<u64>, u64)>()).prop_map(
-        |(id, name, holder, (created_ms, expires_ms, generation))| AccessEntry {
-            id,
-            name,
-            holder,
-            created_ms,
-            expires_ms,
-            generation,
-        },
-    );
+    let entry = (
+        (text(), text()),
+        option::of(holder()),
+        any::<(u64, Option<u64>, u64)>(),
+        option::of(quotas()),
+    )
+        .prop_map(|((id, name), holder, (created_ms, expires_ms, generation), quotas)| {
+            AccessEntry { quotas, id, name, holder, created_ms, expires_ms, generation }
+        });
     prop_oneof![
         (text(), text(), any::<bool>()).prop_map(|(id, key, created)| {
             Reply::AccessChanged(AccessChanged { id, key, created })

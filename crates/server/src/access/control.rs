@@ -222,14 +222,22 @@ impl AccessControl {
                 self.put(&EntryKey::Role(role.clone()), &RoleEntry { rights }, false).await?;
                 Ok(changed(role.to_string(), created))
             }
-            AccessChange::CreateTenant { tenant } => {
+            AccessChange::CreateTenant { tenant, quotas } => {
                 scope.check_operator()?;
                 let key = EntryKey::Tenant(tenant.clone());
                 if directory.tenant(&tenant).is_some() {
                     return Err(AccessRefusal::Exists(shown(&key)));
                 }
-                self.put(&key, &TenantEntry { created_ms: now().0 }, true).await?;
+                self.put(&key, &TenantEntry { created_ms: now().0, quotas }, true).await?;
                 Ok(changed(tenant.to_string(), true))
+            }
+            AccessChange::SetQuotas { tenant, quotas } => {
+                scope.check_operator()?;
+                let key = EntryKey::Tenant(tenant.clone());
+                let entry = directory.tenant(&tenant).ok_or_else(|| unknown(&key))?;
+                let created_ms = entry.created_ms;
+                self.put(&key, &TenantEntry { created_ms, quotas }, false).await?;
+                Ok(changed(tenant.to_string(), false))
             }
             AccessChange::Grant { to, roles, rights } => {
                 let change = |holder: &mut Holder| {
@@ -464,6 +472,7 @@ fn list(
                 created_ms: entry.created_ms,
                 expires_ms: entry.expires_ms,
                 generation: entry.generation,
+                quotas: None,
             })
             .take(most + 1)
             .collect(),
@@ -496,6 +505,7 @@ fn list(
             })
             .map(|(name, entry)| ListedEntry {
                 id: name.to_string(),
+                quotas: Some(entry.quotas),
                 created_ms: entry.created_ms,
                 ..ListedEntry::default()
             })

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use sennit_identity::{
-    EntryKey, Holder, IdentityNameError, PasswordError, Right, RightError, RoleName, TenantName,
-    UnknownVerb, UserName, Verb, Zeroizing,
+    EntryKey, Holder, IdentityNameError, PasswordError, Quotas, Right, RightError, RoleName,
+    TenantName, UnknownVerb, UserName, Verb, Zeroizing,
     limits::{RIGHTS_MAX, ROLES_MAX},
 };
 
@@ -38,7 +38,9 @@ pub(crate) enum AccessChange {
     /// Sets the rights of a role.
     SetRole { role: RoleName, rights: Vec<Right> },
     /// Creates a tenant.
-    CreateTenant { tenant: TenantName },
+    CreateTenant { tenant: TenantName, quotas: Quotas },
+    /// Sets all quotas of a tenant.
+    SetQuotas { tenant: TenantName, quotas: Quotas },
     /// Gives roles and rights to a key or user.
     Grant { to: EntryKey, roles: Vec<RoleName>, rights: Vec<Right> },
     /// Takes roles and rights from a key or user.
@@ -55,7 +57,8 @@ impl AccessChange {
             Self::RotateKey { key, .. } => ("key rotate", key.name()),
             Self::SetPassword { user, .. } => ("password set", format!("user.{user}")),
             Self::SetRole { role, .. } => ("role set", format!("role.{role}")),
-            Self::CreateTenant { tenant } => ("tenant create", format!("tenant.{tenant}")),
+            Self::CreateTenant { tenant, .. } => ("tenant create", format!("tenant.{tenant}")),
+            Self::SetQuotas { tenant, .. } => ("quotas set", format!("tenant.{tenant}")),
             Self::Grant { to, .. } => ("grant", to.name()),
             Self::Revoke { from, .. } => ("revoke", from.name()),
             Self::Delete(key) => ("delete", key.name()),
@@ -83,6 +86,8 @@ pub(crate) struct ListedEntry {
     pub(crate) created_ms: u64,
     pub(crate) expires_ms: Option<u64>,
     pub(crate) generation: u64,
+    /// Of a tenant.
+    pub(crate) quotas: Option<Quotas>,
 }
 
 /// The decision about one right.

@@ -5,6 +5,7 @@ use sennit_engine::{Command, StreamAnswer, StreamAppended, StreamRefusal};
 use sennit_identity::Verb;
 
 use super::{
+    control_request::ControlRefusal,
     stream_offset::Identified,
     stream_request::{AppendTo, Located, StreamFailure, TogetherFailure},
     streams::{Streams, stopping, wait_for_room, wrong_answer},
@@ -23,6 +24,12 @@ impl Streams {
             located
                 .push(self.located(principal, Verb::Publish, &each.name).await.map_err(of(which))?);
         }
+        let contents = appends.iter().filter_map(|each| each.append.content.as_ref());
+        let batch = contents.fold((0, 0), |(messages, bytes), content| {
+            (messages + u64::from(content.count()), bytes + content.bytes() as u64)
+        });
+        let taken = principal.take(batch).map_err(ControlRefusal::from);
+        taken.map_err(|over| TogetherFailure { which: None, failure: over.into() })?;
         let failure = match self.ask_together(appends, &located).await {
             Err(TogetherFailure {
                 which: Some(which),

@@ -125,6 +125,7 @@ impl Control {
         }
         match request {
             ControlRequest::CreateTopic { name, config, beside } => {
+                self.check_topics_quota(principal, &name)?;
                 self.create_topic(name, config, beside).await
             }
             ControlRequest::AlterTopic { name, config } => self.alter_topic(&name, config).await,

@@ -55,8 +55,13 @@ impl Control {
             principal.may(verb, name.as_str()).map_err(ControlRefusal::from)
         };
         may(Verb::Create, &create.name)?;
+        self.check_topics_quota(principal, &create.name)?;
         if create.content.is_some() || create.closes {
             may(Verb::Publish, &create.name)?;
+            if let Some(content) = &create.content {
+                let batch = (u64::from(content.count()), content.bytes() as u64);
+                principal.take(batch).map_err(ControlRefusal::from)?;
+            }
         }
         if let Some(fork) = &create.fork {
             may(Verb::Read, &fork.source)?;

@@ -9,9 +9,11 @@ use std::{
     },
 };
 
-use sennit_identity::{Directory, KeyEntry, MasterSecret};
+use sennit_identity::{Directory, KeyEntry, MasterSecret, TenantName};
 use sennit_model::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
+
+use super::tenant_meter::{TenantMeter, TenantMeters};
 
 /// Passwords that are checked at once: each check takes some 20 MiB and 20 ms.
 const PASSWORD_CHECKS_MAX: usize = 2;
@@ -27,6 +29,7 @@ struct Shared {
     /// The secret from which those of API keys are derived, once there are any.
     master: OnceLock<MasterSecret>,
     password_checks: Semaphore,
+    meters: TenantMeters,
     /// Told of each change.
     changes: watch::Sender<()>,
 }
@@ -63,18 +66,25 @@ impl Authority {
             revision: AtomicU64::new(1),
             master: OnceLock::new(),
             password_checks: Semaphore::new(PASSWORD_CHECKS_MAX),
+            meters: TenantMeters::default(),
             changes: watch::Sender::new(()),
         }))
     }
 
     /// From now on this directory is in force.
     pub(crate) fn set(&self, directory: Directory) {
+        self.0.meters.set(&directory);
         let mut state = self.0.state.write().unwrap_or_else(PoisonError::into_inner);
         *state = State::Known(Arc::new(directory));
         // Within the lock: a revision that was seen has its directory.
         self.0.revision.fetch_add(1, Ordering::Release);
         drop(state);
         self.0.changes.send_replace(());
+    }
+
+    /// The meter of a tenant.
+    pub(super) fn meter(&self, tenant: &TenantName) -> Option<Arc<TenantMeter>> {
+        self.0.meters.of(tenant)
     }
 
     /// Is told of each change from now on.

@@ -6,11 +6,14 @@ use std::{
     time::Duration,
 };
 
-use sennit_identity::{ApiKeyId, EntryKey, Holder, Rights, TenantName, UserName, Verb};
+use sennit_identity::{ApiKeyId, EntryKey, Holder, OverQuota, Rights, TenantName, UserName, Verb};
 use sennit_model::Timestamp;
 use tokio::time::timeout;
 
-use super::authority::{Authority, key_counts};
+use super::{
+    authority::{Authority, key_counts},
+    tenant_meter::TenantMeter,
+};
 use crate::runtime::clock::now;
 
 /// On whose behalf something is asked. Clones are cheap: every request has one.
@@ -31,8 +34,15 @@ enum Kind {
 struct Known {
     authority: Authority,
     who: Who,
-    /// What it may, and since which revision of the authority.
-    rights: Mutex<(u64, Arc<Rights>)>,
+    standing: Mutex<Standing>,
+}
+
+/// What a principal may, and where what it uses is counted, at a revision of the authority.
+#[derive(Clone, Default)]
+struct Standing {
+    revision: u64,
+    rights: Arc<Rights>,
+    meter: Option<Arc<TenantMeter>>,
 }
 
 /// Somebody who has shown credentials.
@@ -110,8 +120,8 @@ impl Principal {
     }
 
     fn of(authority: Authority, who: Who) -> Self {
-        let rights = Mutex::new((0, Arc::default()));
-        Self(Arc::new(Kind::Known(Known { authority, who, rights })))
+        let standing = Mutex::default();
+        Self(Arc::new(Kind::Known(Known { authority, who, standing })))
     }
 
     /// Whether this is the broker itself.
@@ -191,9 +201,25 @@ impl Principal {
             Kind::Broker => true,
             Kind::Nobody => false,
             Kind::Local(authority) => !authority.asks(),
-            Kind::Known(known) => known.counts(now()) && known.rights().allow(verb, name),
+            Kind::Known(known) => known.counts(now()) && known.standing().rights.allow(verb, name),
         };
         if is_allowed { Ok(()) } else { Err(MissingRight { verb, name: name.to_owned() }) }
+    }
+
+    /// Where what it uses is counted, if it belongs to a tenant.
+    pub(crate) fn meter(&self) -> Option<Arc<TenantMeter>> {
+        match &*self.0 {
+            Kind::Known(known) => known.standing().meter,
+            Kind::Local(_) | Kind::Broker | Kind::Nobody => None,
+        }
+    }
+
+    /// Counts a batch of so many messages and bytes that it publishes.
+    ///
+    /// # Errors
+    /// A quota of its tenant is used up.
+    pub(crate) fn take(&self, batch: (u64, u64)) -> Result<(), OverQuota> {
+        self.meter().map_or(Ok(()), |meter| meter.take(batch, now()))
     }
 
     /// Waits until it may not do this any more.
@@ -236,14 +262,16 @@ impl Known {
         }
     }
 
-    /// What it may now.
-    fn rights(&self) -> Arc<Rights> {
+    /// How it stands now.
+    fn standing(&self) -> Standing {
         let revision = self.authority.revision();
-        let mut held = self.rights.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.0 != revision {
-            *held = (revision, Arc::new(self.rights_now()));
+        let mut held = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.revision != revision {
+            let tenant = self.holder().and_then(|holder| holder.tenant);
+            let meter = tenant.and_then(|tenant| self.authority.meter(&tenant));
+            *held = Standing { revision, rights: Arc::new(self.rights_now()), meter };
         }
-        held.1.clone()
+        held.clone()
     }
 
     fn rights_now(&self) -> Rights {

@@ -95,6 +95,10 @@ pub fn grant(key: &Key, right: &str) -> control::Grant {
     control::Grant { principal: Some(principal), rights: vec![right.into()], ..<_>::default() }
 }
 
+pub fn create_tenant(tenant: &str) -> Change {
+    Change::CreateTenant(control::TenantQuotas { tenant: tenant.into(), quotas: None })
+}
+
 pub fn changes(change: Change) -> Request {
     Request::ChangeAccess(control::ChangeAccess { change: Some(change) })
 }
@@ -254,7 +258,7 @@ fn a_rotated_key_counts_as_long_as_it_was_said() {
 #[test]
 fn changes_are_there_after_a_restart() {
     let mut guarded = Guarded::start();
-    guarded.change(Change::CreateTenant("acme".into()));
+    guarded.change(create_tenant("acme"));
     let role = control::RoleRights { role: "ops".into(), rights: vec!["rework >".into()] };
     guarded.change(Change::SetRole(role));
     let key = guarded.key("acme", &["publish >"]);
@@ -287,10 +291,10 @@ fn nobody_takes_the_last_admin_away_or_what_is_in_use() {
     let mut admin = grant(&Key { id, text: String::new() }, "read >");
     (admin.rights, admin.roles) = (Vec::new(), vec!["admin".into()]);
     assert_eq!(guarded.refused(Change::Revoke(admin)).0, conflict);
-    guarded.change(Change::CreateTenant("acme".into()));
+    guarded.change(create_tenant("acme"));
     guarded.key("acme", &[]);
     assert_eq!(guarded.refused(Change::DeleteTenant("acme".into())).0, conflict);
-    assert_eq!(guarded.refused(Change::CreateTenant("acme".into())).0, conflict);
+    assert_eq!(guarded.refused(create_tenant("acme")).0, conflict);
     assert_eq!(guarded.refused(Change::DeleteRole("viewer".into())).0, conflict);
     let unknown = Some(ErrorCode::UnknownPrincipal);
     assert_eq!(guarded.refused(Change::DeleteRole("none".into())).0, unknown);
@@ -309,7 +313,7 @@ fn nobody_takes_the_last_admin_away_or_what_is_in_use() {
 fn an_admin_of_a_tenant_manages_its_keys_and_sees_no_others() {
     let mut guarded = Guarded::start();
     for tenant in ["acme", "beta"] {
-        guarded.change(Change::CreateTenant(tenant.into()));
+        guarded.change(create_tenant(tenant));
     }
     let other = guarded.key("beta", &["read >"]);
     let own = guarded.key("acme", &["* >", "identity"]);
@@ -329,7 +333,7 @@ fn an_admin_of_a_tenant_manages_its_keys_and_sees_no_others() {
     };
     assert_eq!(code(&create("beta")), ErrorCode::Forbidden);
     assert_eq!(code(&changes(Change::DeleteKey(other.id))), ErrorCode::UnknownPrincipal);
-    assert_eq!(code(&changes(Change::CreateTenant("c".into()))), ErrorCode::Forbidden);
+    assert_eq!(code(&changes(create_tenant("c"))), ErrorCode::Forbidden);
     let role = control::RoleRights { role: "r".into(), rights: Vec::new() };
     assert_eq!(code(&changes(Change::SetRole(role))), ErrorCode::Forbidden);
     let kind = control::AccessKind::Keys.into();

@@ -8,12 +8,11 @@ use sennit_identity::{Subject, Verb};
 use sennit_model::{GroupId, PartitionIndex, TopicId};
 use sennit_protocol::{
     AtomicAck, ErrorCode, Kind, PublishAt, PublishAtomic, Reply, Request, SetCredit, Settle,
-    SettleHead, SettleRun, Taken, Verdict,
-    control::{self, change_access::Change},
+    SettleHead, SettleRun, Taken, Verdict, control,
 };
 
 use crate::{
-    access::{Guarded, changes, logged_in, saying},
+    access::{Guarded, changes, create_tenant, logged_in, saying},
     world::{Peer, publish},
 };
 
@@ -267,7 +266,7 @@ fn row(kind: Kind, topic: &Named) -> Option<(Need, Request)> {
             Verb::Inspect,
             Request::ListFairKeys(control::ListFairKeys { topic: name(), group: group(), most: 1 }),
         ),
-        Kind::ChangeAccess => right(Verb::Identity, changes(Change::CreateTenant("new".into()))),
+        Kind::ChangeAccess => right(Verb::Identity, changes(create_tenant("new"))),
         Kind::ListAccess => {
             let kind = control::AccessKind::Keys.into();
             let list = control::ListAccess { kind, ..<_>::default() };
@@ -504,7 +503,7 @@ fn a_connection_ends_when_its_key_expires() {
 #[test]
 fn a_tenant_reaches_nothing_of_another_whatever_its_rights_say() {
     let (mut guarded, there, absent) = guarded();
-    guarded.change(Change::CreateTenant("beta".into()));
+    guarded.change(create_tenant("beta"));
     let rights = ["* >", "kv-read,kv-write >", "monitor,backup,webhook,identity"];
     let key = guarded.key("beta", &rights);
     let mut peer = logged_in(&guarded.broker, &key.text);

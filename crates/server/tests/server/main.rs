@@ -29,6 +29,7 @@ mod http_streams;
 mod http_strictness;
 mod moving;
 mod publishing;
+mod quotas;
 mod reading;
 mod scrubbing;
 mod starting;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use sennit_engine::{
     CatalogueCommand, PartitionCommand, PartitionDescription, Placed, Refusal, Topic,
 };
-use sennit_identity::Verb;
+use sennit_identity::{OverQuota, Verb};
 use sennit_model::{Offset, PartitionIndex, TopicConfig, TopicId, TopicKind, TopicName};
 
 use super::{
@@ -139,6 +139,7 @@ impl Control {
         let topic = match self.topic_named(&name) {
             Err(_) if create_if_missing => {
                 principal.may(Verb::Create, name.as_str())?;
+                self.check_topics_quota(principal, &name)?;
                 let _changes = self.changes.of(name.as_str()).await;
                 if self.topic_named(&name).is_err() {
                     let config = TopicConfig::of_kind(TopicKind::Queue);
@@ -156,6 +157,35 @@ impl Control {
     /// what partitions do not know yet.
     pub(super) async fn wait_for_changes(&self, topic: &TopicName) {
         drop(self.changes.of(topic.as_str()).await);
+    }
+
+    /// Refuses a new topic where the principal's tenant has as many as its quota allows.
+    pub(crate) fn check_topics_quota(
+        &self,
+        principal: &Principal,
+        name: &TopicName,
+    ) -> Result<(), ControlRefusal> {
+        let quota = principal.meter().and_then(|meter| meter.quotas().topics);
+        let (Some(limit), Some(tenant)) = (quota, principal.tenant()) else { return Ok(()) };
+        let count = self.core.look(|core| {
+            let catalogue = core.catalogue();
+            if catalogue.topic_named(name).is_some() {
+                // It is found, or refused for its settings.
+                return 0;
+            }
+            let of = |separator: char| {
+                let prefix = format!("{tenant}{separator}");
+                let behind = catalogue.topics_after_name(&prefix);
+                let own =
+                    behind.take_while(|topic| topic.created.name.as_str().starts_with(&prefix));
+                own.take(usize::try_from(limit).unwrap_or(usize::MAX)).count() as u64
+            };
+            of('.') + of('/')
+        });
+        match count >= limit && count > 0 || limit == 0 {
+            true => Err(OverQuota { quota: "topics", limit, retry_after: None }.into()),
+            false => Ok(()),
+        }
     }
 
     /// Lists the topics that the principal may know.

@@ -2,6 +2,7 @@
 //! status of its own. It knows no protocol.
 
 use sennit_engine::Refusal;
+use sennit_identity::OverQuota;
 use sennit_model::{
     CursorName, GroupName, Offset, PartitionIndex, TopicName, TopicPattern,
     limits::WATCH_TOPICS_MAX,
@@ -17,6 +18,9 @@ pub(crate) const STORAGE_FULL_RETRY_MS: u64 = 500;
 
 /// How long a client waits before it publishes to a full topic again, in milliseconds.
 pub(crate) const TOPIC_FULL_RETRY_MS: u64 = 100;
+
+/// The same where something of a tenant has to go first.
+const QUOTA_RETRY_MS: u64 = 1000;
 
 /// The same where the disk is too slow.
 const BUSY_RETRY_MS: u64 = 1000;
@@ -51,6 +55,9 @@ pub(crate) enum ControlRefusal {
     /// The principal lacks the right.
     #[error(transparent)]
     Missing(#[from] MissingRight),
+    /// A quota of the principal's tenant is used up.
+    #[error(transparent)]
+    OverQuota(#[from] OverQuota),
     /// More topics match a pattern than may be watched at once.
     #[error("{0} means more than WATCH_TOPICS_MAX topics, {WATCH_TOPICS_MAX}")]
     TooManyWatched(TopicPattern),
@@ -104,7 +111,7 @@ impl ControlRefusal {
                     | Refusal::MessageLeased
                     | Refusal::OutcomeUnknown
             ),
-            Self::Busy(_) | Self::ShuttingDown | Self::HookFailed(_) => true,
+            Self::Busy(_) | Self::ShuttingDown | Self::HookFailed(_) | Self::OverQuota(_) => true,
             _ => false,
         }
     }
@@ -115,6 +122,9 @@ impl ControlRefusal {
             Self::Engine(Refusal::StorageFull) => STORAGE_FULL_RETRY_MS,
             Self::Engine(Refusal::TopicFull { .. } | Refusal::DedupFull) => TOPIC_FULL_RETRY_MS,
             Self::Busy(_) | Self::HookFailed(_) => BUSY_RETRY_MS,
+            Self::OverQuota(over) => over
+                .retry_after
+                .map_or(QUOTA_RETRY_MS, |wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
             _ => 0,
         }
     }

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use sennit_identity::{
-    ApiKeyError, EntryKey, Holder, IdentityNameError, Right, RightError, RoleName, UnknownVerb,
-    Zeroizing,
+    ApiKeyError, EntryKey, Holder, IdentityNameError, Quotas, Right, RightError, RoleName,
+    UnknownVerb, Zeroizing,
 };
 use sennit_protocol::{ErrorCode, Reply, Request, control};
 
@@ -120,7 +120,12 @@ fn access_change(change: control::change_access::Change) -> Result<AccessChange,
             AccessChange::SetRole { role: body.role.parse()?, rights: rights(&body.rights)? }
         }
         Change::DeleteRole(name) => AccessChange::Delete(EntryKey::Role(name.parse()?)),
-        Change::CreateTenant(name) => AccessChange::CreateTenant { tenant: name.parse()? },
+        Change::CreateTenant(body) => {
+            AccessChange::CreateTenant { tenant: body.tenant.parse()?, quotas: quotas(body.quotas) }
+        }
+        Change::SetQuotas(body) => {
+            AccessChange::SetQuotas { tenant: body.tenant.parse()?, quotas: quotas(body.quotas) }
+        }
         Change::DeleteTenant(name) => AccessChange::Delete(EntryKey::Tenant(name.parse()?)),
         Change::Grant(body) => {
             let (to, roles, rights) = grant(body)?;
@@ -154,6 +159,12 @@ fn holder(body: Option<control::Holder>) -> Result<Holder, Fault> {
     Ok(Holder { tenant, roles: roles(&body.roles)?, rights: rights(&body.rights)? })
 }
 
+fn quotas(body: Option<control::Quotas>) -> Quotas {
+    let control::Quotas { messages_per_second, bytes_per_second, topics, connections } =
+        body.unwrap_or_default();
+    Quotas { messages_per_second, bytes_per_second, topics, connections }
+}
+
 fn roles(names: &[String]) -> Result<Vec<RoleName>, IdentityNameError> {
     names.iter().map(|name| name.parse()).collect()
 }
@@ -181,14 +192,19 @@ fn reply(answer: AccessAnswer) -> Reply {
 }
 
 fn entry(entry: ListedEntry) -> control::AccessEntry {
-    let ListedEntry { id, name, holder, created_ms, expires_ms, generation } = entry;
+    let ListedEntry { id, name, holder, created_ms, expires_ms, generation, quotas } = entry;
+    let quotas = quotas.map(|quotas| {
+        let Quotas { messages_per_second, bytes_per_second, topics, connections } = quotas;
+        control::Quotas { messages_per_second, bytes_per_second, topics, connections }
+    });
     let Holder { tenant, roles, rights } = holder;
     let holder = control::Holder {
         tenant: tenant.map(|tenant| tenant.to_string()).unwrap_or_default(),
         roles: roles.iter().map(ToString::to_string).collect(),
         rights: rights.iter().map(ToString::to_string).collect(),
     };
-    control::AccessEntry { id, name, holder: Some(holder), created_ms, expires_ms, generation }
+    let holder = Some(holder);
+    control::AccessEntry { id, name, holder, created_ms, expires_ms, generation, quotas }
 }
 
 fn fault_reply(fault: &Fault) -> control::Error {

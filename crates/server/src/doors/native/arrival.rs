@@ -8,7 +8,7 @@ use sennit_model::TopicId;
 use sennit_protocol::{Features, FrameHeader, FrameReader};
 
 use crate::{
-    identity::principal::Principal,
+    identity::{principal::Principal, tenant_meter::ConnectionPlace},
     runtime::{session_takeover::SessionToken, wire::WireAtRest},
 };
 
@@ -31,6 +31,8 @@ pub(crate) struct Moved {
     pub(crate) frames: FrameReader,
     /// Whose connection it is.
     pub(crate) principal: Principal,
+    /// Its place among the connections of its tenant.
+    pub(crate) place: Option<ConnectionPlace>,
     /// The largest frame body the client takes.
     pub(crate) frame_bytes_max: usize,
     /// What was granted to it.

@@ -67,6 +67,7 @@ pub(crate) fn control_reply(refusal: &ControlRefusal) -> control::Error {
         ControlRefusal::UnknownCursor { .. } => ErrorCode::UnknownCursor,
         ControlRefusal::NoOffsets { .. } | ControlRefusal::SameTopic(_) => ErrorCode::InvalidConfig,
         ControlRefusal::Missing(_) => ErrorCode::Forbidden,
+        ControlRefusal::OverQuota(_) => ErrorCode::QuotaExceeded,
         ControlRefusal::Reserved => ErrorCode::TopicReserved,
         ControlRefusal::HookRefused(_) => ErrorCode::HookRefused,
         ControlRefusal::HookFailed(_) => ErrorCode::HookFailed,

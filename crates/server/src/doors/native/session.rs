@@ -120,6 +120,7 @@ impl Session {
         (self.preface_seen, self.greeted, self.is_settled) = (true, true, true);
         self.frames = moved.frames;
         self.guard.set_principal(moved.principal);
+        self.guard.keep_place(moved.place);
         self.greeted_with(moved.frame_bytes_max, moved.features);
         self.routes.borrow_mut().homes = moved.homes;
         if let Some(token) = moved.token {
@@ -140,6 +141,7 @@ impl Session {
             frame: self.moving.take()?,
             frames: self.frames.clone(),
             principal: self.guard.principal(),
+            place: self.guard.give_place(),
             frame_bytes_max: self.frame_bytes_max,
             features: self.outbox.features(),
             token: self.outbox.successor.token.get(),
@@ -312,6 +314,9 @@ impl Session {
         self.wait_for_room(shard).await;
         if self.core.look(|core| core.is_draining()) {
             return self.refuse_publish(head, request);
+        }
+        if let Err(error) = self.guard.take((batch.count().into(), batch.bytes().len() as u64)) {
+            return self.refuse_batch(head, error, request);
         }
         // It may have waited, and the right been taken meanwhile.
         if let Err(error) = self.guard.check(topic, Verb::Publish).await {

@@ -5,6 +5,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
     rc::{Rc, Weak},
+    sync::Arc,
 };
 
 use sennit_engine::SessionId;
@@ -13,11 +14,14 @@ use sennit_model::{TopicId, TopicName};
 use sennit_protocol::{ErrorCode, control};
 use tokio::sync::Notify;
 
-use super::{outbox::Outbox, subscription_routes::Subscription};
+use super::{outbox::Outbox, refusal_reply::control_reply, subscription_routes::Subscription};
 use crate::{
     broker::configuration::ChangeListener,
     hooks::topic_settings::{self, Topics},
-    identity::principal::{MissingRight, Principal},
+    identity::{
+        principal::{MissingRight, Principal},
+        tenant_meter::{ConnectionPlace, TenantMeter},
+    },
     runtime::{clock::now, core::CoreHandle},
 };
 
@@ -32,6 +36,10 @@ pub(crate) struct SessionGuard {
     found: Cell<Option<Found>>,
     /// Rights to topics, with the revision at which each was found.
     rights: RefCell<HashMap<(TopicId, Verb), u64>>,
+    /// Where what the session publishes is counted, as found at a revision.
+    meter: RefCell<(u64, Option<Arc<TenantMeter>>)>,
+    /// The place of the connection among those of its tenant.
+    place: RefCell<Option<ConnectionPlace>>,
     /// Changes of who may do what that the session has asked for and not heard of: it hears of them even if they end it.
     asked: Cell<u32>,
     /// Rung when the principal is another, or may have ended.
@@ -70,6 +78,8 @@ impl SessionGuards {
             principal: RefCell::new(Principal::nobody()),
             found: Cell::default(),
             rights: RefCell::default(),
+            meter: RefCell::default(),
+            place: RefCell::default(),
             asked: Cell::new(0),
             changed: Notify::new(),
         });
@@ -95,6 +105,42 @@ impl SessionGuard {
         self.found.set(None);
         self.rights.borrow_mut().clear();
         self.changed.notify_one();
+    }
+
+    /// Takes a place for the connection among those of the principal's tenant.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn take_place(&self, principal: &Principal) -> Result<(), Box<control::Error>> {
+        let place = principal.meter().map(TenantMeter::connect).transpose();
+        let place = place.map_err(|over| Box::new(control_reply(&over.into())))?;
+        self.place.replace(place);
+        Ok(())
+    }
+
+    /// The place, for a connection that goes on elsewhere.
+    pub(crate) fn give_place(&self) -> Option<ConnectionPlace> {
+        self.place.take()
+    }
+
+    /// Has a connection that comes from elsewhere keep its place.
+    pub(crate) fn keep_place(&self, place: Option<ConnectionPlace>) {
+        self.place.replace(place);
+    }
+
+    /// Counts a batch of so many messages and bytes: a look at a number where no quotas are.
+    ///
+    /// # Errors
+    /// The error that says which quota is used up.
+    pub(crate) fn take(&self, batch: (u64, u64)) -> Result<(), control::Error> {
+        let principal = self.principal.borrow();
+        let revision = principal.revision();
+        let mut found = self.meter.borrow_mut();
+        if found.0 != revision {
+            *found = (revision, principal.meter());
+        }
+        let Some(meter) = &found.1 else { return Ok(()) };
+        meter.take(batch, now()).map_err(|over| control_reply(&over.into()))
     }
 
     /// Waits until the credentials do not count any more; the client is told.

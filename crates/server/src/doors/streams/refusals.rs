@@ -197,6 +197,7 @@ fn of_broker(refusal: &ControlRefusal) -> Problem {
     let (status, code) = match refusal {
         ControlRefusal::Engine(refusal) => of_engine(refusal),
         ControlRefusal::Missing(_) => (Status::FORBIDDEN, "forbidden"),
+        ControlRefusal::OverQuota(_) => (Status::TOO_MANY_REQUESTS, "quota_exceeded"),
         ControlRefusal::ShuttingDown => (Status::SERVICE_UNAVAILABLE, "shutting_down"),
         ControlRefusal::Busy(_) => (Status::TOO_MANY_REQUESTS, "busy"),
         ControlRefusal::TooManyWatched(_) => (Status::TOO_MANY_REQUESTS, "limit_reached"),

@@ -42,6 +42,13 @@ impl Session {
             self.outbox.refused(request, error);
             return Flow::GoOn;
         }
+        let batch = parts.iter().fold((0, 0), |(messages, bytes), part| {
+            (messages + u64::from(part.batch.count()), bytes + part.batch.bytes().len() as u64)
+        });
+        if let Err(error) = self.guard.take(batch) {
+            self.outbox.refused(request, error);
+            return Flow::GoOn;
+        }
         // It may have waited, and a right been taken meanwhile.
         if let Err((_, error)) = self.check_rights(step).await {
             self.outbox.refused(request, *error);

@@ -28,6 +28,10 @@ impl Session {
                 return self.refuse(request, ErrorCode::Unauthorized, refusal.to_string());
             }
         };
+        if let Err(error) = self.guard.take_place(&principal) {
+            self.outbox.refused(request, *error);
+            return Flow::Broken;
+        }
         self.guard.set_principal(principal);
         self.greeted = true;
         let limit = negotiated_frame_bytes_max(hello.frame_bytes_max);
