@@ -383,9 +383,9 @@ fn answer(peer: &mut Peer, request: &Request) -> Reply {
         // Its answer has no number.
         peer.send(request);
         loop {
-            match peer.next().expect("an answer") {
-                (_, reply @ (Reply::Confirm(_) | Reply::Error(_))) => return reply,
-                _ => {}
+            let (_, reply) = peer.next().expect("an answer");
+            if matches!(reply, Reply::Confirm(_) | Reply::Error(_)) {
+                return reply;
             }
         }
     }

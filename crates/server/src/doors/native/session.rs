@@ -316,7 +316,7 @@ impl Session {
             return self.refuse_publish(head, request);
         }
         if let Err(error) = self.guard.take((batch.count().into(), batch.bytes().len() as u64)) {
-            return self.refuse_batch(head, error, request);
+            return self.refuse_batch(head, *error, request);
         }
         // It may have waited, and the right been taken meanwhile.
         if let Err(error) = self.guard.check(topic, Verb::Publish).await {

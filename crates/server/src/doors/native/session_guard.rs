@@ -132,7 +132,7 @@ impl SessionGuard {
     ///
     /// # Errors
     /// The error that says which quota is used up.
-    pub(crate) fn take(&self, batch: (u64, u64)) -> Result<(), control::Error> {
+    pub(crate) fn take(&self, batch: (u64, u64)) -> Result<(), Box<control::Error>> {
         let principal = self.principal.borrow();
         let revision = principal.revision();
         let mut found = self.meter.borrow_mut();
@@ -140,7 +140,7 @@ impl SessionGuard {
             *found = (revision, principal.meter());
         }
         let Some(meter) = &found.1 else { return Ok(()) };
-        meter.take(batch, now()).map_err(|over| control_reply(&over.into()))
+        meter.take(batch, now()).map_err(|over| Box::new(control_reply(&over.into())))
     }
 
     /// Waits until the credentials do not count any more; the client is told.

@@ -46,7 +46,7 @@ impl Session {
             (messages + u64::from(part.batch.count()), bytes + part.batch.bytes().len() as u64)
         });
         if let Err(error) = self.guard.take(batch) {
-            self.outbox.refused(request, error);
+            self.outbox.refused(request, *error);
             return Flow::GoOn;
         }
         // It may have waited, and a right been taken meanwhile.
