@@ -9,6 +9,7 @@ use sennit_model::{GroupName, TopicName};
 use serde::Serialize;
 use tokio::time::timeout;
 
+use crate::connect::builder;
 use crate::{
     broker::{Broker, disk_bytes},
     load::{Bench, Load},
@@ -214,7 +215,7 @@ impl ReconnectingConsumer {
             attempt_timeout: DELIVERY_TIMEOUT,
             ..Reconnect::default()
         };
-        let client = Client::builder(server).reconnect(often).connect().await?;
+        let client = builder(server).reconnect(often).connect().await?;
         let group = GroupName::default_group();
         let mut consumer = client.consumer(topic, &group).credit_messages(1000).subscribe().await?;
         let run = consumer.next_run().await.context("the subscription ended")??;

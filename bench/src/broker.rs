@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use crate::{children::ChildProcess, options::Options, usage::is_ready};
+use crate::{children::ChildProcess, connect::pinned, options::Options, usage::is_ready};
 
 /// The time between two checks whether a starting broker is ready.
 const READY_LOOK: Duration = Duration::from_millis(1);
@@ -52,6 +52,14 @@ struct OwnBroker {
 struct Addresses {
     listen: String,
     http: String,
+    #[serde(default)]
+    tls: Option<Known>,
+}
+
+/// By what a broker with TLS is known.
+#[derive(Deserialize)]
+struct Known {
+    fingerprint: String,
 }
 
 /// The replay of a broker since its last start, from its log: the sum over its shards.
@@ -99,7 +107,10 @@ impl Broker {
             return Self::start(options, &[]);
         }
         Ok(Self {
-            server: options.server.clone(),
+            server: match &options.tls_fingerprint {
+                Some(fingerprint) => pinned(fingerprint, &options.server),
+                None => options.server.clone(),
+            },
             http: options.http.clone(),
             pid: options.pid,
             data: options.data.clone(),
@@ -123,11 +134,17 @@ impl Broker {
         if let Some(shards) = options.shards {
             flags.extend(["--shards".to_owned(), shards.to_string()]);
         }
+        if options.serve_tls {
+            flags.extend(["--tls".to_owned(), "self".to_owned()]);
+        }
         let log = SharedRecovered::default();
         let (mut child, stdout) = spawn(&data, ["127.0.0.1:0"; 2], &flags, &log)?;
         let addresses = addresses(&mut child, stdout)?;
         Ok(Self {
-            server: addresses.listen,
+            server: match &addresses.tls {
+                Some(tls) => pinned(&tls.fingerprint, &addresses.listen),
+                None => addresses.listen,
+            },
             http: addresses.http,
             pid: Some(child.id()),
             data: Some(data.clone()),
@@ -152,7 +169,8 @@ impl Broker {
         let own = self.own.as_mut().context("only a broker of our own is started again")?;
         *own.log.lock().unwrap_or_else(PoisonError::into_inner) = Recovered::default();
         let begun = Instant::now();
-        let (child, stdout) = spawn(&own.data, [&self.server, &self.http], &own.flags, &own.log)?;
+        let listen = self.server.rsplit('@').next().unwrap_or_default();
+        let (child, stdout) = spawn(&own.data, [listen, &self.http], &own.flags, &own.log)?;
         own.child = child;
         self.pid = Some(own.child.id());
         let (sender, ready) = mpsc::channel();

@@ -5,10 +5,11 @@ use std::{fs::File, os::unix::fs::FileExt, path::Path, time::Instant};
 
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{Mode, OFlags};
-use sennit_client::{Client, ReadFrom};
+use sennit_client::ReadFrom;
 use sennit_model::TopicName;
 use serde::Serialize;
 
+use crate::connect::connect;
 use crate::{
     broker::Broker,
     load::{Bench, Load},
@@ -82,7 +83,7 @@ impl CatchUp {
 
     /// Reads all messages, and compares some of them.
     async fn read(&self, server: &str, topic: &TopicName) -> Result<Read> {
-        let client = Client::connect(server).await?;
+        let client = connect(server).await?;
         let payloads = Payloads::new(self.size);
         let (mut next, mut bytes, mut message_errors) = (0, 0, MessageErrors::default());
         let begun = Instant::now();

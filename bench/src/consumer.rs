@@ -12,6 +12,7 @@ use sennit_client::{Client, DeliveryRun};
 use sennit_model::{GroupName, TopicName};
 use tokio::sync::watch;
 
+use crate::connect::connect;
 use crate::{
     clock::now_ns,
     latency::Latencies,
@@ -104,7 +105,7 @@ impl Consumer {
     /// # Errors
     /// The broker cannot be reached.
     pub async fn connect(plan: &Plan, number: u32) -> Result<Self> {
-        Ok(Self { number, client: Client::connect(plan.server.clone()).await? })
+        Ok(Self { number, client: connect(&plan.server).await? })
     }
 
     /// Takes and acks messages until `stop`, then waits until the last ack is committed.

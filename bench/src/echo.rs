@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use sennit_client::{Client, Message};
 use sennit_model::{GroupName, TopicName};
 
+use crate::connect::connect;
 use crate::{
     clock::{Alarm, now_ns},
     latency::Latencies,
@@ -31,7 +32,7 @@ impl EchoClient {
     /// # Errors
     /// The broker cannot be reached or refuses the subscription.
     pub async fn connect(plan: &Plan) -> Result<Self> {
-        let client = Client::connect(plan.server.clone()).await?;
+        let client = connect(&plan.server).await?;
         let (topic, group): (TopicName, GroupName) = (plan.topic.parse()?, plan.group.parse()?);
         let publisher = client.publisher(&topic).open().await?;
         let consumer = client.consumer(&topic, &group).credit_messages(16).subscribe().await?;

@@ -16,6 +16,7 @@ mod children;
 mod clock;
 mod comparison;
 mod comparison_results;
+mod connect;
 mod consumer;
 mod echo;
 mod fair_results;

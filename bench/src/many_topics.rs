@@ -17,6 +17,7 @@ use tokio::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::connect::connect;
 use crate::{
     backlog::replayed,
     broker::{Broker, disk_bytes},
@@ -97,7 +98,7 @@ impl Connections {
     pub async fn open(server: &str) -> Result<Self> {
         let mut clients = Vec::new();
         for _ in 0..CONNECTIONS {
-            clients.push(Client::connect(server).await?);
+            clients.push(connect(server).await?);
         }
         Ok(Self(Rc::new(clients)))
     }

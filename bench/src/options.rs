@@ -16,6 +16,14 @@ pub struct Options {
     /// Start a broker for this run, in a process of its own
     #[arg(long, global = true)]
     pub serve: bool,
+    /// With --serve: the broker speaks TLS, and so do clients of the native protocol. Its metrics
+    /// are not read
+    #[arg(long, global = true, requires = "serve")]
+    pub serve_tls: bool,
+    /// Speak TLS with the broker that runs, trusted by this fingerprint: clients of the native
+    /// protocol only
+    #[arg(long, value_name = "FINGERPRINT", env = "SENNIT_TLS_FINGERPRINT", global = true)]
+    pub tls_fingerprint: Option<String>,
     /// With --serve: its data, kept afterwards; the default is a fresh folder below
     /// ./bench-results that is removed
     #[arg(long, value_name = "DIR", global = true)]

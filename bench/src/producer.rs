@@ -12,6 +12,7 @@ use anyhow::Result;
 use sennit_client::{BatchBuilder, Client, ConfirmedRun, Message, PartitionIndex, Publisher};
 use sennit_model::TopicName;
 
+use crate::connect::connect;
 use crate::{
     clock::{Alarm, now_ns},
     latency::Latencies,
@@ -110,7 +111,7 @@ impl Producer {
     /// # Errors
     /// The broker cannot be reached or has no such topic.
     pub async fn connect(plan: &Plan, produce: &Produce, number: u32) -> Result<Self> {
-        let client = Client::connect(plan.server.clone()).await?;
+        let client = connect(&plan.server).await?;
         let topic: TopicName = plan.topic.parse()?;
         let confirms = Arc::new(Mutex::new(Confirms {
             window: Window { start_ns: 0, from_ns: 0, until_ns: 0 },

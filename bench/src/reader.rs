@@ -21,6 +21,7 @@ use tokio::{
     task::JoinHandle,
 };
 
+use crate::connect::connect;
 use crate::{
     clock::{Alarm, now_ns},
     latency::Latencies,
@@ -289,7 +290,7 @@ pub async fn read_all(
 ) -> Result<Report> {
     let mut clients = Vec::new();
     for number in read.first..read.first + read.count {
-        clients.push((number, Client::connect(plan.server.clone()).await?));
+        clients.push((number, connect(&plan.server).await?));
     }
     let mut window = None;
     if read.preloaded.is_some() {

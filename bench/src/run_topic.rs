@@ -9,6 +9,7 @@ use sennit_client::{
 use sennit_model::{Durability, GroupName, TopicName};
 use serde::Serialize;
 
+use crate::connect::connect;
 use crate::{
     clock::now_ns,
     plan::{FairKeys, Plan, Role},
@@ -90,7 +91,7 @@ impl RunTopic {
         );
         let topic: TopicName = name.parse()?;
         let client = runtime.block_on(async {
-            let client = Client::connect(server).await?;
+            let client = connect(server).await?;
             match retain_bytes {
                 Some(_) => {
                     let retention = Retention { bytes: retain_bytes, ..Retention::FOREVER };

@@ -11,6 +11,7 @@ use sennit_client::{
 use sennit_model::{GroupName, TopicName};
 use tokio::time::timeout;
 
+use crate::connect::connect;
 use crate::{
     clock::now_ns,
     load::Bench,
@@ -47,7 +48,7 @@ impl TenantQueue {
     /// # Errors
     /// The broker cannot be reached or refuses the topic.
     pub async fn create(bench: &Bench<'_>, size: usize, key_rules: Vec<KeyRule>) -> Result<Self> {
-        let client = Client::connect(bench.broker.server.clone()).await?;
+        let client = connect(&bench.broker.server).await?;
         let name = format!("bench.{}.{}-{}", bench.workload, std::process::id(), now_ns());
         let (topic, group): (TopicName, _) = (name.parse()?, GroupName::default_group());
         let fields = MessageFields {

@@ -1,6 +1,9 @@
 //! Parses addresses: `localhost:4438`, `:4438`, `[::1]:4438`, a name or a port alone. Opens no connection.
 
-use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::{
+    fmt,
+    net::{Ipv6Addr, SocketAddr, ToSocketAddrs},
+};
 
 /// The default port of the native protocol.
 pub const NATIVE_PORT: u16 = 4438;
@@ -28,29 +31,41 @@ pub fn listen(text: &str, port: u16) -> Result<SocketAddr, String> {
     first.copied().ok_or_else(|| wrong("this name has no address"))
 }
 
-/// The address of a broker, as host and port. The connection looks the name up.
+/// The address of a broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokerAddress {
+    /// Host and port. The connection looks the name up.
+    pub host_port: String,
+    /// Whether it says that TLS is spoken there.
+    pub is_tls: bool,
+}
+
+impl fmt::Display for BrokerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.host_port)
+    }
+}
+
+/// The address of a broker: host and port, as they are or as an http:// or https:// URL.
 ///
 /// # Errors
 /// A text for people.
-pub fn broker(text: &str, port: u16) -> Result<String, String> {
+pub fn broker(text: &str, port: u16) -> Result<BrokerAddress, String> {
     let text = text.trim();
-    if text.starts_with("https://") {
-        return Err(format!(
-            "{text:?}: this program does not speak TLS; write http:// or host:port"
-        ));
-    }
-    let text = text.strip_prefix("http://").unwrap_or(text);
-    let text = text.strip_suffix('/').unwrap_or(text);
-    let Parts { host, port } = parts(text, port, LOOPBACK)?;
+    let secure = text.strip_prefix("https://");
+    let bare = secure.or_else(|| text.strip_prefix("http://")).unwrap_or(text);
+    let bare = bare.strip_suffix('/').unwrap_or(bare);
+    let Parts { host, port } = parts(bare, port, LOOPBACK)?;
     let is_v6 = host.parse::<Ipv6Addr>().is_ok();
-    Ok(if is_v6 { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
+    let host_port = if is_v6 { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    Ok(BrokerAddress { host_port, is_tls: secure.is_some() })
 }
 
 /// An address of the native protocol.
 ///
 /// # Errors
 /// A text for people.
-pub fn native_broker(text: &str) -> Result<String, String> {
+pub fn native_broker(text: &str) -> Result<BrokerAddress, String> {
     broker(text, NATIVE_PORT)
 }
 
@@ -58,7 +73,7 @@ pub fn native_broker(text: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// A text for people.
-pub fn http_broker(text: &str) -> Result<String, String> {
+pub fn http_broker(text: &str) -> Result<BrokerAddress, String> {
     broker(text, HTTP_PORT)
 }
 
@@ -148,8 +163,15 @@ mod tests {
             ("::1", "[::1]:4438"),
             ("http://broker.example:80/", "broker.example:80"),
         ] {
-            assert_eq!(broker(text, 4438), Ok(address.into()), "{text}");
+            let found = broker(text, 4438).unwrap();
+            assert_eq!((&*found.host_port, found.is_tls), (address, false), "{text}");
         }
+    }
+
+    #[test]
+    fn an_address_may_say_that_tls_is_spoken_there() {
+        let found = broker("https://broker.example/", 4437).unwrap();
+        assert_eq!((&*found.host_port, found.is_tls), ("broker.example:4437", true));
     }
 
     #[test]
@@ -160,6 +182,5 @@ mod tests {
             assert!(said.contains("localhost:4438"), "{text:?}: {said}");
             assert!(broker(text, 4438).is_err(), "{text:?}");
         }
-        assert!(broker("https://a:1", 1).unwrap_err().contains("TLS"));
     }
 }

@@ -161,7 +161,7 @@ struct Archive {
 impl Archive {
     fn ask(connect: &ConnectOptions) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let http = connect.http.clone();
+        let http = connect.http.host_port.clone();
         let answer = runtime.block_on(async {
             let mut connection = connect.connect().await?;
             let begun = connection.begin("GET", "/v1/admin/backup", &[], Bytes::new()).await;

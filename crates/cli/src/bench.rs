@@ -40,8 +40,8 @@ pub struct Args {
 /// The broker cannot be reached, or a row is not clean.
 pub fn run(mut args: Args) -> Result<(), Failure> {
     let usage = |text| Failure::new(Exit::Usage, text);
-    args.options.server = native_broker(&args.options.server).map_err(usage)?;
-    args.options.http = http_broker(&args.options.http).map_err(usage)?;
+    args.options.server = native_broker(&args.options.server).map_err(usage)?.host_port;
+    args.options.http = http_broker(&args.options.http).map_err(usage)?.host_port;
     // Its brokers and workers end then. So the run fails, and clears up behind itself.
     let mut signal = first_signal(sennit_bench::end_children);
     let run = sennit_bench::run(&args.workload, &args.options, &mut || signal.has_come());

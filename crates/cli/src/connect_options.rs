@@ -5,9 +5,10 @@ use std::time::Duration;
 use sennit_client::{Client, Error, Reconnect};
 
 use crate::{
-    address::native_broker,
+    address::{BrokerAddress, native_broker},
     credential_options::CredentialOptions,
     exit::{Exit, Failure},
+    tls_options::TlsArgs,
 };
 
 /// How long a verb tries to connect.
@@ -27,7 +28,9 @@ pub struct ConnectOptions {
     /// The broker's address, host and port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4438", env = "SENNIT_SERVER")]
     #[arg(global = true, value_parser = native_broker)]
-    pub server: String,
+    pub server: BrokerAddress,
+    #[command(flatten)]
+    tls: TlsArgs,
     #[command(flatten)]
     credential: CredentialOptions,
 }
@@ -38,18 +41,22 @@ impl ConnectOptions {
     /// # Errors
     /// No broker listens there, or none answered in time.
     pub async fn client(&self) -> Result<Client, Failure> {
-        let mut builder = Client::builder(&self.server).name("sennit").reconnect(RECONNECT);
+        let address = &self.server.host_port;
+        let mut builder = Client::builder(address).name("sennit").reconnect(RECONNECT);
+        if let Some(options) = self.tls.options(self.server.is_tls) {
+            builder = builder.tls(options);
+        }
         if let Some(credential) = self.credential.credential()? {
             builder = builder.credential(credential);
         }
-        let connecting = builder.connect();
-        let connected = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
-        let nobody = |why: &str| no_broker(&self.server, why, "--server");
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, builder.connect()).await;
+        let nobody = |why: &str| no_broker(address, why, "--server");
         let connected =
             connected.map_err(|_| nobody(&format!("nothing came for {CONNECT_TIMEOUT:?}")))?;
         connected.map_err(|error| match error {
             Error::Unreachable { source, .. } => nobody(&source.to_string()),
-            error => Failure::from(error).about(&self.server),
+            error @ Error::Tls { .. } => Failure::from(error),
+            error => Failure::from(error).about(address),
         })
     }
 }

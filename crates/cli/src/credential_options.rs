@@ -11,6 +11,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use sennit_client::Credential;
 
 use crate::{
+    context_defaults,
     exit::{Exit, Failure},
     output::print_to_stderr,
 };
@@ -27,7 +28,7 @@ const SECRET_BYTES_MAX: u64 = 8 << 10;
 #[derive(Clone, Debug, clap::Args)]
 pub struct CredentialOptions {
     /// The file with the API key to show; - for standard input [default: the API key in the
-    /// environment variable SENNIT_KEY]
+    /// environment variable SENNIT_KEY, or of the context in use]
     #[arg(long, value_name = "FILE", global = true, env = "SENNIT_KEY_FILE")]
     key_file: Option<PathBuf>,
     /// The user to log in as, instead of an API key; the password is that of --password-file, or of the
@@ -63,7 +64,7 @@ impl CredentialOptions {
         }
         let key = match &self.key_file {
             Some(file) => Some(secret_of(file)?),
-            None => variable(KEY_VARIABLE),
+            None => variable(KEY_VARIABLE).or_else(of_context),
         };
         Ok(key.map(Credential::Key))
     }
@@ -81,6 +82,11 @@ impl CredentialOptions {
             _ => String::new(),
         }))
     }
+}
+
+/// The credential of the context in use.
+fn of_context() -> Option<String> {
+    context_defaults::credential().map(|credential| credential.secret().to_owned())
 }
 
 fn variable(name: &str) -> Option<String> {

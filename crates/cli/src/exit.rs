@@ -69,7 +69,10 @@ impl From<Error> for Failure {
         let exit = match &error {
             Error::Refused { code, .. } => exit_of(*code),
             Error::OffsetMismatch { .. } | Error::RevisionMismatch { .. } => Exit::Conflict,
-            Error::Unreachable { .. } | Error::NoReply { .. } | Error::Closed => Exit::Unreachable,
+            Error::Unreachable { .. }
+            | Error::Tls { .. }
+            | Error::NoReply { .. }
+            | Error::Closed => Exit::Unreachable,
             _ => Exit::Failed,
         };
         let mut text = error.to_string();
@@ -125,7 +128,7 @@ fn exit_of(code: ErrorCode) -> Exit {
         | ErrorCode::InvalidRight
         | ErrorCode::NotDeadLetters
         | ErrorCode::TopicReserved => Exit::Usage,
-        ErrorCode::ShuttingDown | ErrorCode::Busy => Exit::Unreachable,
+        ErrorCode::ShuttingDown | ErrorCode::Busy | ErrorCode::TlsRequired => Exit::Unreachable,
         _ => Exit::Failed,
     }
 }

@@ -9,16 +9,19 @@ use hyper::{
     header,
 };
 use hyper_util::rt::TokioIo;
+use sennit_tls::{TlsFault, TlsOptions};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     time::{Instant, timeout},
 };
 
 use crate::{
-    address::http_broker,
+    address::{BrokerAddress, http_broker},
     connect_options::{CONNECT_TIMEOUT, no_broker},
     credential_options::CredentialOptions,
     exit::{Exit, Failure},
+    tls_options::TlsArgs,
 };
 
 /// How long a lost broker is tried again.
@@ -38,7 +41,9 @@ pub struct ConnectOptions {
     /// The broker's HTTP address, host and port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4437", env = "SENNIT_HTTP")]
     #[arg(global = true, value_parser = http_broker)]
-    pub http: String,
+    pub http: BrokerAddress,
+    #[command(flatten)]
+    tls: TlsArgs,
     #[command(flatten)]
     credential: CredentialOptions,
 }
@@ -116,11 +121,16 @@ impl ConnectOptions {
     /// # Errors
     /// No server listens there, or no answer came in time.
     pub async fn connect(&self) -> Result<Http, Failure> {
-        let address = self.http.clone();
+        let address = self.http.host_port.clone();
+        let tls = self.tls.options(self.http.is_tls);
         let authorization = self.credential.authorization()?;
         let connecting = async {
             let stream = TcpStream::connect(&address).await.map_err(|error| error.to_string())?;
             let _ = stream.set_nodelay(true);
+            let stream: Box<dyn Stream> = match &tls {
+                None => Box::new(stream),
+                Some(options) => secured(stream, &address, options).await?,
+            };
             let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
             shaken.map_err(|error| error.to_string())
         };
@@ -185,6 +195,31 @@ impl Http {
         }
         Ok(arriving)
     }
+}
+
+/// What carries a connection.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// Speaks TLS on a connection with the broker at `address`; says why not.
+async fn secured(
+    stream: TcpStream,
+    address: &str,
+    options: &TlsOptions,
+) -> Result<Box<dyn Stream>, String> {
+    let said = |fault: &TlsFault| match fault.is_not_tls() {
+        true => "the broker does not speak TLS there: leave out --tls and https://".to_owned(),
+        false => fault.to_string(),
+    };
+    let settings = options.client_settings(&[b"http/1.1"]).map_err(|fault| said(&fault))?;
+    let name = options.name_of(address).map_err(|fault| said(&fault))?;
+    let shaken = tokio_rustls::TlsConnector::from(settings).connect(name, stream).await;
+    let stream = shaken.map_err(|error| {
+        let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+        cause.map_or_else(|| error.to_string(), |cause| said(&cause.clone().into()))
+    })?;
+    Ok(Box::new(stream))
 }
 
 /// Limits the attempts to reach a lost broker. It starts anew with each answer.

@@ -5,9 +5,13 @@ mod allocator;
 mod auth;
 mod backup;
 mod bench;
+mod cert;
 mod config;
 mod connect_options;
 mod consume;
+mod context;
+mod context_defaults;
+mod context_file;
 mod credential_options;
 mod cursor;
 mod dead_letters;
@@ -53,21 +57,27 @@ mod subscription;
 mod throttle;
 mod throttle_options;
 mod time_argument;
+mod tls_options;
 mod topic;
 mod verbs;
 mod workbench;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use sennit_settings::quantity;
 
 #[global_allocator]
 static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
-    let command = verbs::Sennit::parse();
-    let done = verbs::run(command);
+    let done = context_defaults::with_context(verbs::Sennit::command()).and_then(|mut command| {
+        let found = command.get_matches_mut();
+        match verbs::Sennit::from_arg_matches(&found) {
+            Ok(parsed) => verbs::run(parsed),
+            Err(error) => error.format(&mut command).exit(),
+        }
+    });
     std::mem::forget(interrupt::exit_turn());
     match done {
         Ok(()) => ExitCode::SUCCESS,

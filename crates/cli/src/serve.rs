@@ -1,5 +1,8 @@
 //! `sennit serve`: runs the broker in this process until a signal ends it.
 
+use std::net::{IpAddr, SocketAddr};
+
+use sennit_server::TlsAddress;
 use sennit_settings::Problem;
 use serde_json::json;
 
@@ -16,6 +19,8 @@ const EXAMPLES: &str = "\
 Examples:
   sennit serve
   sennit serve --data /var/lib/sennit --log-json
+  sennit serve --tls self
+  sennit serve --tls cert.pem,key.pem
   sennit serve --listen 0.0.0.0:4438 --http 0.0.0.0:4437 --init-admin
   sennit serve --config /etc/sennit/sennit.toml
   sennit serve --listen 0.0.0.0:4438 --insecure-no-auth   anybody who reaches it may do anything
@@ -66,12 +71,19 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let admin_key = started.admin_key.as_ref().map(|key| key.as_str());
         let said = if as_json {
             let mut said = json!({ "listen": listen.to_string(), "http": http.to_string() });
+            if let Some(tls) = &started.addresses.tls {
+                said["tls"] = json!({ "fingerprint": tls.fingerprint.to_string() });
+            }
             if let Some(key) = admin_key {
                 said["admin_key"] = key.into();
             }
             print_json(&said)
         } else {
-            print_to_stderr(&format!("sennit listens on {listen}, http on {http}"));
+            let how = if started.addresses.tls.is_some() { ", both with TLS" } else { "" };
+            print_to_stderr(&format!("sennit listens on {listen}, http on {http}{how}"));
+            if let Some(tls) = &started.addresses.tls {
+                print_to_stderr(&tls_line(tls, listen));
+            }
             if let Some(key) = admin_key {
                 print_to_stderr(&format!(
                     "the admin key, which is not shown again; to use it:\n  export SENNIT_KEY={key}"
@@ -87,6 +99,21 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let exit = if error.is_usage() { Exit::Usage } else { Exit::Failed };
         Failure::new(exit, error.to_string())
     })
+}
+
+/// What a client is told so that it knows the broker.
+fn tls_line(tls: &TlsAddress, listen: SocketAddr) -> String {
+    let host = match listen.ip() {
+        ip if ip.is_unspecified() => "HOST".to_owned(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+        IpAddr::V4(ip) => ip.to_string(),
+    };
+    let (fingerprint, port) = (&tls.fingerprint, listen.port());
+    let whose = if tls.is_own { "the broker's own authority" } else { "its certificate" };
+    format!(
+        "{whose} is {fingerprint}; clients know it by\n  \
+         sennit topic list --server {host}:{port} --tls-fingerprint {fingerprint}"
+    )
 }
 
 /// Waits for a signal to stop. Serves those to reload.

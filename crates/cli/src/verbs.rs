@@ -3,9 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    auth, backup, bench, config, consume, cursor, dead_letters, delayed, exit::Failure, explain,
-    group, hook, kv, messages, publish, read, reply, request, restore, schedule, serve, storage,
-    stream, subscription, throttle, topic,
+    auth, backup, bench, cert, config, consume, context, cursor, dead_letters, delayed,
+    exit::Failure, explain, group, hook, kv, messages, publish, read, reply, request, restore,
+    schedule, serve, storage, stream, subscription, throttle, topic,
 };
 
 /// Shown below the help of the whole program.
@@ -37,6 +37,9 @@ Exit codes:
 #[command(name = "sennit", version, after_help = EXAMPLES)]
 #[command(propagate_version = true, max_term_width = 100)]
 pub struct Sennit {
+    /// Reach the broker of this context (`sennit context`) instead of the one in use
+    #[arg(long, value_name = "NAME", env = "SENNIT_CONTEXT", global = true)]
+    context: Option<String>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -91,6 +94,10 @@ enum Verb {
     Backup(backup::Args),
     /// Create a data directory from the archive of a backup
     Restore(restore::Args),
+    /// Brokers by name, with how to reach them and a credential: add, use, list, remove
+    Context(context::Args),
+    /// Certificates for TLS: make an authority, issue, show
+    Cert(cert::Args),
     /// Measure a broker
     Bench(bench::Args),
     #[command(hide = true)]
@@ -102,7 +109,8 @@ enum Verb {
 /// # Errors
 /// The failure, with its exit code.
 pub fn run(command: Sennit) -> Result<(), Failure> {
-    match command.verb {
+    let Sennit { verb, context: _ } = command;
+    match verb {
         Verb::Serve(args) => serve::run(args),
         Verb::Config(args) => config::run(args),
         Verb::Topic(args) => topic::run(args),
@@ -127,6 +135,8 @@ pub fn run(command: Sennit) -> Result<(), Failure> {
         Verb::Storage(args) => storage::run(&args),
         Verb::Backup(args) => backup::run(&args),
         Verb::Restore(args) => restore::run(&args),
+        Verb::Context(args) => context::run(args),
+        Verb::Cert(args) => cert::run(&args),
         Verb::Bench(args) => bench::run(args),
         Verb::BenchWorker => bench::run_worker(),
     }
@@ -143,12 +153,20 @@ mod tests {
     const INTRODUCTION: &str = "# The command line
 
 What `sennit` prints as help, verb by verb. This page is written by a test of `crates/cli`
-(`SENNIT_WRITE_PAGES=1 cargo test -p sennit the_page`), which fails when the two differ.
+(`SENNIT_WRITE_PAGES=1 cargo test -p sennit the_page`), which fails when the two differ. Options that
+all subcommands of a verb take stand with the verb, and `--context`, which all verbs take, stands first.
 ";
 
     fn write_page(command: &mut Command, path: &str, page: &mut String) {
         let depth = path.split(' ').count() + 1;
-        let help = command.clone().term_width(100).render_long_help();
+        // What a verb passes on to its subcommands stands once, with the verb.
+        let mut shown = command.clone().mut_args(|arg| {
+            let is_above =
+                arg.is_global_set() && (depth > 3 || depth > 2 && arg.get_id() == "context");
+            if is_above { arg.hide(true) } else { arg }
+        });
+        shown = shown.term_width(100);
+        let help = shown.render_long_help();
         let help: Vec<_> =
             help.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
         write!(page, "\n{} {path}\n\n```text\n{}\n```\n", "#".repeat(depth), help.join("\n"))
@@ -186,7 +204,7 @@ What `sennit` prints as help, verb by verb. This page is written by a test of `c
     #[test]
     fn help_is_a_word_as_well_as_an_option() {
         for (line, part) in [
-            (&["sennit", "help"][..], "Usage: sennit <COMMAND>"),
+            (&["sennit", "help"][..], "Usage: sennit [OPTIONS] <COMMAND>"),
             (&["sennit", "help", "topic", "create"], "Usage: sennit topic create"),
             (&["sennit", "topic", "help", "create"], "Usage: sennit topic create"),
         ] {
@@ -221,6 +239,12 @@ What `sennit` prints as help, verb by verb. This page is written by a test of `c
             &["sennit", "subscription", "create", "s", "--pattern", "a/*"],
             &["sennit", "subscription", "create", "s", "--wake-stream", "w"],
             &["sennit", "backup"],
+            &["sennit", "topic", "list", "--tls-fingerprint", "short"],
+            &["sennit", "serve", "--tls", "cert.pem"],
+            &["sennit", "serve", "--tls-client", "required"],
+            &["sennit", "cert", "issue", "localhost"],
+            &["sennit", "context", "add", "no spaces"],
+            &["sennit", "context", "add", "a", "--credential-file", "f", "--credential-env", "V"],
             &["sennit", "restore"],
             &["sennit", "kv", "get", "no spaces"],
             &["sennit", "kv", "set", "a"],

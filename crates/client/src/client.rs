@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use sennit_model::{GroupName, TopicName, TopicPattern, limits::FRAME_BYTES_MAX};
+use sennit_tls::{TlsFault, TlsOptions};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
@@ -30,6 +31,7 @@ pub struct ClientBuilder {
     frame_bytes_max: usize,
     reconnect: Reconnect,
     credential: Option<Credential>,
+    tls: Option<TlsOptions>,
 }
 
 impl ClientBuilder {
@@ -57,16 +59,29 @@ impl ClientBuilder {
         self
     }
 
+    /// Speak TLS, and with whom; default plain TCP. The files are read once, by [`ClientBuilder::connect`].
+    pub fn tls(mut self, options: TlsOptions) -> Self {
+        self.tls = Some(options);
+        self
+    }
+
     /// Connects. There is one attempt: if no broker listens at the address, the call fails at once.
     ///
     /// # Errors
-    /// [`Error::Unreachable`], [`Error::Refused`] or, if the server is not a broker,
+    /// [`Error::Unreachable`], [`Error::Tls`], [`Error::Refused`] or, if the server is not a broker,
     /// [`Error::Protocol`] or [`Error::Unexpected`].
     ///
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn connect(self) -> Result<Client, Error> {
+        let secured = |options: TlsOptions| {
+            let name = options.name_of(&self.address)?;
+            Ok((options.client_settings(&[])?, name))
+        };
+        let tls = self.tls.map(secured).transpose();
+        let tls = tls.map_err(|fault: TlsFault| Error::tls(&self.address, &fault))?;
         let greeting = Greeting {
+            tls,
             address: self.address.into(),
             name: self.name,
             frame_bytes_max: self.frame_bytes_max,
@@ -119,6 +134,7 @@ impl Client {
             frame_bytes_max: FRAME_BYTES_MAX,
             reconnect: Reconnect::default(),
             credential: None,
+            tls: None,
         }
     }
 

@@ -6,8 +6,7 @@ use std::{future::poll_fn, io, sync::Arc, time::Duration};
 use bytes::{BufMut as _, BytesMut};
 use sennit_protocol::{FrameHeader, FrameReader};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::tcp::{ReadHalf, WriteHalf},
+    io::AsyncReadExt,
     sync::{
         mpsc::{self, error::TryRecvError},
         oneshot,
@@ -23,6 +22,7 @@ use crate::{
     outbox::{Outbox, Readiness},
     reconnect::{Backoff, Reconnect},
     session::{Greeting, Session},
+    wire::{WireReader, WireWriter},
 };
 
 /// Silence after which the client sends a ping.
@@ -242,7 +242,7 @@ impl Connection {
     }
 
     /// Writes as much as the socket takes without waiting. Returns whether it wrote anything.
-    fn write(&mut self, writer: &WriteHalf<'_>) -> io::Result<bool> {
+    fn write(&mut self, writer: &WireWriter<'_>) -> io::Result<bool> {
         if self.conversation.write_buffer.is_empty() {
             return Ok(false);
         }
@@ -362,12 +362,12 @@ fn next_room(room: usize, count: usize, is_full: bool) -> usize {
 /// next header: the frame behind gets a buffer of its own, and no bytes are moved. May be cancelled
 /// without loss.
 async fn read(
-    reader: &mut ReadHalf<'_>,
+    reader: &mut WireReader<'_>,
     input: &mut BytesMut,
     room: usize,
     missing: usize,
 ) -> io::Result<(usize, bool)> {
-    poll_fn(|cx| reader.as_ref().poll_read_ready(cx)).await?;
+    poll_fn(|cx| reader.poll_read_ready(cx)).await?;
     let is_long = missing >= LONG_BYTES;
     let (room, least) = match missing {
         0 => (room, READ_BYTES / 4),
@@ -392,16 +392,20 @@ async fn read(
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::{TcpListener, TcpStream};
+    use tokio::{
+        io::AsyncWriteExt as _,
+        net::{TcpListener, TcpStream},
+    };
 
     use super::*;
+    use crate::wire::Wire;
 
     const MISSING: usize = LONG_BYTES;
 
     /// A long frame's read, once more than that has come.
-    async fn read_long(stream: &mut TcpStream, input: &mut BytesMut) -> (usize, bool) {
+    async fn read_long(stream: &mut Wire, input: &mut BytesMut) -> (usize, bool) {
         let mut there = [0; MISSING + FrameHeader::BYTES + 1];
-        while stream.peek(&mut there).await.unwrap() < there.len() {
+        while stream.split().0.peek(&mut there).await.unwrap() < there.len() {
             tokio::task::yield_now().await;
         }
         read(&mut stream.split().0, input, READ_BYTES, MISSING).await.unwrap()
@@ -412,7 +416,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (near, accepted) =
             tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
-        let (mut near, mut far) = (near.unwrap(), accepted.unwrap().0);
+        let (mut near, mut far) = (Wire::plain(near.unwrap()), accepted.unwrap().0);
         let sent: Vec<u8> = (0..200 << 10).map(|at: u32| at as u8).collect();
         let expected = sent.clone();
         let writing = tokio::spawn(async move { far.write_all(&sent).await.map(|()| far) });

@@ -4,6 +4,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use sennit_model::{BatchError, Offset};
 use sennit_protocol::{DecodeError, ErrorCode, control};
+use sennit_tls::TlsFault;
 
 /// An error of the client. It is cheap to clone, because one fault may fail many messages.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -15,6 +16,14 @@ pub enum Error {
         address: String,
         /// The cause.
         source: Arc<io::Error>,
+    },
+    /// There is no secure connection: the broker speaks no TLS, or is not the one that was meant.
+    #[error("no secure connection to the broker at {address}: {message}")]
+    Tls {
+        /// The address as given.
+        address: String,
+        /// Says what is wrong and what to do.
+        message: String,
     },
     /// The broker refused the request. The request changed nothing.
     #[error("{code}: {message} ({hint})")]
@@ -95,6 +104,7 @@ impl Error {
             Self::Refused { retryable, .. } => *retryable,
             Self::Unreachable { .. } | Self::OutcomeUnknown | Self::NoReply { .. } => true,
             Self::Fenced
+            | Self::Tls { .. }
             | Self::OffsetMismatch { .. }
             | Self::RevisionMismatch { .. }
             | Self::TooLarge(_)
@@ -129,6 +139,14 @@ impl Error {
     /// Returns whether the broker does not know the topic, or has deleted it.
     pub(crate) fn is_unknown_topic(&self) -> bool {
         self.code() == Some(ErrorCode::UnknownTopic)
+    }
+
+    pub(crate) fn tls(address: &str, fault: &TlsFault) -> Self {
+        let message = match fault.is_not_tls() {
+            true => "the broker does not speak TLS there: leave out --tls".to_owned(),
+            false => fault.to_string(),
+        };
+        Self::Tls { address: address.into(), message }
     }
 
     pub(crate) fn unreachable(address: &str, source: io::Error) -> Self {

@@ -61,6 +61,7 @@ mod subscriptions;
 mod unsettled;
 mod watched_topics;
 mod watches;
+mod wire;
 mod workbench;
 mod write_buffer;
 
@@ -113,6 +114,7 @@ pub use sennit_model::{
     TopicPattern, WhenSlow,
 };
 pub use sennit_protocol::{DEFAULT_PORT, Durability, ErrorCode, GapReason};
+pub use sennit_tls::{CertificateFiles, Fingerprint, FingerprintError, TlsOptions};
 
 /// The README's example, which is compiled with the documentation's tests.
 #[cfg(doctest)]

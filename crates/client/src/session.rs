@@ -8,13 +8,17 @@ use sennit_model::limits::{FRAME_BYTES_MAX, GREETING_BYTES_MAX};
 use sennit_protocol::{
     DecodeError, Features, FrameHeader, FrameReader, Preface, Reply, Request, control,
 };
+use sennit_tls::{ClientConfig, Codec, ServerName, TlsFault};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     time::{Instant, timeout},
 };
 
-use crate::{credential::Credential, error::Error};
+use crate::{
+    credential::Credential,
+    error::Error,
+    wire::{Wire, read_some},
+};
 
 /// The client's side of the greeting.
 #[derive(Clone, Debug)]
@@ -22,6 +26,8 @@ pub(crate) struct Greeting {
     pub(crate) address: Arc<str>,
     pub(crate) name: String,
     pub(crate) frame_bytes_max: usize,
+    /// How TLS is spoken, and with whom; `None` on a plain connection.
+    pub(crate) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     /// The token of the session whose connection was lost.
     pub(crate) replaces: Option<u64>,
     pub(crate) credential: Option<Credential>,
@@ -29,7 +35,7 @@ pub(crate) struct Greeting {
 
 /// A connection whose greeting was accepted.
 pub(crate) struct Session {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Wire,
     pub(crate) frames: FrameReader,
     pub(crate) input: BytesMut,
     /// The broker's name and version.
@@ -57,8 +63,19 @@ impl Session {
 
     async fn greet(greeting: &Greeting) -> Result<Self, Error> {
         let unreachable = |error| Error::unreachable(&greeting.address, error);
-        let mut stream = TcpStream::connect(&*greeting.address).await.map_err(unreachable)?;
-        stream.set_nodelay(true).map_err(unreachable)?;
+        // With TLS 1.3 the broker refuses a client's certificate behind the client's part of the handshake.
+        let later = |error| no_handshake(&greeting.address, error);
+        let tcp = TcpStream::connect(&*greeting.address).await.map_err(unreachable)?;
+        tcp.set_nodelay(true).map_err(unreachable)?;
+        let mut stream = match &greeting.tls {
+            None => Wire::plain(tcp),
+            Some((settings, name)) => {
+                let codec = Codec::client(settings.clone(), name.clone());
+                let codec = codec.map_err(|fault| Error::tls(&greeting.address, &fault))?;
+                let shaken = Wire::secure(tcp, codec).await;
+                shaken.map_err(|error| no_handshake(&greeting.address, error))?
+            }
+        };
         let mut hello = BytesMut::new();
         hello.extend_from_slice(&Preface::BYTES);
         let (token, user, password) = match greeting.credential.clone() {
@@ -87,7 +104,7 @@ impl Session {
                 if let Some(frame) = frames.next_frame(&mut input)? {
                     break frame;
                 }
-                if stream.read_buf(&mut input).await.map_err(unreachable)? == 0 {
+                if read_some(&mut stream, &mut input).await.map_err(later)? == 0 {
                     return Err(unreachable(io::ErrorKind::UnexpectedEof.into()));
                 }
             };
@@ -113,6 +130,14 @@ impl Session {
                 });
             }
         }
+    }
+}
+
+/// Why there is no secure connection: the fault of TLS, if it is one.
+fn no_handshake(address: &str, error: io::Error) -> Error {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<TlsFault>()) {
+        Some(fault) => Error::tls(address, fault),
+        None => Error::unreachable(address, error),
     }
 }
 

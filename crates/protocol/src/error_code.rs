@@ -241,6 +241,9 @@ error_codes! {
     AtomicInvalid = 65, "atomic-invalid", final, stay,
         "An atomic publish names a partition or a group twice, or was done before in part; nothing was done",
         "name each once, and send a step again as it was first";
+    TlsRequired = 70, "tls-required", final, close,
+        "The port speaks TLS, and the client does not",
+        "connect with TLS: sennit takes --tls, the Rust client .tls(...)";
     NotDeadLetters = 75, "not-dead-letters", final, stay,
         "The topic is no dead-letter topic",
         "name the dead-letter topic, NAME.dead-letter, or use a verb for live messages";

@@ -1,22 +1,29 @@
 //! The configuration of a broker at its start.
 
 use std::{
+    collections::HashSet,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     time::Duration,
 };
 
 use sennit_journal::{SHARDS_MAX, disk::Access};
+use sennit_tls::{ClientCertificates, TlsFault};
 
 use crate::{
     doors::streams::{
-        PAGE_HEADERS, PublicUrl, StorageRules, StreamStorage, StreamStorageRule, StreamsSettings,
+        PAGE_HEADERS, PublicOrigin, PublicUrl, StorageRules, StreamStorage, StreamStorageRule,
+        StreamsSettings,
     },
     http::{
         HostName, HttpOrigin, allowed_hosts::AllowedHosts, allowed_origins::AllowedOrigins,
         browser_guard::BrowserRules, limits::CONNECTIONS_MAX,
     },
-    runtime::error::ServeError,
+    runtime::{
+        error::ServeError,
+        tls_reload::TlsReload,
+        tls_settings::{BrokerCertificate, TlsSettings},
+    },
 };
 
 /// What the broker is told when it starts. Checked by [`crate::serve`] before anything is opened.
@@ -55,6 +62,14 @@ pub struct Config {
     pub ingest_bytes: u64,
     /// How long deliveries wait for a connection that was cut off.
     pub session_grace: Duration,
+    /// How both ports speak TLS; without it they are plain.
+    pub tls: Option<BrokerCertificate>,
+    /// Whether clients show certificates; with `tls` only.
+    pub tls_clients: ClientCertificates,
+    /// The authorities that client certificates are from, in PEM.
+    pub tls_client_ca: Option<PathBuf>,
+    /// By which the certificates are read again on demand.
+    pub tls_reload: TlsReload,
     /// Allows addresses other than the loopback, though nobody is asked who they are.
     pub insecure_no_auth: bool,
     /// Creates an admin key at the start if nobody has credentials yet.
@@ -102,6 +117,10 @@ impl Default for Config {
             journal_segments: 8,
             ingest_bytes: 64 << 20,
             session_grace: Duration::from_secs(5),
+            tls: None,
+            tls_clients: ClientCertificates::Off,
+            tls_client_ca: None,
+            tls_reload: TlsReload::default(),
             insecure_no_auth: false,
             init_admin: false,
             streams_storage: StreamStorage::default(),
@@ -139,7 +158,10 @@ impl Config {
     pub(crate) fn streams_settings(&self) -> StreamsSettings {
         StreamsSettings {
             storage: StorageRules::new(self.streams_storage, &self.streams_storage_rules),
-            public_url: self.streams_public_url.clone(),
+            public_origin: match self.streams_public_url.clone() {
+                Some(url) => PublicOrigin::Url(url),
+                None => PublicOrigin::Host { is_tls: self.tls.is_some() },
+            },
             long_poll_timeout: self.streams_long_poll_timeout,
             events_silence: self.streams_events_silence,
             events_span: self.streams_events_span,
@@ -150,6 +172,34 @@ impl Config {
     /// was known to be full need room in the segment begun then, and in the slots that are held for it.
     pub(crate) fn ingest_bytes(&self, segment_bytes: u64) -> u64 {
         self.ingest_bytes.min(segment_bytes / 2)
+    }
+
+    /// How the ports speak TLS, if they do.
+    pub(crate) fn tls_settings(&self) -> Result<Option<TlsSettings>, TlsFault> {
+        let Self { tls, tls_clients, tls_client_ca, .. } = self.clone();
+        let asks_clients = tls_clients != ClientCertificates::Off || tls_client_ca.is_some();
+        match tls {
+            None if asks_clients => Err(TlsFault::Settings(
+                "--tls-client and --tls-client-ca are of no use without --tls",
+            )),
+            None => Ok(None),
+            Some(certificate) => {
+                let (clients, client_ca) = (tls_clients, tls_client_ca);
+                Ok(Some(TlsSettings { certificate, clients, client_ca }))
+            }
+        }
+    }
+
+    /// The names of a certificate that the broker makes for itself: this machine's, and those that clients may use.
+    pub(crate) fn own_names(&self, bound: [IpAddr; 2]) -> Vec<String> {
+        let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+        names.push(rustix::system::uname().nodename().to_string_lossy().into_owned());
+        let specified = bound.into_iter().filter(|address| !address.is_unspecified());
+        names.extend(specified.map(|address| address.to_string()));
+        names.extend(self.http_hosts.iter().map(ToString::to_string));
+        let mut seen = HashSet::new();
+        names.retain(|name| !name.is_empty() && seen.insert(name.clone()));
+        names
     }
 
     /// How many cores a broker with so many shards has.

@@ -34,6 +34,9 @@ pub use http::{
     RequestDecoder,
 };
 pub use runtime::error::ServeError;
+pub use runtime::tls_reload::TlsReload;
+pub use runtime::tls_settings::BrokerCertificate;
 pub use sennit_identity::Zeroizing;
 pub use sennit_journal::{Damage, Fault, disk::Access};
-pub use serve::{Addresses, Started, serve, serve_and_reload};
+pub use sennit_tls::{CertificateFiles, ClientCertificates, Fingerprint};
+pub use serve::{Addresses, Started, TlsAddress, serve, serve_and_reload};

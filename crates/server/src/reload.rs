@@ -10,6 +10,7 @@ use crate::{
     http::{port::HttpThread, thread_state::HttpThreadState},
     runtime::{
         core::Cores, error::ServeError, inbox::Message, index::CoreIndex, shard_files::ShardFiles,
+        tls_reload::TlsReload,
     },
     subscriptions::Subscriptions,
 };
@@ -23,6 +24,8 @@ pub(crate) struct Running {
     /// Those of HTTP connections that no core serves.
     pub(crate) outside_cores: [Rc<HttpThreadState>; 2],
     pub(crate) segment_bytes: u64,
+    /// Has the certificates be read again.
+    pub(crate) tls_reload: TlsReload,
     /// The scrub, once it was asked for.
     pub(crate) scrub: Option<ScrubHandle>,
     /// The time of its passes.
@@ -36,6 +39,7 @@ impl Running {
         self.set_streams_settings(config);
         self.allow_private_webhooks(config);
         self.set_ingest_bytes(config);
+        self.tls_reload.now();
         self.set_scrub(config)
     }
 

@@ -17,6 +17,7 @@ use std::{
 use sennit_engine::Throttles;
 use sennit_identity::Zeroizing;
 use sennit_journal::{DataDirectory, DirectorySettings, LaneConfig};
+use sennit_tls::Fingerprint;
 use tokio::{
     sync::{mpsc as async_mpsc, oneshot},
     task::{LocalSet, spawn_local},
@@ -49,6 +50,9 @@ use crate::{
         placement::Placement,
         publish_gauge::PublishGauge,
         shard_files::ShardFiles,
+        tls_port::{Handshakes, TlsPort},
+        tls_reload::{self, TlsPorts},
+        tls_settings::TlsSource,
     },
 };
 
@@ -60,7 +64,7 @@ const END: Duration = Duration::from_secs(10);
 const SHARDS_UNASKED_MAX: u32 = 256;
 
 /// Where the broker listens, once it does.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Addresses {
     /// The native protocol.
     pub listen: SocketAddr,
@@ -70,6 +74,17 @@ pub struct Addresses {
     pub shards: u32,
     /// How many cores run them.
     pub cores: u32,
+    /// How clients know the broker, if it speaks TLS.
+    pub tls: Option<TlsAddress>,
+}
+
+/// How clients know a broker that speaks TLS.
+#[derive(Clone, Debug)]
+pub struct TlsAddress {
+    /// The fingerprint to pin: of the certificate, or of the broker's own authority.
+    pub fingerprint: Fingerprint,
+    /// Whether the certificate is of the broker's own authority, which nobody else knows.
+    pub is_own: bool,
 }
 
 /// What a broker says of itself once it serves.
@@ -149,10 +164,18 @@ impl Broker<'_> {
             http: http.local_addr().map_err(ServeError::system("ask for an address"))?,
             shards: settings.shards,
             cores: placement.cores() as u32,
+            tls: None,
         };
+        let (tls_ports, tls) = open_tls(&config, &addresses)?;
+        let addresses = Addresses { tls, ..addresses };
         let descriptors = FileDescriptors::raise(shards);
-        let native = Listener::new(native, descriptors)?;
-        let http = Listener::new(http, descriptors)?;
+        let native = Listener::new(
+            native,
+            descriptors,
+            tls_ports.as_ref().map(|ports| ports.native.clone()),
+        )?;
+        let http =
+            Listener::new(http, descriptors, tls_ports.as_ref().map(|ports| ports.http.clone()))?;
 
         let (inboxes, receivers): (Vec<_>, Vec<_>) =
             (0..placement.cores()).map(|_| async_mpsc::unbounded_channel()).unzip();
@@ -187,6 +210,7 @@ impl Broker<'_> {
             http: addresses.http.ip(),
             outside_cores: [early.thread_state.clone(), late.thread_state.clone()],
             segment_bytes: settings.segment_bytes,
+            tls_reload: config.tls_reload.clone(),
             scrub: None,
             scrub_every: None,
         };
@@ -277,6 +301,28 @@ impl Broker<'_> {
         drain::all(&cores).await;
         outcome
     }
+}
+
+/// The TLS of the ports, whose certificates are read again from now on, and how clients know the broker by it.
+fn open_tls(
+    config: &Config,
+    addresses: &Addresses,
+) -> Result<(Option<TlsPorts>, Option<TlsAddress>), ServeError> {
+    let Some(settings) = config.tls_settings()? else { return Ok((None, None)) };
+    let source = TlsSource::new(
+        settings,
+        &config.data,
+        config.own_names([addresses.listen.ip(), addresses.http.ip()]),
+    );
+    let stamps = source.stamps();
+    let loaded = source.load()?;
+    let handshakes = Arc::new(Handshakes::new());
+    let port = |settings| Rc::new(TlsPort::new(settings, handshakes.clone()));
+    let (native, http) = (port(loaded.native), port(loaded.http));
+    let known = TlsAddress { fingerprint: loaded.fingerprint, is_own: source.is_own() };
+    let ports = TlsPorts { native: native.clone(), http: http.clone() };
+    spawn_local(tls_reload::run(source, stamps, ports, config.tls_reload.clone()));
+    Ok((Some(TlsPorts { native, http }), Some(known)))
 }
 
 /// The state that all cores share.

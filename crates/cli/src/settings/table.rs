@@ -12,6 +12,7 @@ mod log;
 mod native;
 mod server;
 mod streams;
+mod tls;
 
 use std::sync::LazyLock;
 
@@ -59,6 +60,7 @@ pub static SETTINGS: LazyLock<Vec<Setting<Start>>> = LazyLock::new(|| {
         http::SETTINGS,
         journal::SETTINGS,
         streams::SETTINGS,
+        tls::SETTINGS,
         auth::SETTINGS,
         log::SETTINGS,
     ]

@@ -43,6 +43,7 @@ pub fn sennit(arguments: &[&str]) -> Command {
         .env_remove("SENNIT_KEY")
         // Where the tests run in a container as elsewhere.
         .env("SENNIT_INIT_ADMIN", "false")
+        .env("XDG_CONFIG_HOME", "/nonexistent")
         .env("RUST_LOG", "warn");
     command
 }

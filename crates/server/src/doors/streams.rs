@@ -46,6 +46,7 @@ pub(crate) use self::cursor::next as next_cursor;
 pub(crate) use self::event::KEEP_ALIVE;
 pub(crate) use self::names::PAGE_HEADERS;
 pub(crate) use self::parked::{answer, nothing};
+pub(crate) use self::public_url::PublicOrigin;
 pub use self::public_url::{PublicUrl, PublicUrlError};
 pub(crate) use self::query::Live;
 pub(crate) use self::read::{body, is_sound};
@@ -79,7 +80,7 @@ pub(crate) struct StreamsSettings {
     /// How a stream is kept whose creator does not say.
     pub(crate) storage: StorageRules,
     /// Where others find the broker, if not where they ask.
-    pub(crate) public_url: Option<PublicUrl>,
+    pub(crate) public_origin: PublicOrigin,
     /// How long a read waits for something to give.
     pub(crate) long_poll_timeout: Duration,
     /// How long events are silent before a comment breaks the silence.

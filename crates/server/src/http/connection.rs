@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
+use sennit_tls::{ALERT_NOT_TLS, begins_tls};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite},
-    time::{Instant, timeout_at},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    time::{Instant, timeout, timeout_at},
 };
 
 use super::{
@@ -15,6 +16,7 @@ use super::{
     parking::Left,
     thread_state::HttpThreadState,
 };
+use crate::runtime::handshake::note_unexpected_tls;
 
 /// Serves a connection that has moved so often until it ends, or leaves its task.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + 'static>(
@@ -32,6 +34,15 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + 'static>(
         },
         _ => 0,
     };
+    if begins_tls(&first[..count]) == Some(true) {
+        note_unexpected_tls("http");
+        let told = async {
+            stream.write_all(&ALERT_NOT_TLS).await?;
+            stream.shutdown().await
+        };
+        let _ = timeout(HEAD_TIMEOUT, told).await;
+        return None;
+    }
     if first == *PREFACE {
         http2::serve(stream, thread_state, handler).await;
         return None;

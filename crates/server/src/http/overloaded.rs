@@ -1,4 +1,5 @@
-//! The answer to a connection beyond the limit, sent before anything is read. It knows no requests.
+//! The answers to connections on which no request is read: to one beyond the limit, and to one without TLS on a port
+//! with TLS. It knows no requests.
 
 use std::time::Duration;
 
@@ -20,6 +21,21 @@ const ANSWER: &str = "HTTP/1.1 503 Service Unavailable\r\n\
     content-length: 134\r\n\r\n\
     {\"code\":\"limit_reached\",\"detail\":\"CONNECTIONS_MAX is reached; --http-connections sets it\",\
     \"status\":503,\"title\":\"Service Unavailable\"}\n";
+
+/// What a client without TLS is told on a port with TLS, in plain HTTP.
+const TLS_REQUIRED: &str = "HTTP/1.1 400 Bad Request\r\n\
+    content-type: application/problem+json\r\n\
+    cache-control: no-store\r\n\
+    x-content-type-options: nosniff\r\n\
+    connection: close\r\n\
+    content-length: 157\r\n\r\n\
+    {\"code\":\"tls_required\",\"detail\":\"this port speaks TLS: write https:// instead of http://, or give\
+    \u{20}sennit the flag --tls\",\"status\":400,\"title\":\"Bad Request\"}\n";
+
+/// The answer to a client without TLS on a port with TLS.
+pub(crate) fn tls_required() -> Vec<u8> {
+    TLS_REQUIRED.as_bytes().to_vec()
+}
 
 /// How long it may take to say it.
 const SAID_WITHIN: Duration = Duration::from_secs(1);
@@ -52,6 +68,14 @@ pub(crate) async fn turn_away(mut wire: Wire) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_to_a_client_without_tls_says_what_to_type() {
+        let (head, body) = TLS_REQUIRED.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("content-length: {}", body.len())), "{}", body.len());
+        let problem: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert!(problem["detail"].as_str().unwrap().contains("https://"), "{problem}");
+    }
 
     #[test]
     fn the_answer_is_as_long_as_it_says_and_a_problem() {

@@ -15,7 +15,7 @@ use super::{
     handler::Handler,
     http1,
     limits::{CONNECTIONS_WAITING_MAX, PLACE_TIMEOUT},
-    overloaded::turn_away,
+    overloaded::{tls_required, turn_away},
     parking::{Back, Left},
     parking_entry::Arriving,
     socket::Socket,
@@ -23,6 +23,7 @@ use super::{
 };
 use crate::runtime::{
     core::Cores,
+    handshake::secured,
     inbox::Message,
     index::CoreIndex,
     listener::Listener,
@@ -123,7 +124,9 @@ impl Port {
             _ => {
                 let metrics = &self.cores.metrics[CoreIndex::FIRST];
                 metrics.http_answers_5xx.add(1);
-                if let Some(wire) = registered(wire) {
+                if let Some(wire) = registered(wire)
+                    && let Some(wire) = secured(wire, metrics, tls_required).await
+                {
                     turn_away(wire).await;
                 }
             }
@@ -214,6 +217,7 @@ async fn welcome(wire: Wire, moves: u32, http: &HttpThread) -> Option<(Socket, L
         metrics.http_connections_moved.add(1);
     }
     metrics.http_connections.add(1);
+    let wire = secured(wire, metrics, tls_required).await?;
     let (thread_state, handler) = (http.thread_state.clone(), http.handler.clone());
     connection::serve(Socket::new(wire), moves, thread_state, handler).await
 }

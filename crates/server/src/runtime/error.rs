@@ -54,6 +54,9 @@ pub enum ServeError {
         /// What the names begin with.
         prefix: Box<str>,
     },
+    /// TLS cannot be set up.
+    #[error("TLS: {0}")]
+    Tls(#[from] sennit_tls::TlsFault),
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {error}")]
     Listen {
@@ -148,6 +151,7 @@ impl ServeError {
             | Self::Cores { .. }
             | Self::Zero { .. }
             | Self::StorageRules { .. }
+            | Self::Tls(_)
             | Self::Directory(Fault::Impossible { .. }) => true,
             Self::Listen { .. }
             | Self::Directory(_)

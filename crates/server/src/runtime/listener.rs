@@ -1,11 +1,16 @@
 //! Accepts connections while the process has descriptors for them. It does not know what they speak.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
 use rustix::net::sockopt::set_tcp_congestion;
 use tokio::net::TcpListener;
 
-use super::{error::ServeError, file_descriptors::FileDescriptors, wire::WireAtRest};
+use super::{
+    error::ServeError,
+    file_descriptors::FileDescriptors,
+    tls_port::{HandshakeDue, TlsPort},
+    wire::WireAtRest,
+};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -41,22 +46,30 @@ pub(crate) fn listen(address: SocketAddr) -> Result<std::net::TcpListener, Serve
 pub(crate) struct Listener {
     socket: TcpListener,
     descriptors: FileDescriptors,
+    /// None on a plain port.
+    tls: Option<Rc<TlsPort>>,
 }
 
 impl Listener {
     pub(crate) fn new(
         socket: std::net::TcpListener,
         descriptors: FileDescriptors,
+        tls: Option<Rc<TlsPort>>,
     ) -> Result<Self, ServeError> {
         let socket = TcpListener::from_std(socket).map_err(ServeError::system("listen"))?;
-        Ok(Self { socket, descriptors })
+        Ok(Self { socket, descriptors, tls })
+    }
+
+    /// The handshake of a connection that comes now.
+    fn due(&self) -> Option<Arc<HandshakeDue>> {
+        self.tls.as_ref().map(|tls| tls.due())
     }
 
     /// The next connection that there is room for; the others are closed.
     pub(crate) async fn accept(&self) -> WireAtRest {
         loop {
             let accepted = self.socket.accept().await;
-            match accepted.and_then(|(stream, _)| WireAtRest::of_accepted(stream)) {
+            match accepted.and_then(|(stream, _)| WireAtRest::of_accepted(stream, self.due())) {
                 Ok(wire) if self.descriptors.have_room_for(&wire) => return wire,
                 Ok(_) => tracing::warn!("a connection was closed: too few descriptors are left"),
                 Err(error) => tracing::warn!(%error, "accepting failed"),

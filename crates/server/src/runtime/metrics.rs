@@ -129,6 +129,8 @@ counts! {
     counter connections_opened none "Connections accepted";
     counter connections_moved none "Connections that came from another core, to be where their partition is";
     counter broken_frames none "Frames that could not be decoded";
+    counter tls_handshakes none "TLS handshakes that succeeded";
+    counter tls_handshakes_failed none "Connections to a port with TLS that ended before the handshake was done";
     gauge connections none "Connections open now";
     gauge http_connections none "Connections of the HTTP port open now";
     gauge http_parked none "Connections of the HTTP port that wait without a task";

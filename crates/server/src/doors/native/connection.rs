@@ -3,9 +3,9 @@
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use bytes::{BufMut as _, BytesMut};
-use sennit_protocol::{FrameHeader, Reply};
+use sennit_protocol::{ErrorCode, FrameHeader, Reply, control};
+use sennit_tls::{ALERT_NOT_TLS, begins_tls};
 use tokio::{
-    io::AsyncReadExt,
     task::spawn_local,
     time::{Instant, timeout, timeout_at},
 };
@@ -19,6 +19,7 @@ use super::{
 use crate::identity::authority::Authority;
 use crate::runtime::{
     core::{CoreHandle, EffectSink},
+    handshake::{note_unexpected_tls, secured},
     inbox::Message,
     reader_pacing::ReaderPacing,
     wire::{WireReader, WireWriter},
@@ -77,6 +78,8 @@ async fn serve(arrival: Arrival, core: CoreHandle, authority: Authority) {
         }
     };
     wire.set_nodelay();
+    let metrics = &core.cores.metrics[core.index];
+    let Some(wire) = secured(wire, metrics, tls_required).await else { return };
     let frame_bytes_max = sennit_model::limits::GREETING_BYTES_MAX;
     let outbox = Rc::new(Outbox::new(frame_bytes_max, &core.waiting_room));
     let id = core.with(|core| {
@@ -119,8 +122,17 @@ async fn serve(arrival: Arrival, core: CoreHandle, authority: Authority) {
                 let _ = cores.inboxes[to].send(arrives(arrival));
             }
         }
+        Ok(Ok(Some(writing))) => writing.say_goodbye(),
         Ok(_) => {}
     }
+}
+
+/// What a client without TLS is told on a port with TLS: an error in the plain form of the protocol.
+fn tls_required() -> Vec<u8> {
+    let error = control::Error::new(ErrorCode::TlsRequired, ErrorCode::TlsRequired.meaning());
+    let mut bytes = Vec::new();
+    Reply::Error(error).encode(0, &mut bytes);
+    bytes
 }
 
 /// Does what the client asks until the connection ends, or moves; says which.
@@ -170,8 +182,17 @@ async fn read(
         let given = if is_long { spare.min(wanted) } else { spare };
         // A read that does not fill its room has emptied the socket, and tokio knows it: the next
         // one waits for the kernel's word instead of asking in vain.
-        let read = wire.read_buf(&mut (&mut *input).limit(given)).await;
-        let Ok(count @ 1..) = read else { return Flow::Broken };
+        let count = match wire.read_now(&mut (&mut *input).limit(given)).await {
+            Ok(Some(count @ 1..)) => count,
+            // Less than a record of TLS has come.
+            Ok(None) => continue,
+            Ok(Some(0)) | Err(_) => return Flow::Broken,
+        };
+        if !session.is_greeted() && begins_tls(input) == Some(true) {
+            note_unexpected_tls("native");
+            outbox.alert(&ALERT_NOT_TLS);
+            return Flow::Broken;
+        }
         let is_full = count >= given.min(wanted);
         room = if is_full && !is_long { (2 * room).min(READ_BYTES_MAX) } else { room };
         match session.take(input).await {

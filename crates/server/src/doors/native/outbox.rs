@@ -437,6 +437,14 @@ impl Outbox {
         self.filled.notify_one();
     }
 
+    /// Sends bytes that are no frame, to a client that does not speak the protocol.
+    pub(crate) fn alert(&self, bytes: &[u8]) {
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.queue.push_alert(bytes);
+        waiting.reply_bytes += bytes.len();
+        self.filled.notify_one();
+    }
+
     /// Whether nothing waits, and the socket has taken all that was written.
     pub(crate) fn is_empty(&self) -> bool {
         let waiting = self.waiting.borrow();

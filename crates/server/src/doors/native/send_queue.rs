@@ -87,6 +87,11 @@ impl SendQueue {
         count
     }
 
+    /// Adds bytes that are no frame.
+    pub(crate) fn push_alert(&mut self, bytes: &[u8]) {
+        self.items.push_back(Item::Replies(bytes.to_vec()));
+    }
+
     pub(crate) fn push_delivery(&mut self, delivery: Delivery) {
         self.delivery_bytes += delivery.messages.len();
         // A gap behind it is told behind it.

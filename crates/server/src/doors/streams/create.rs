@@ -9,7 +9,7 @@ use super::{
     answers::{self, NO_STORE},
     content::{self, Form},
     names,
-    public_url::{PublicUrl, origin},
+    public_url::{PublicOrigin, origin},
     refusals::Problem,
     settings,
     storage_mode::StreamStorage,
@@ -60,7 +60,7 @@ impl StreamsDoor {
         answers::say_type(headers, &stream.answer.settings)?;
         say_storage(headers, &stream.answer);
         headers.insert(header::CACHE_CONTROL, NO_STORE);
-        if created && let Some(location) = location(request, current.public_url.as_ref()) {
+        if created && let Some(location) = location(request, &current.public_origin) {
             headers.insert(header::LOCATION, location);
         }
         Ok(response)
@@ -122,7 +122,7 @@ fn of_source(failure: StreamFailure) -> Problem {
 }
 
 /// The whole address of what was asked for.
-fn location(request: &Request, public: Option<&PublicUrl>) -> Option<HeaderValue> {
+fn location(request: &Request, public: &PublicOrigin) -> Option<HeaderValue> {
     let origin = origin(request, public)?;
     HeaderValue::from_str(&format!("{origin}{}", request.path())).ok()
 }
@@ -140,7 +140,10 @@ mod tests {
             if let Some(host) = host {
                 request = request.header(header::HOST, host);
             }
-            location(&request.body(Bytes::new()).unwrap().into(), None)
+            location(
+                &request.body(Bytes::new()).unwrap().into(),
+                &PublicOrigin::Host { is_tls: false },
+            )
         };
         let by_host = request("/v1/stream/a%20b?x", Some("127.0.0.1:4437")).unwrap();
         assert_eq!(by_host, "http://127.0.0.1:4437/v1/stream/a%20b");

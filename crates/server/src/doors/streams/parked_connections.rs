@@ -186,6 +186,9 @@ impl ParkedConnections {
             return self.part(reader);
         }
         self.join(reader, wait.position, patience);
+        if self.readers.get_mut(reader).is_some_and(|held| held.wire.holds_unread()) {
+            self.hear(reader);
+        }
     }
 
     fn join(&mut self, reader: u32, position: ReadPosition, patience: Patience) {

@@ -48,14 +48,27 @@ impl FromStr for PublicUrl {
     }
 }
 
-/// What addresses begin with that answer `request`: where others find the broker, or where this one
-/// has. `None` if neither is said.
-pub(super) fn origin(request: &Request, public: Option<&PublicUrl>) -> Option<String> {
-    if let Some(PublicUrl(url)) = public {
-        return Some(url.to_string());
-    }
+/// Where others find the broker.
+#[derive(Clone, Debug)]
+pub(crate) enum PublicOrigin {
+    /// Where the operator says.
+    Url(PublicUrl),
+    /// Where each client has: at the host that it names, with TLS or without.
+    Host {
+        /// Whether the port speaks TLS.
+        is_tls: bool,
+    },
+}
+
+/// What addresses begin with that answer `request`. `None` if neither operator nor client says.
+pub(super) fn origin(request: &Request, public: &PublicOrigin) -> Option<String> {
+    let is_tls = match public {
+        PublicOrigin::Url(PublicUrl(url)) => return Some(url.to_string()),
+        PublicOrigin::Host { is_tls } => is_tls,
+    };
     let host = str::from_utf8(request.headers().get(&header::HOST)?).ok()?;
-    (!host.is_empty()).then(|| format!("http://{host}"))
+    let scheme = if *is_tls { "https" } else { "http" };
+    (!host.is_empty()).then(|| format!("{scheme}://{host}"))
 }
 
 #[cfg(test)]
@@ -88,9 +101,17 @@ mod tests {
     #[test]
     fn what_the_operator_says_counts_and_not_who_asks() {
         let request = Request::with_headers(&[("host", "here:1"), ("x-forwarded-proto", "https")]);
-        assert_eq!(origin(&request, None).as_deref(), Some("http://here:1"));
+        let here = |is_tls| origin(&request, &PublicOrigin::Host { is_tls });
+        assert_eq!(here(false).as_deref(), Some("http://here:1"));
+        assert_eq!(here(true).as_deref(), Some("https://here:1"));
         let public = "https://example.com".parse().unwrap();
-        assert_eq!(origin(&request, Some(&public)).as_deref(), Some("https://example.com"));
-        assert_eq!(origin(&Request::with_headers(&[]), None), None);
+        assert_eq!(
+            origin(&request, &PublicOrigin::Url(public)).as_deref(),
+            Some("https://example.com")
+        );
+        assert_eq!(
+            origin(&Request::with_headers(&[]), &PublicOrigin::Host { is_tls: false }),
+            None
+        );
     }
 }

@@ -11,7 +11,7 @@ use super::{
     StreamsDoor,
     answers::NO_STORE,
     name::{self, ROOT},
-    public_url::{PublicUrl, origin},
+    public_url::{PublicOrigin, origin},
     routes::SubscriptionResource,
     subscription_bodies as bodies,
 };
@@ -45,7 +45,7 @@ impl StreamsDoor {
         request: &Request,
     ) -> Response {
         let settings = self.settings.get();
-        let told = match parse_request(resource, captures, request, settings.public_url.as_ref()) {
+        let told = match parse_request(resource, captures, request, &settings.public_origin) {
             Ok(asked) => self.ask(principal.clone(), asked).await,
             Err(BadRequest::Refused(refusal)) => Err(refusal),
             Err(other) => return bad_request(&other),
@@ -94,7 +94,7 @@ fn parse_request(
     resource: SubscriptionResource,
     captures: Captures<'_>,
     request: &Request,
-    public: Option<&PublicUrl>,
+    public: &PublicOrigin,
 ) -> Result<SubscriptionRequest, BadRequest> {
     use SubscriptionResource as At;
     let body = &request.body()[..];
@@ -141,7 +141,7 @@ fn decoded(segment: &str) -> Result<String, SubscriptionRefusal> {
 
 /// What the addresses of a subscription begin with: where others find the broker, or where its creator
 /// has.
-fn base(request: &Request, public: Option<&PublicUrl>) -> Result<Box<str>, SubscriptionRefusal> {
+fn base(request: &Request, public: &PublicOrigin) -> Result<Box<str>, SubscriptionRefusal> {
     let origin = origin(request, public);
     let origin = origin.ok_or_else(|| SubscriptionRefusal::invalid("the Host header is needed"))?;
     Ok(format!("{origin}{ROOT}{RESERVED}").into())
@@ -223,7 +223,7 @@ mod tests {
         let StreamsResource::Subscriptions(resource) = found else {
             panic!("{path} is no path of subscriptions")
         };
-        parse_request(resource, captures, &request, None)
+        parse_request(resource, captures, &request, &PublicOrigin::Host { is_tls: false })
             .map_err(|why| bad_request(&why).status().as_u16())
     }
 
@@ -264,9 +264,12 @@ mod tests {
     #[test]
     fn its_addresses_begin_where_it_was_made_or_where_the_operator_says() {
         let request = Request::with_headers(&[("host", "here:1")]);
-        assert_eq!(&*base(&request, None).unwrap(), "http://here:1/v1/stream/__ds");
+        assert_eq!(
+            &*base(&request, &PublicOrigin::Host { is_tls: false }).unwrap(),
+            "http://here:1/v1/stream/__ds"
+        );
         let public = "https://example.com/broker".parse().unwrap();
-        let base = base(&request, Some(&public)).unwrap();
+        let base = base(&request, &PublicOrigin::Url(public)).unwrap();
         assert_eq!(&*base, "https://example.com/broker/v1/stream/__ds");
     }
 
@@ -276,7 +279,12 @@ mod tests {
             .body(Bytes::from_static(br#"{"wake_id":"w","generation":1}"#))
             .unwrap();
         let captures = Captures { id: "s", rest: "" };
-        let refused = parse_request(SubscriptionResource::Ack, captures, &request.into(), None);
+        let refused = parse_request(
+            SubscriptionResource::Ack,
+            captures,
+            &request.into(),
+            &PublicOrigin::Host { is_tls: false },
+        );
         let Err(BadRequest::Refused(refusal)) = refused else { panic!("it was let through") };
         assert_eq!(refusal, SubscriptionRefusal::TokenInvalid);
     }

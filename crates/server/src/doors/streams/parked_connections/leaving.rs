@@ -26,15 +26,19 @@ impl ParkedConnections {
                 self.part(event.reader);
                 continue;
             }
-            let Some(held) = self.readers.get(event.reader) else { continue };
-            let patience = held.patience;
-            let position = self.readers.position_of(event.reader).map(|held| held.position.clone());
-            let wait =
-                position.and_then(|position| self.wait(event.reader, position, patience, false));
-            self.go_back(event.reader, WriteBuffer::default(), wait, true);
+            self.hear(event.reader);
         }
         self.socket_events = events;
         has_more
+    }
+
+    /// Sends a connection back whose client has said something.
+    pub(super) fn hear(&mut self, reader: u32) {
+        let Some(held) = self.readers.get(reader) else { return };
+        let patience = held.patience;
+        let position = self.readers.position_of(reader).map(|held| held.position.clone());
+        let wait = position.and_then(|position| self.wait(reader, position, patience, false));
+        self.go_back(reader, WriteBuffer::default(), wait, true);
     }
 
     /// Ends a connection.
