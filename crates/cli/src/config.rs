@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use crate::{
     exit::Failure,
     output::{print_json, print_table, print_text, print_to_stderr},
-    settings::{SETTINGS, SettingFlags, SettingSources, Start, failure_of},
+    settings::{HiddenSettingFlags, SETTINGS, SettingFlags, SettingSources, Start, failure_of},
 };
 
 const EXAMPLES: &str = "\
@@ -29,15 +29,16 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Check the settings file and the environment; print every problem
+    /// Check the settings file and the environment; print every problem. Takes the flags of `sennit
+    /// serve` too
     Check {
         #[command(flatten)]
-        flags: SettingFlags,
+        flags: HiddenSettingFlags,
     },
-    /// Print the values in force, and the source of each; takes the flags of `sennit serve` too
+    /// Print the values in force, and the source of each. Takes the flags of `sennit serve` too
     Show {
         #[command(flatten)]
-        flags: SettingFlags,
+        flags: HiddenSettingFlags,
         /// Print one JSON object for each setting
         #[arg(long)]
         json: bool,
@@ -52,8 +53,8 @@ enum Verb {
 /// The settings have problems.
 pub fn run(args: Args) -> Result<(), Failure> {
     match args.verb {
-        Verb::Check { flags } => check(flags),
-        Verb::Show { flags, json } => show(flags, json),
+        Verb::Check { flags } => check(flags.0),
+        Verb::Show { flags, json } => show(flags.0, json),
         Verb::Defaults => print_text(&write_defaults(&SETTINGS, &Start::default())),
     }
 }

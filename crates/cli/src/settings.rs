@@ -7,6 +7,6 @@ mod load;
 mod page;
 mod table;
 
-pub use flags::SettingFlags;
+pub use flags::{HiddenSettingFlags, SettingFlags};
 pub use load::{SettingSources, failure_of};
 pub use table::{LogFormat, SETTINGS, Start};

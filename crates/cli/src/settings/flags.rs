@@ -118,3 +118,31 @@ impl FromArgMatches for SettingFlags {
         Ok(())
     }
 }
+
+/// The same flags, of which the help shows `--config` alone.
+#[derive(Clone, Debug)]
+pub struct HiddenSettingFlags(pub SettingFlags);
+
+impl Args for HiddenSettingFlags {
+    fn augment_args(command: Command) -> Command {
+        let hide = |flag: Arg| {
+            let is_file = flag.get_id() == "config";
+            flag.hide(!is_file)
+        };
+        SettingFlags::augment_args(command).mut_args(hide)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for HiddenSettingFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        SettingFlags::from_arg_matches(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
