@@ -21,6 +21,8 @@ use crate::{
 pub enum Need {
     /// This right to its topic or key, or to the broker.
     Right(Verb),
+    /// One of these rights to its topic.
+    OneOf(Verb, Verb),
     /// Credentials: it tells what the principal may know, or is about the connection's own subscriptions.
     Login,
     /// It is the login, or is answered without.
@@ -116,10 +118,10 @@ fn row(kind: Kind, topic: &Named) -> Option<(Need, Request)> {
                 ..<_>::default()
             }),
         ),
-        Kind::OpenTopic => right(
-            Verb::Publish,
+        Kind::OpenTopic => Some((
+            Need::OneOf(Verb::Publish, Verb::Settle),
             Request::OpenTopic(control::OpenTopic { name: name(), create_if_missing: false }),
-        ),
+        )),
         Kind::Subscribe => right(
             Verb::Consume,
             Request::Subscribe(control::Subscribe {
@@ -448,6 +450,21 @@ fn every_request_is_allowed_with_its_right_alone_and_no_more_once_it_is_taken() 
 }
 
 #[test]
+fn a_topic_is_opened_by_who_may_publish_to_it_or_settle_and_by_nobody_else() {
+    let (mut guarded, there, absent) = guarded();
+    let open = |topic: &Named| row(Kind::OpenTopic, topic).expect("a client sends it").1;
+    for right in ["publish acme.>", "settle acme.>"] {
+        let (mut peer, _) = guarded.connect(&[right]);
+        assert!(matches!(peer.ask(&open(&there)), Reply::TopicOpened(_)), "{right}");
+    }
+    let others = ["consume,read,describe,create,configure,delete,inspect,rework,hook >"];
+    let (mut peer, _) = guarded.connect(&others);
+    let refused = refusal(&peer.ask(&open(&there)), &there);
+    assert_eq!(refused.0, Some(ErrorCode::Forbidden));
+    assert_eq!(refusal(&peer.ask(&open(&absent)), &absent), refused);
+}
+
+#[test]
 fn nothing_is_answered_to_a_client_without_valid_credentials() {
     let (mut guarded, there, _) = guarded();
     let expired = guarded.expiring_key("", &["* >"], Some(now_ms() + 200));
@@ -511,7 +528,7 @@ fn a_tenant_reaches_nothing_of_another_whatever_its_rights_say() {
         match need {
             // Of its own tenant.
             Need::Right(Verb::Identity) | Need::None => continue,
-            Need::Right(_) => {
+            Need::Right(_) | Need::OneOf(..) => {
                 let refused = refusal(&answer(&mut peer, &request), &there);
                 assert_eq!(refused.0, Some(ErrorCode::Forbidden), "{kind} {refused:?}");
                 assert_eq!(refusal(&answer(&mut peer, &elsewhere), &absent), refused, "{kind}");

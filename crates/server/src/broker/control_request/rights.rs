@@ -30,7 +30,10 @@ pub(crate) fn check_rights(
         // The topics that the principal may know are listed.
         ControlRequest::ListTopics(_) => Ok(()),
         // The right to create a topic that is missing is checked where it is found missing.
-        ControlRequest::OpenTopic { name, .. } => may(Verb::Publish, name),
+        // Who acks in an atomic publish needs the topic's numbers as well.
+        ControlRequest::OpenTopic { name, .. } => {
+            may(Verb::Settle, name).or_else(|_| may(Verb::Publish, name))
+        }
         ControlRequest::CreateGroup(CreateGroup { topic, .. })
         | ControlRequest::AlterGroup(AlterGroup { topic, .. })
         | ControlRequest::DeleteGroup { topic, .. } => may(Verb::Configure, topic),
