@@ -33,6 +33,7 @@ pub use http::{
     Headers, HostName, HostNameError, HttpOrigin, HttpOriginError, Received, Refused, Request,
     RequestDecoder,
 };
+pub use identity::{KeySetUrl, KeySetUrlError, TokenConfig, TokenConfigError, TokenKeySource};
 pub use runtime::error::ServeError;
 pub use sennit_identity::Zeroizing;
 pub use sennit_journal::{Damage, Fault, disk::Access};

@@ -63,6 +63,7 @@ mod storage;
 mod stream_ends;
 mod subscriptions;
 mod together;
+mod tokens;
 mod torture;
 mod traces;
 mod typed;

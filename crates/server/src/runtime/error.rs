@@ -54,6 +54,9 @@ pub enum ServeError {
         /// What the names begin with.
         prefix: Box<str>,
     },
+    /// Tokens cannot be taken as it was said.
+    #[error("{0}")]
+    Tokens(Box<str>),
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {error}")]
     Listen {
@@ -148,6 +151,7 @@ impl ServeError {
             | Self::Cores { .. }
             | Self::Zero { .. }
             | Self::StorageRules { .. }
+            | Self::Tokens(_)
             | Self::Directory(Fault::Impossible { .. }) => true,
             Self::Listen { .. }
             | Self::Directory(_)
@@ -168,6 +172,7 @@ impl ServeError {
             Self::SegmentBytes { .. } => Some("journal.segment_size"),
             Self::Cores { .. } => Some("server.cores"),
             Self::StorageRules { .. } => Some("streams.storage_rules"),
+            Self::Tokens(_) => Some("auth.token_issuer"),
             _ => None,
         }
     }
