@@ -1,9 +1,10 @@
-//! `sennit auth`: who may do what: API keys, users, roles, rights and tenants.
+//! `sennit auth`: who may do what: API keys, users, roles, rights and tenants; tokens for development.
 
 mod holder_options;
 mod key;
 mod role;
 mod tenant;
+mod token;
 mod user;
 
 use sennit_client::{Client, PrincipalName, RightDecision};
@@ -54,6 +55,8 @@ enum Verb {
     Role(role::Args),
     /// Tenants, whose topics' names begin with theirs: create, list, delete
     Tenant(tenant::Args),
+    /// Mint a token (JWT) for development
+    Token(token::Args),
     /// Give roles and rights to a key or user
     Grant {
         /// The id of the key, or the name of the user
@@ -90,9 +93,14 @@ enum Verb {
 /// The broker's refusal, or the broker cannot be reached.
 pub fn run(args: Args) -> Result<(), Failure> {
     let Args { connect, json, verb } = args;
+    let verb = match verb {
+        Verb::Token(args) => return args.run(json),
+        verb => verb,
+    };
     block_on(async {
         let client = connect.client().await?;
         match verb {
+            Verb::Token(args) => args.run(json),
             Verb::Key(args) => args.run(&client, json).await,
             Verb::User(args) => args.run(&client, json).await,
             Verb::Role(args) => args.run(&client, json).await,

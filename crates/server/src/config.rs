@@ -19,6 +19,7 @@ use crate::{
         HostName, HttpOrigin, allowed_hosts::AllowedHosts, allowed_origins::AllowedOrigins,
         browser_guard::BrowserRules, limits::CONNECTIONS_MAX,
     },
+    identity::{TokenConfig, token_config::TokenSettings},
     runtime::{
         error::ServeError,
         tls_reload::TlsReload,
@@ -72,6 +73,8 @@ pub struct Config {
     pub tls_reload: TlsReload,
     /// Allows addresses other than the loopback, though nobody is asked who they are.
     pub insecure_no_auth: bool,
+    /// Whose tokens are taken, besides API keys and passwords.
+    pub tokens: TokenConfig,
     /// Creates an admin key at the start if nobody has credentials yet.
     pub init_admin: bool,
     /// How an HTTP stream is kept whose creator does not say.
@@ -122,6 +125,7 @@ impl Default for Config {
             tls_client_ca: None,
             tls_reload: TlsReload::default(),
             insecure_no_auth: false,
+            tokens: TokenConfig::default(),
             init_admin: false,
             streams_storage: StreamStorage::default(),
             streams_public_url: None,
@@ -207,6 +211,11 @@ impl Config {
         self.cores.unwrap_or(shards)
     }
 
+    /// What is demanded of tokens, and the keys that check them.
+    pub(crate) fn token_settings(&self) -> Result<Option<TokenSettings>, ServeError> {
+        self.tokens.settings().map_err(|error| ServeError::Tokens(error.to_string().into()))
+    }
+
     /// Refuses to listen beyond this machine if nobody is asked for credentials.
     pub(crate) fn check_identity(&self, asks: bool) -> Result<(), ServeError> {
         let addresses =
@@ -225,7 +234,9 @@ impl Config {
     /// The first setting that cannot be.
     pub fn check(&self) -> Result<(), ServeError> {
         // A directory that is there may have keys; it is asked again once they are read.
-        self.check_identity(self.init_admin || self.data.join("FORMAT").exists())?;
+        let takes_tokens = self.token_settings()?.is_some();
+        let may_ask = self.init_admin || takes_tokens || self.data.join("FORMAT").exists();
+        self.check_identity(may_ask)?;
         for (setting, flag, count) in [
             ("http.connections", "--http-connections", self.http_connections),
             ("journal.segments", "--journal-segments", self.journal_segments),

@@ -1,6 +1,7 @@
 //! The identity of callers: a `principal` is carried with each request from its connection to the place where its rights
-//! are checked; the `authority` knows which credentials count and what each principal may at the moment. It knows no
-//! protocol and no request.
+//! are checked; the `authority` knows which credentials count and what each principal may at the moment. A
+//! `token_issuer` of a `token_config` checks tokens, with keys of a `key_set_fetch` if they are at a URL; a `token_owner`
+//! has the rights of its claims. It knows no protocol and no request.
 
 pub(crate) mod authority;
 pub(crate) mod key_set_fetch;
@@ -8,5 +9,11 @@ pub(crate) mod login;
 pub(crate) mod login_cache;
 pub(crate) mod principal;
 pub(crate) mod tenant_meter;
-#[cfg_attr(not(test), expect(dead_code, reason = "no door takes tokens yet"))]
+pub(crate) mod token_config;
 pub(crate) mod token_issuer;
+mod token_owner;
+
+pub use self::{
+    key_set_fetch::{KeySetUrl, KeySetUrlError},
+    token_config::{TokenConfig, TokenConfigError, TokenKeySource},
+};

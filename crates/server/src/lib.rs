@@ -33,6 +33,7 @@ pub use http::{
     Headers, HostName, HostNameError, HttpOrigin, HttpOriginError, Received, Refused, Request,
     RequestDecoder,
 };
+pub use identity::{KeySetUrl, KeySetUrlError, TokenConfig, TokenConfigError, TokenKeySource};
 pub use runtime::error::ServeError;
 pub use runtime::tls_reload::TlsReload;
 pub use runtime::tls_settings::BrokerCertificate;

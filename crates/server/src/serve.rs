@@ -33,9 +33,10 @@ use crate::{
         port::{HttpThread, Port},
         thread_state::HttpThreadState,
     },
-    identity::authority::Authority,
+    identity::{authority::Authority, token_issuer::TokenIssuer},
     reload::Running,
     runtime::{
+        clock,
         core::Cores,
         disk_need::{Sizes, sizes_for},
         disk_reserve::DiskReserve,
@@ -187,6 +188,11 @@ impl Broker<'_> {
         let data = config.data.clone();
         let status = Arc::new(Status::recovering(of_shards, of_cores, backups, data));
         let authority = Authority::before_start();
+        if let Some(tokens) = config.token_settings()? {
+            let issuer = TokenIssuer::new(&tokens);
+            authority.set_issuer(issuer.clone());
+            spawn_local(async move { issuer.keep_fetching(clock::now).await });
+        }
         let rules = config.browser_rules(addresses.http.ip());
         let outside_cores = || {
             let thread_state = Rc::new(HttpThreadState::new(

@@ -66,6 +66,7 @@ mod subscriptions;
 mod tls;
 mod tls_trust;
 mod together;
+mod tokens;
 mod torture;
 mod traces;
 mod typed;

@@ -6,8 +6,8 @@ use std::{path::PathBuf, rc::Rc};
 use bytes::Bytes;
 use sennit_identity::{
     ADMIN, ApiKey, ApiKeyId, DecisionReason, Directory, EntryKey, Holder, KeyEntry, MasterSecret,
-    PasswordCost, PasswordHash, RightSource, RoleEntry, SALT_BYTES, TenantEntry, TenantName,
-    UserEntry, UserName, Verb, Zeroizing, entry_bytes, is_admin, is_standard_role,
+    PasswordCost, PasswordHash, RightSource, Rights, RoleEntry, SALT_BYTES, TenantEntry,
+    TenantName, UserEntry, UserName, Verb, Zeroizing, entry_bytes, is_admin, is_standard_role,
     limits::{RIGHTS_MAX, ROLES_MAX},
 };
 use sennit_model::{ConfigurationKey, IDENTITY_KEY_PREFIX};
@@ -73,7 +73,7 @@ pub(crate) async fn first_admin_key(
     cores: &Cores,
     authority: &Authority,
 ) -> Result<Option<Zeroizing<String>>, AccessRefusal> {
-    if authority.asks() {
+    if authority.directory().is_none_or(|directory| directory.has_credentials()) {
         return Ok(None);
     }
     let role = ADMIN.parse()?;
@@ -87,6 +87,31 @@ pub(crate) async fn first_admin_key(
     }
 }
 
+/// What the rights decide, and the right that does.
+fn decided(rights: &Rights, verb: Verb, name: &str) -> DecidedRight {
+    let decision = rights.decide(verb, name);
+    let reason = match decision.reason {
+        DecisionReason::Right(text, RightSource::Own) => format!("by its right `{text}`"),
+        DecisionReason::Right(text, RightSource::Role(role)) => {
+            format!("by the right `{text}` of the role {role}")
+        }
+        DecisionReason::Right(text, RightSource::Claim) => {
+            format!("by the right `{text}` of its token")
+        }
+        DecisionReason::NoRight => "no right allows it".to_owned(),
+        DecisionReason::OtherTenant(tenant) => {
+            format!(
+                "the name does not begin with {tenant}. or {tenant}/, as those of its tenant do"
+            )
+        }
+        DecisionReason::NotForTenants => {
+            "this is about the broker as a whole, and not for tenants".to_owned()
+        }
+    };
+    let is_allowed = decision.is_allowed;
+    DecidedRight { is_allowed, reason }
+}
+
 impl AccessControl {
     /// The control of the broker with this data directory.
     pub(crate) fn new(core: CoreHandle, authority: Authority, data: PathBuf) -> Rc<Self> {
@@ -96,14 +121,13 @@ impl AccessControl {
     async fn answer(&self, principal: &Principal, request: AccessRequest) -> Answer {
         if let AccessRequest::Decide { who: None, verb, name } = &request {
             // Whoever asks may know what it may itself.
-            let is_allowed = principal.may(*verb, name).is_ok();
-            return match principal.entry() {
-                Some(who) => self.decide(&who, *verb, name),
-                None => Ok(AccessAnswer::Decision(DecidedRight {
-                    is_allowed,
+            return Ok(AccessAnswer::Decision(match principal.rights() {
+                Some(rights) => decided(&rights, *verb, name),
+                None => DecidedRight {
+                    is_allowed: principal.may(*verb, name).is_ok(),
                     reason: "nobody is asked for credentials".to_owned(),
-                })),
-            };
+                },
+            }));
         }
         if let AccessRequest::Change(change) = request {
             let (act, to) = change.act();
@@ -141,27 +165,7 @@ impl AccessControl {
     fn decide(&self, who: &EntryKey, verb: Verb, name: &str) -> Answer {
         let directory = self.directory()?;
         let rights = directory.rights_of_entry(who).ok_or_else(|| unknown(who))?;
-        let decision = rights.decide(verb, name);
-        let reason = match decision.reason {
-            DecisionReason::Right(text, RightSource::Own) => format!("by its right `{text}`"),
-            DecisionReason::Right(text, RightSource::Role(role)) => {
-                format!("by the right `{text}` of the role {role}")
-            }
-            DecisionReason::Right(text, RightSource::Claim) => {
-                format!("by the right `{text}` of its token")
-            }
-            DecisionReason::NoRight => "no right allows it".to_owned(),
-            DecisionReason::OtherTenant(tenant) => {
-                format!(
-                    "the name does not begin with {tenant}. or {tenant}/, as those of its tenant do"
-                )
-            }
-            DecisionReason::NotForTenants => {
-                "this is about the broker as a whole, and not for tenants".to_owned()
-            }
-        };
-        let is_allowed = decision.is_allowed;
-        Ok(AccessAnswer::Decision(DecidedRight { is_allowed, reason }))
+        Ok(AccessAnswer::Decision(decided(&rights, verb, name)))
     }
 
     async fn change(&self, scope: &Scope, change: AccessChange) -> Answer {

@@ -4,16 +4,19 @@
 use std::{
     fmt,
     sync::{
-        Arc, OnceLock, PoisonError, RwLock,
+        Arc, Mutex, OnceLock, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use sennit_identity::{Directory, KeyEntry, MasterSecret, TenantName};
+use sennit_identity::{Directory, KeyEntry, LoginLogLine, LoginThrottle, MasterSecret, TenantName};
 use sennit_model::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
-use super::tenant_meter::{TenantMeter, TenantMeters};
+use super::{
+    tenant_meter::{TenantMeter, TenantMeters},
+    token_issuer::TokenIssuer,
+};
 
 /// Passwords that are checked at once: each check takes some 20 MiB and 20 ms.
 const PASSWORD_CHECKS_MAX: usize = 2;
@@ -28,6 +31,9 @@ struct Shared {
     revision: AtomicU64,
     /// The secret from which those of API keys are derived, once there are any.
     master: OnceLock<MasterSecret>,
+    /// Whose tokens are taken.
+    issuer: OnceLock<TokenIssuer>,
+    refused_logins: Mutex<LoginThrottle>,
     password_checks: Semaphore,
     meters: TenantMeters,
     /// Told of each change.
@@ -65,6 +71,8 @@ impl Authority {
             state: RwLock::new(state),
             revision: AtomicU64::new(1),
             master: OnceLock::new(),
+            issuer: OnceLock::new(),
+            refused_logins: Mutex::default(),
             password_checks: Semaphore::new(PASSWORD_CHECKS_MAX),
             meters: TenantMeters::default(),
             changes: watch::Sender::new(()),
@@ -102,6 +110,21 @@ impl Authority {
         self.0.master.get()
     }
 
+    /// The issuer whose tokens are taken, if there is one.
+    pub(crate) fn issuer(&self) -> Option<&TokenIssuer> {
+        self.0.issuer.get()
+    }
+
+    /// Whether to log that a login was refused.
+    pub(super) fn log_refused_login(&self, now: Timestamp) -> Option<LoginLogLine> {
+        self.0.refused_logins.lock().unwrap_or_else(PoisonError::into_inner).log(now)
+    }
+
+    /// The issuer whose tokens are taken; the first one stays.
+    pub(crate) fn set_issuer(&self, issuer: TokenIssuer) {
+        let _ = self.0.issuer.set(issuer);
+    }
+
     /// The number of the last change.
     pub(crate) fn revision(&self) -> u64 {
         self.0.revision.load(Ordering::Acquire)
@@ -117,7 +140,8 @@ impl Authority {
 
     /// Whether callers are asked for credentials.
     pub(crate) fn asks(&self) -> bool {
-        self.directory().is_none_or(|directory| directory.has_credentials())
+        self.0.issuer.get().is_some()
+            || self.directory().is_none_or(|directory| directory.has_credentials())
     }
 
     /// A permit to check a password. `None` if the broker stops.

@@ -2,12 +2,15 @@
 
 use std::fmt;
 
-use sennit_identity::{ApiKey, Directory, PasswordCost, PasswordHash, UserEntry, UserName};
+use sennit_identity::{
+    ApiKey, Directory, PasswordCost, PasswordHash, TokenRefusal, UserEntry, UserName,
+};
 use sennit_model::Timestamp;
 
 use super::{
     authority::{Authority, key_counts},
     principal::Principal,
+    token_owner::TokenOwner,
 };
 
 /// Credentials that a client shows. Debug shows no secret.
@@ -15,7 +18,7 @@ use super::{
 pub(crate) enum Credential {
     /// None.
     None,
-    /// An API key, as text.
+    /// An API key or a token, as text.
     Key(String),
     /// The name of a user with a password, as text.
     Password { user: String, password: String },
@@ -25,11 +28,14 @@ pub(crate) enum Credential {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LoginRefusal {
     /// None were shown.
-    #[error("credentials are needed: an API key, or a user's name and password")]
+    #[error("credentials are needed: an API key, a token, or a user's name and password")]
     Missing,
     /// They are none, wrong, expired, or not known any more.
     #[error("these credentials are not valid")]
     Invalid,
+    /// They are a token whose time is over: its client has to get a new one.
+    #[error("the token has expired")]
+    Expired,
     /// The broker does not know yet which are valid.
     #[error("the broker cannot tell yet which credentials are valid")]
     NotReady,
@@ -54,14 +60,47 @@ pub(crate) async fn log_in(
     credential: &Credential,
     now: Timestamp,
 ) -> Result<Principal, LoginRefusal> {
+    let login = check(authority, credential, now).await;
+    if let Err(refusal @ (LoginRefusal::Invalid | LoginRefusal::Expired)) = &login
+        && let Some(line) = authority.log_refused_login(now)
+    {
+        let (who, left_out) = (shown(credential), line.left_out);
+        tracing::warn!(who, %refusal, left_out, "a login was refused");
+    }
+    login
+}
+
+/// Credentials in the log: nothing that was shown, except the name of a user or the id of a key.
+fn shown(credential: &Credential) -> String {
+    match credential {
+        Credential::None => "nobody".to_owned(),
+        Credential::Key(text) => match ApiKey::parse(text) {
+            Ok(key) => format!("key:{}", key.id()),
+            Err(_) => "a key or token".to_owned(),
+        },
+        Credential::Password { user, .. } => match user.parse::<UserName>() {
+            Ok(name) => format!("user:{name}"),
+            Err(_) => "a user".to_owned(),
+        },
+    }
+}
+
+async fn check(
+    authority: &Authority,
+    credential: &Credential,
+    now: Timestamp,
+) -> Result<Principal, LoginRefusal> {
     let directory = authority.directory().ok_or(LoginRefusal::NotReady)?;
-    if !directory.has_credentials() {
+    if !authority.asks() {
         // Nobody is asked: a client that shows what was valid elsewhere is none the worse for it.
         return Ok(Principal::local(authority.clone()));
     }
     match credential {
         Credential::None => Err(LoginRefusal::Missing),
-        Credential::Key(text) => key_principal(authority, &directory, text, now),
+        Credential::Key(text) if ApiKey::is_meant_by(text) => {
+            key_principal(authority, &directory, text, now)
+        }
+        Credential::Key(text) => token_principal(authority, &directory, text, now),
         Credential::Password { user, password } => {
             user_principal(authority, &directory, user, password).await
         }
@@ -91,6 +130,33 @@ fn key_principal(
         return Err(LoginRefusal::Invalid);
     }
     Ok(Principal::of_key(authority.clone(), key.id(), generation))
+}
+
+fn token_principal(
+    authority: &Authority,
+    directory: &Directory,
+    text: &str,
+    now: Timestamp,
+) -> Result<Principal, LoginRefusal> {
+    let issuer = authority.issuer().ok_or(LoginRefusal::Invalid)?;
+    let claims = issuer.verify(text, now).map_err(|refusal| {
+        tracing::debug!(%refusal, "a token was refused");
+        match refusal {
+            TokenRefusal::Expired => LoginRefusal::Expired,
+            TokenRefusal::NoKeys => LoginRefusal::NotReady,
+            _ => LoginRefusal::Invalid,
+        }
+    })?;
+    let owner = TokenOwner::new(claims).map_err(|error| {
+        tracing::debug!(%error, "a token was refused");
+        LoginRefusal::Invalid
+    })?;
+    let tenant = owner.holder().tenant.as_ref();
+    if tenant.is_some_and(|tenant| directory.tenant(tenant).is_none()) {
+        tracing::debug!("a token of a tenant that is not there was refused");
+        return Err(LoginRefusal::Invalid);
+    }
+    Ok(Principal::of_token(authority.clone(), owner))
 }
 
 async fn user_principal(

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use super::{
     authority::{Authority, key_counts},
     tenant_meter::TenantMeter,
+    token_owner::TokenOwner,
 };
 use crate::runtime::clock::now;
 
@@ -50,6 +51,7 @@ struct Standing {
 enum Who {
     Key { id: ApiKeyId, generation: u64 },
     User { name: UserName, generation: u64 },
+    Token(Arc<TokenOwner>),
 }
 
 /// How long credentials are not looked at again while nothing changes: the clock may be put forward.
@@ -91,6 +93,9 @@ impl fmt::Display for Principal {
             Kind::Nobody => f.write_str("nobody"),
             Kind::Known(Known { who: Who::Key { id, .. }, .. }) => write!(f, "key:{id}"),
             Kind::Known(Known { who: Who::User { name, .. }, .. }) => write!(f, "user:{name}"),
+            Kind::Known(Known { who: Who::Token(owner), .. }) => {
+                write!(f, "token:{}", owner.subject())
+            }
         }
     }
 }
@@ -117,6 +122,10 @@ impl Principal {
 
     pub(super) fn of_user(authority: Authority, name: UserName, generation: u64) -> Self {
         Self::of(authority, Who::User { name, generation })
+    }
+
+    pub(super) fn of_token(authority: Authority, owner: TokenOwner) -> Self {
+        Self::of(authority, Who::Token(Arc::new(owner)))
     }
 
     fn of(authority: Authority, who: Who) -> Self {
@@ -151,10 +160,10 @@ impl Principal {
         }
     }
 
-    /// The key or user that it is.
-    pub(crate) fn entry(&self) -> Option<EntryKey> {
+    /// All that it may, if it has shown credentials.
+    pub(crate) fn rights(&self) -> Option<Arc<Rights>> {
         match &*self.0 {
-            Kind::Known(known) => Some(known.who.entry()),
+            Kind::Known(known) => Some(known.standing().rights),
             Kind::Local(_) | Kind::Broker | Kind::Nobody => None,
         }
     }
@@ -182,9 +191,11 @@ impl Principal {
 
     /// When its credentials end by themselves.
     pub(crate) fn expires(&self) -> Option<Timestamp> {
-        let Kind::Known(Known { authority, who: Who::Key { id, generation }, .. }) = &*self.0
-        else {
-            return None;
+        let Kind::Known(Known { authority, who, .. }) = &*self.0 else { return None };
+        let (id, generation) = match who {
+            Who::Key { id, generation } => (id, generation),
+            Who::User { .. } => return None,
+            Who::Token(owner) => return Some(owner.expires_at()),
         };
         let directory = authority.directory()?;
         let entry = directory.key(id)?;
@@ -247,6 +258,7 @@ impl Known {
         match &self.who {
             Who::Key { id, .. } => directory.key(id).map(|entry| entry.holder.clone()),
             Who::User { name, .. } => directory.user(name).map(|entry| entry.holder.clone()),
+            Who::Token(owner) => Some(owner.holder().clone()),
         }
     }
 
@@ -258,6 +270,10 @@ impl Known {
             }
             Who::User { name, generation } => {
                 directory.user(name).is_some_and(|entry| entry.generation == *generation)
+            }
+            Who::Token(owner) => {
+                let tenant = owner.holder().tenant.as_ref();
+                now < owner.expires_at() && tenant.is_none_or(|it| directory.tenant(it).is_some())
             }
         }
     }
@@ -275,16 +291,21 @@ impl Known {
     }
 
     fn rights_now(&self) -> Rights {
-        let directory = self.authority.directory();
-        directory.and_then(|it| it.rights_of_entry(&self.who.entry())).unwrap_or_default()
+        let Some(directory) = self.authority.directory() else { return Rights::default() };
+        match (&self.who, self.who.entry()) {
+            (Who::Token(owner), _) => owner.rights(&directory),
+            (_, Some(entry)) => directory.rights_of_entry(&entry).unwrap_or_default(),
+            (_, None) => Rights::default(),
+        }
     }
 }
 
 impl Who {
-    fn entry(&self) -> EntryKey {
+    fn entry(&self) -> Option<EntryKey> {
         match self {
-            Self::Key { id, .. } => EntryKey::Key(*id),
-            Self::User { name, .. } => EntryKey::User(name.clone()),
+            Self::Key { id, .. } => Some(EntryKey::Key(*id)),
+            Self::User { name, .. } => Some(EntryKey::User(name.clone())),
+            Self::Token(_) => None,
         }
     }
 }

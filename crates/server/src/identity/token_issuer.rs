@@ -12,7 +12,10 @@ use sennit_identity::{
 use sennit_model::Timestamp;
 use tokio::sync::Notify;
 
-use super::key_set_fetch::{KeySetUrl, fetch};
+use super::{
+    key_set_fetch::{KeySetUrl, fetch},
+    token_config::{TokenKeys, TokenSettings},
+};
 use crate::http::client::HttpClient;
 
 /// An issuer of tokens. Clones are one.
@@ -34,15 +37,15 @@ enum Keys {
 }
 
 impl TokenIssuer {
-    /// An issuer whose keys are these.
-    pub(crate) fn with_keys(rules: TokenRules, keys: KeySet) -> Self {
-        Self(Arc::new(Shared { rules, keys: Keys::Fixed(Arc::new(keys)) }))
-    }
-
-    /// An issuer whose keys are at `url`. Somebody has to run [`Self::keep_fetching`].
-    pub(crate) fn with_url(rules: TokenRules, url: KeySetUrl) -> Self {
-        let (cache, moved) = (Mutex::default(), Notify::new());
-        Self(Arc::new(Shared { rules, keys: Keys::Published { url, cache, moved } }))
+    /// The issuer of these settings. If its keys are at a URL, somebody has to run [`Self::keep_fetching`].
+    pub(crate) fn new(settings: &TokenSettings) -> Self {
+        let keys = match &settings.keys {
+            TokenKeys::Known(keys) => Keys::Fixed(Arc::new(keys.clone())),
+            TokenKeys::At(url) => {
+                Keys::Published { url: url.clone(), cache: Mutex::default(), moved: Notify::new() }
+            }
+        };
+        Self(Arc::new(Shared { rules: settings.rules.clone(), keys }))
     }
 
     /// The claims of a token, if it is one of this issuer and good at `now`. If it names a key that is not known, the keys are

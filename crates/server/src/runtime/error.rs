@@ -57,6 +57,9 @@ pub enum ServeError {
     /// TLS cannot be set up.
     #[error("TLS: {0}")]
     Tls(#[from] sennit_tls::TlsFault),
+    /// Tokens cannot be taken as it was said.
+    #[error("{0}")]
+    Tokens(Box<str>),
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {error}")]
     Listen {
@@ -152,6 +155,7 @@ impl ServeError {
             | Self::Zero { .. }
             | Self::StorageRules { .. }
             | Self::Tls(_)
+            | Self::Tokens(_)
             | Self::Directory(Fault::Impossible { .. }) => true,
             Self::Listen { .. }
             | Self::Directory(_)
@@ -172,6 +176,7 @@ impl ServeError {
             Self::SegmentBytes { .. } => Some("journal.segment_size"),
             Self::Cores { .. } => Some("server.cores"),
             Self::StorageRules { .. } => Some("streams.storage_rules"),
+            Self::Tokens(_) => Some("auth.token_issuer"),
             _ => None,
         }
     }

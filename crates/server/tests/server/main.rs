@@ -35,6 +35,7 @@ mod scrubbing;
 mod starting;
 mod stopping;
 mod subscribing;
+mod tokens;
 mod watching;
 mod webhooks;
 mod world;

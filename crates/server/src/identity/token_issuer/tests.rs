@@ -20,8 +20,9 @@ use tokio::{
 
 use super::*;
 
-fn rules() -> TokenRules {
-    TokenRules::new("https://issuer.example", "sennit").unwrap()
+fn issuer_of(keys: TokenKeys) -> TokenIssuer {
+    let rules = TokenRules::new("https://issuer.example", "sennit").unwrap();
+    TokenIssuer::new(&TokenSettings { rules, keys })
 }
 
 /// The key pair of a seed. Its name has the seed.
@@ -63,7 +64,7 @@ impl World {
         let url = format!("http://{}/keys", listener.local_addr().unwrap());
         let published = Arc::new(Mutex::new(Some(document(seeds))));
         let fetches = Arc::new(AtomicU64::new(0));
-        let issuer = TokenIssuer::with_url(rules(), url.parse().unwrap());
+        let issuer = issuer_of(TokenKeys::At(url.parse().unwrap()));
         let world = Self { start: Instant::now(), published, fetches, issuer };
         let (published, fetches) = (world.published.clone(), world.fetches.clone());
         tokio::spawn(async move {
@@ -164,7 +165,7 @@ async fn tokens_with_unknown_keys_do_not_make_the_broker_fetch_often() {
 #[tokio::test]
 async fn an_issuer_with_keys_of_files_fetches_nothing() {
     let keys = KeySet::new(vec![pair(1).token_key().unwrap()]).unwrap();
-    let issuer = TokenIssuer::with_keys(rules(), keys);
+    let issuer = issuer_of(TokenKeys::Known(keys));
     issuer.keep_fetching(|| Timestamp(0)).await;
     assert_eq!(issuer.verify("x", Timestamp(0)), Err(TokenRefusal::Malformed));
 }
