@@ -17,7 +17,12 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use crate::{children::ChildProcess, connect::pinned, options::Options, usage::is_ready};
+use crate::{
+    children::ChildProcess,
+    connect::{pinned, with_key},
+    options::Options,
+    usage::is_ready,
+};
 
 /// The time between two checks whether a starting broker is ready.
 const READY_LOOK: Duration = Duration::from_millis(1);
@@ -54,6 +59,8 @@ struct Addresses {
     http: String,
     #[serde(default)]
     tls: Option<Known>,
+    #[serde(default)]
+    admin_key: Option<String>,
 }
 
 /// By what a broker with TLS is known.
@@ -137,13 +144,19 @@ impl Broker {
         if options.serve_tls {
             flags.extend(["--tls".to_owned(), "self".to_owned()]);
         }
+        if options.serve_auth {
+            flags.push("--init-admin".to_owned());
+        }
         let log = SharedRecovered::default();
         let (mut child, stdout) = spawn(&data, ["127.0.0.1:0"; 2], &flags, &log)?;
         let addresses = addresses(&mut child, stdout)?;
         Ok(Self {
-            server: match &addresses.tls {
-                Some(tls) => pinned(&tls.fingerprint, &addresses.listen),
-                None => addresses.listen,
+            server: {
+                let server = match &addresses.tls {
+                    Some(tls) => pinned(&tls.fingerprint, &addresses.listen),
+                    None => addresses.listen,
+                };
+                addresses.admin_key.map(|key| with_key(&key, &server)).unwrap_or(server)
             },
             http: addresses.http,
             pid: Some(child.id()),
@@ -169,7 +182,7 @@ impl Broker {
         let own = self.own.as_mut().context("only a broker of our own is started again")?;
         *own.log.lock().unwrap_or_else(PoisonError::into_inner) = Recovered::default();
         let begun = Instant::now();
-        let listen = self.server.rsplit('@').next().unwrap_or_default();
+        let listen = self.server.rsplit(['@', '#']).next().unwrap_or_default();
         let (child, stdout) = spawn(&own.data, [listen, &self.http], &own.flags, &own.log)?;
         own.child = child;
         self.pid = Some(own.child.id());

@@ -1,14 +1,27 @@
-//! Connections of workloads by the native protocol: plain, or with TLS where the address names whom to trust.
+//! Connections of workloads by the native protocol: plain, or with TLS where the address names whom to trust, or
+//! with the API key that it names.
 
-use sennit_client::{Client, ClientBuilder, Error, TlsOptions};
+use sennit_client::{Client, ClientBuilder, Credential, Error, TlsOptions};
 
 /// The address of a broker that is trusted by this fingerprint. It travels in plans as one text.
 pub fn pinned(fingerprint: &str, address: &str) -> String {
     format!("{fingerprint}@{address}")
 }
 
-/// The settings of a client of the broker at `server`: host and port, behind a fingerprint or not.
+/// The address of a broker that is shown this API key.
+pub fn with_key(key: &str, server: &str) -> String {
+    format!("{key}#{server}")
+}
+
+/// The settings of a client of the broker at `server`: host and port, behind an API key and a fingerprint or not.
 pub fn builder(server: &str) -> ClientBuilder {
+    match server.split_once('#') {
+        None => without_key(server),
+        Some((key, server)) => without_key(server).credential(Credential::Key(key.to_owned())),
+    }
+}
+
+fn without_key(server: &str) -> ClientBuilder {
     let pinned =
         server.split_once('@').and_then(|(pin, address)| Some((pin.parse().ok()?, address)));
     match pinned {

@@ -20,6 +20,10 @@ pub struct Options {
     /// are not read
     #[arg(long, global = true, requires = "serve")]
     pub serve_tls: bool,
+    /// With --serve: the broker asks for credentials, and clients of the native protocol show its admin
+    /// key. Its metrics are not read
+    #[arg(long, global = true, requires = "serve")]
+    pub serve_auth: bool,
     /// Speak TLS with the broker that runs, trusted by this fingerprint: clients of the native
     /// protocol only
     #[arg(long, value_name = "FINGERPRINT", env = "SENNIT_TLS_FINGERPRINT", global = true)]

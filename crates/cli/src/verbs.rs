@@ -246,7 +246,6 @@ all subcommands of a verb take stand with the verb, and `--context`, which all v
             &["sennit", "backup"],
             &["sennit", "topic", "list", "--tls-fingerprint", "short"],
             &["sennit", "serve", "--tls", "cert.pem"],
-            &["sennit", "serve", "--tls-client", "required"],
             &["sennit", "cert", "issue", "localhost"],
             &["sennit", "context", "add", "no spaces"],
             &["sennit", "context", "add", "a", "--credential-file", "f", "--credential-env", "V"],
