@@ -71,7 +71,7 @@ pub const SETTINGS: &[Setting<Start>] = &[
         field: "token_secret",
         flag: Flag::Value("token-secret-file"),
         kind: Kind::Secret,
-        shape: "FILE",
+        shape: "text of 32 to 1024 bytes",
         help: "The secret of HS256, for an issuer without public keys: a text of at least 32 bytes",
         unset: "none",
         get: |start| {
