@@ -51,7 +51,7 @@ const VERBS: &[(&[&str], &str)] = &[
     (&["read", "jobs", "-n", "1"], ""),
     (&["cursor", "list", "jobs"], ""),
     (&["dead-letters", "jobs.dead-letter", "count"], ""),
-    (&["schedule", "create", "yearly", "jobs", "--cron", "0 0 1 1 *", "{}"], ""),
+    (&["schedule", "create", "yearly", "--topic", "jobs", "--cron", "0 0 1 1 *"], ""),
     (&["schedule", "list"], ""),
     (&["kv", "set", "color", "green"], ""),
     (&["kv", "get", "color"], ""),
@@ -92,7 +92,7 @@ fn every_verb_does_its_work_with_a_key_and_nothing_without() {
         assert_eq!(done.status.code(), Some(expected), "{arguments:?} {}", text(&done.stderr));
     }
     let archive = folder.path().join("archive.tar");
-    let backup = ["backup", archive.to_str().unwrap()];
+    let backup = ["backup", "--to", archive.to_str().unwrap()];
     assert_eq!(broker.run(&backup, b"").status.code(), Some(5));
     let done = with_key(&broker, &admin, &backup, "");
     assert!(done.status.success(), "{}", text(&done.stderr));

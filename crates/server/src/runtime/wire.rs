@@ -25,7 +25,7 @@ use std::{
 
 use bytes::BufMut;
 use rustix::net::{SendFlags, send};
-use sennit_tls::{CertificateDer, Codec, TlsFault};
+use sennit_tls::{Codec, TlsFault};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf},
     net::{
@@ -85,12 +85,6 @@ impl Wire {
     /// The address of the client, as the system knows it; `None` once the connection is gone.
     pub(crate) fn peer_address(&self) -> Option<SocketAddr> {
         self.tcp.peer_addr().ok()
-    }
-
-    /// The certificate that the client has shown, and whose authority this broker trusts.
-    #[expect(dead_code, reason = "identity makes a principal of it")]
-    pub(crate) fn peer_certificate(&self) -> Option<CertificateDer<'static>> {
-        peer_certificate(self.codec.as_deref())
     }
 
     /// The handshake that has to come before anything else.
@@ -413,10 +407,6 @@ impl TakesNow for EagerWire<'_> {
 fn alone(codec: SharedCodec) -> io::Result<Box<Codec>> {
     let shared = |_| io::Error::other("the other half of the wire is in use");
     Rc::try_unwrap(codec).map(RefCell::into_inner).map_err(shared)
-}
-
-fn peer_certificate(codec: Option<&RefCell<Box<Codec>>>) -> Option<CertificateDer<'static>> {
-    codec?.borrow().peer_certificate().cloned()
 }
 
 /// Reads plain bytes, at least one if it is ready and not at the end.
