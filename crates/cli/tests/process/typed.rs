@@ -110,7 +110,6 @@ fn what_is_out_of_range_is_told_as_that_and_what_is_misspelled_with_what_would_b
         (&["serve", "--segment-size", "64M"], "64MiB"),
         (&["serve", "--listen", "localhost:70000"], "65535"),
         (&["serve", "--listen", "no.such.host.invalid:1"], "localhost:1"),
-        (&["topic", "list", "--server", "https://broker.example"], "TLS"),
         (&["stream", "create", "a", "--expires-at", "10000-01-01"], "out of range"),
     ] {
         let output = run(sennit(command), b"");
