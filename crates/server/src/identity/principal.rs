@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, LazyLock, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -108,12 +108,14 @@ impl Principal {
 
     /// The broker itself: it keeps topics of its own, and follows streams for its subscriptions.
     pub(crate) fn broker() -> Self {
-        Self(Arc::new(Kind::Broker))
+        static BROKER: LazyLock<Principal> = LazyLock::new(|| Principal(Arc::new(Kind::Broker)));
+        BROKER.clone()
     }
 
     /// A client whose credentials are not looked at. It may do nothing for which a right is needed.
     pub(crate) fn nobody() -> Self {
-        Self(Arc::new(Kind::Nobody))
+        static NOBODY: LazyLock<Principal> = LazyLock::new(|| Principal(Arc::new(Kind::Nobody)));
+        NOBODY.clone()
     }
 
     pub(super) fn of_key(authority: Authority, id: ApiKeyId, generation: u64) -> Self {

@@ -214,7 +214,6 @@ const REFUSED: &[(&str, &str, u16)] = &[
     ("HTTP/1.10", "GET / HTTP/1.10\nHost: localhost\n\n", 400),
     ("http/1.1", "GET / http/1.1\nHost: localhost\n\n", 400),
     ("two empty lines first", "\n\nGET / HTTP/1.1\nHost: localhost\n\n", 400),
-    ("TLS", "\x16\x03\x01\u{2}\u{1}\x01", 400),
     // The target's form.
     ("a path without a slash", "GET healthz HTTP/1.1\nHost: localhost\n\n", 400),
     ("a host as the target", "GET x:80 HTTP/1.1\nHost: localhost\n\n", 400),
@@ -304,6 +303,17 @@ fn what_could_be_read_in_two_ways_is_refused_and_nothing_behind_it_is_read() {
         assert!(answer.head.contains("connection: close"), "{what}: {answer:?}");
         assert!(browser.is_closed(), "{what}");
     }
+    broker.stop();
+}
+
+#[test]
+fn a_client_that_speaks_tls_to_a_plain_port_hears_an_alert_of_tls_and_nothing_behind_it_is_read() {
+    let (broker, _folder) = Broker::fresh();
+    let mut browser = Browser::of(&broker);
+    browser.say("\x16\x03\x01\x02\x01\x01");
+    browser.say("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let said = browser.until_closed();
+    assert!(said.starts_with("\x15\x03") && !said.contains("HTTP"), "{said:?}");
     broker.stop();
 }
 
