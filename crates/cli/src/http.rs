@@ -197,7 +197,7 @@ impl Http {
     }
 }
 
-/// What carries a connection.
+/// The carrier of a connection.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}

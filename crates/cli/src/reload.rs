@@ -15,13 +15,13 @@ use crate::{
     settings::{SETTINGS, SettingSources, Start},
 };
 
-/// What a reload reads and changes.
+/// The settings that a reload reads and changes.
 pub struct SettingsReload {
     /// Where the settings come from.
     pub sources: SettingSources,
     /// The settings in force.
     pub running: Start,
-    /// What is logged.
+    /// The log filter.
     pub filter: LogFilter,
     /// The way to the broker.
     pub broker: UnboundedSender<Config>,

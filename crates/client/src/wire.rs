@@ -1,4 +1,4 @@
-//! What carries a session's bytes: TCP, plain or with TLS on it. It knows no frames. A plain one costs nothing more
+//! The carrier of a session's bytes: TCP, plain or with TLS on it. It knows no frames. A plain one costs nothing more
 //! than its socket.
 
 use std::{

@@ -61,7 +61,7 @@ impl fmt::Debug for CertificateFingerprint {
     }
 }
 
-/// Who a client is by its certificate.
+/// The names of a client in its certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateSubject {
     /// The common name (CN) of the subject.

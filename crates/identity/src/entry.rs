@@ -54,7 +54,7 @@ pub struct UserEntry {
     pub generation: u64,
     /// When the user was created, in milliseconds since 1970.
     pub created_ms: u64,
-    /// What the user may.
+    /// The tenant, roles and rights of the user.
     #[serde(flatten)]
     pub holder: Holder,
 }

@@ -34,7 +34,7 @@ pub struct KeySetCache {
     failures: u32,
 }
 
-/// What the last fetch that has not failed has brought.
+/// The result of the last fetch that has not failed.
 #[derive(Clone, Debug)]
 struct Kept {
     keys: Arc<KeySet>,

@@ -14,7 +14,7 @@ use crate::limits::{
     LOGIN_LOG_BURST, LOGIN_LOG_INTERVAL, LOGIN_NAME_BURST, LOGIN_NAME_INTERVAL,
 };
 
-/// What becomes of an attempt to log in.
+/// The answer to an attempt to log in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginAdmission {
     /// It is answered after this delay, which is zero as a rule.

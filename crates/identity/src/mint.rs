@@ -182,9 +182,9 @@ impl fmt::Debug for SigningKey {
 /// A token to be made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewToken {
-    /// Who its owner is (`sub`).
+    /// The owner (`sub`).
     pub subject: Box<str>,
-    /// Who issues it (`iss`).
+    /// The issuer (`iss`).
     pub issuer: Box<str>,
     /// Whom it is meant for (`aud`).
     pub audience: Box<str>,

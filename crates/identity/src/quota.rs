@@ -34,7 +34,7 @@ pub struct OverQuota {
     pub retry_after: Option<Duration>,
 }
 
-/// What a tenant uses of its rates. A second's worth may be used at once. What is larger than that is taken when the
+/// The use that a tenant makes of its rates. A second's worth may be used at once. A larger batch is taken when the
 /// bucket is full, and paid for afterwards, so that no batch is too large for ever.
 #[derive(Clone, Debug, Default)]
 pub struct QuotaMeter {

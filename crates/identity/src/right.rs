@@ -27,7 +27,7 @@ pub struct Right {
     pub effect: RightEffect,
     /// The verbs. All are about the same things.
     pub verbs: VerbSet,
-    /// What they are for; `None` for verbs about the broker.
+    /// The names that it is about; `None` for verbs about the broker.
     pub pattern: Option<RightPattern>,
 }
 

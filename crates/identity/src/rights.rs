@@ -21,7 +21,7 @@ pub enum RightSource {
     Claim,
 }
 
-/// What a rule is for.
+/// The reach of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reach {
     /// The broker, or everything: of a right that denies and whose place has no value.

@@ -41,7 +41,7 @@ pub enum TokenRulesError {
     Lifetime,
 }
 
-/// What the broker demands of the tokens of an issuer.
+/// The demands of the broker on the tokens of an issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRules {
     issuer: Box<str>,

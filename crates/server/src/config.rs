@@ -211,7 +211,7 @@ impl Config {
         self.cores.unwrap_or(shards)
     }
 
-    /// What is demanded of tokens, and the keys that check them.
+    /// The demands on tokens, and the keys that check them.
     pub(crate) fn token_settings(&self) -> Result<Option<TokenSettings>, ServeError> {
         self.tokens.settings().map_err(|error| ServeError::Tokens(error.to_string().into()))
     }

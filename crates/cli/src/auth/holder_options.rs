@@ -29,7 +29,7 @@ impl GrantOptions {
     }
 }
 
-/// What a new key or user may.
+/// The tenant, roles and rights of a new key or user.
 #[derive(Clone, Debug, clap::Args)]
 pub struct HolderOptions {
     #[command(flatten)]

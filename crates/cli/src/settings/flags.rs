@@ -16,7 +16,7 @@ use super::table::{SETTINGS, Start};
 pub struct SettingFlags {
     /// The settings file, if one is named.
     pub config: Option<PathBuf>,
-    /// What the flags say.
+    /// The values of flags.
     pub assignments: Assignments,
 }
 

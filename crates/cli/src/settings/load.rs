@@ -67,7 +67,7 @@ fn begins_in_container(broker: &Config) -> bool {
     is_beyond && is_container && !broker.insecure_no_auth
 }
 
-/// What the settings file says.
+/// The values of the settings file.
 fn of_file(path: &Path) -> Assignments {
     let shown = path.display().to_string();
     let mut bytes = Vec::new();

@@ -19,7 +19,7 @@ use std::sync::LazyLock;
 use sennit_server::Config;
 use sennit_settings::{Flag, Kind, Reload, Setting, Value};
 
-/// What `sennit serve` is started with.
+/// All settings of `sennit serve`.
 #[derive(Clone, Debug)]
 pub struct Start {
     /// The broker.
@@ -28,7 +28,7 @@ pub struct Start {
     pub init_admin: Option<bool>,
     /// The format of the log.
     pub log_format: LogFormat,
-    /// What is logged: directives of `tracing`.
+    /// The log filter: directives of `tracing`.
     pub log_filter: String,
 }
 
@@ -67,7 +67,7 @@ pub static SETTINGS: LazyLock<Vec<Setting<Start>>> = LazyLock::new(|| {
     .concat()
 });
 
-/// What most rows have alike: no flag, no other variable, a default, and a restart for another value.
+/// The parts that most rows have alike: no flag, no other variable, a default, and a restart for another value.
 const ROW: Setting<Start> = Setting {
     section: "",
     field: "",

@@ -183,7 +183,7 @@ fn said_by(mut serve: Command) -> (Option<i32>, String) {
     (child.wait().unwrap().code(), line)
 }
 
-/// What one writer knows of its key: the rights that were confirmed, and the one that was tried last.
+/// The knowledge of one writer about its key: the rights that were confirmed, and the one that was tried last.
 #[derive(Debug, Default)]
 struct Granted {
     confirmed: Vec<String>,

@@ -40,14 +40,14 @@ pub fn trusting(broker: &Broker, authority: &Path, arguments: &[&str], input: &[
     run(command, input)
 }
 
-/// What a command says that has to fail with this exit code.
+/// The error text of a command that has to fail with this exit code.
 pub fn refused(output: &Output, exit: i32) -> String {
     let talk = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(exit), "{talk}");
     talk
 }
 
-/// What a server sends to one who says this, until it ends the connection.
+/// The bytes that a server sends to a client that says this, until it ends the connection.
 fn answer_to(address: &str, said: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(BOUND)).unwrap();

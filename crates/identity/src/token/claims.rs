@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 use super::TokenRefusal;
 use crate::limits::{RIGHTS_MAX, ROLES_MAX, TOKEN_SUBJECT_BYTES_MAX};
 
-/// What a token says of its owner.
+/// The claims of a token about its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
-    /// Who the owner is (`sub`).
+    /// The owner (`sub`).
     pub subject: Box<str>,
-    /// Who has issued the token (`iss`).
+    /// The issuer of the token (`iss`).
     pub issuer: Box<str>,
     /// The tenant whose names the owner uses (`tenant`).
     pub tenant: Option<Box<str>>,

@@ -532,7 +532,7 @@ fn changed(id: String, created: bool) -> AccessAnswer {
     AccessAnswer::Changed { id, key: None, created }
 }
 
-/// What a refusal calls it.
+/// The name of an entry in refusals.
 fn shown(key: &EntryKey) -> String {
     key.name().replacen('.', " ", 1)
 }

@@ -80,7 +80,7 @@ pub(crate) enum AccessKind {
 pub(crate) struct ListedEntry {
     /// The id of a key, the name of the others.
     pub(crate) id: String,
-    /// What a key is for.
+    /// The purpose of a key.
     pub(crate) name: String,
     pub(crate) holder: Holder,
     pub(crate) created_ms: u64,

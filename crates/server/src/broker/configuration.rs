@@ -84,7 +84,7 @@ pub(crate) struct Configuration {
     waiting_bytes: Cell<usize>,
     has_more: Notify,
     state: Cell<State>,
-    /// What the entries say of who may do what, and the authority that goes by it.
+    /// The directory that the entries make, and the authority that goes by it.
     directory: RefCell<Directory>,
     authority: Authority,
     /// The data directory, with the file of the broker's secrets.
@@ -312,7 +312,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Who may do what, as the entries say that were kept.
+    /// Makes the directory of the entries that were kept, and puts it in force.
     fn read_directory(&self) {
         let mut directory = Directory::default();
         for (key, entry) in self.entries.borrow().iter() {
@@ -331,7 +331,7 @@ impl Configuration {
         self.authority.set(directory);
     }
 
-    /// Who may do what is another now: in force before a core is told, and before the change is confirmed.
+    /// Puts changes of the directory in force, before a core is told and before they are confirmed.
     fn change_directory(&self, changes: &[ConfigurationChange]) {
         if changes.iter().all(|change| change.key.identity_entry().is_none()) {
             return;

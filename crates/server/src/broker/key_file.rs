@@ -47,7 +47,7 @@ pub(crate) fn read(directory: &Path) -> io::Result<Option<Secrets>> {
     Ok(Some(secrets))
 }
 
-/// What lies in this data directory; made if there are none yet.
+/// The secrets in this data directory; made if there are none yet.
 ///
 /// # Errors
 /// The file cannot be read or written, or is not what it should be.

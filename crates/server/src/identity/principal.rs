@@ -38,7 +38,7 @@ struct Known {
     standing: Mutex<Standing>,
 }
 
-/// What a principal may, and where what it uses is counted, at a revision of the authority.
+/// The rights of a principal and the meter of its tenant, at a revision of the authority.
 #[derive(Clone, Default)]
 struct Standing {
     revision: u64,

@@ -1,4 +1,4 @@
-//! What a broker is told about tokens at its start: the issuer that it trusts, and where the issuer's keys are. It knows no
+//! The settings of a broker about tokens: the issuer that it trusts, and where the issuer's keys are. It knows no
 //! token.
 
 use std::{
@@ -16,7 +16,7 @@ use sennit_identity::{
 
 use super::key_set_fetch::{KeySetUrl, KeySetUrlError};
 
-/// What the broker is told about tokens. Without an issuer it takes none.
+/// The settings about tokens. Without an issuer the broker takes none.
 #[derive(Clone, Debug)]
 pub struct TokenConfig {
     /// The issuer whose tokens are taken: their claim `iss`. With one, everybody is asked for credentials.
@@ -118,7 +118,7 @@ pub enum TokenConfigError {
     Rules(#[from] TokenRulesError),
 }
 
-/// What is demanded of tokens, and the keys that check them.
+/// The demands on tokens, and the keys that check them.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenSettings {
     pub(crate) rules: TokenRules,
@@ -133,7 +133,7 @@ pub(crate) enum TokenKeys {
 }
 
 impl TokenConfig {
-    /// What it comes to; `None` if no tokens are taken. Reads the file with keys.
+    /// The rules and keys that they come to; `None` if no tokens are taken. Reads the file with keys.
     ///
     /// # Errors
     /// Something is missing or too much, or the file has no keys.

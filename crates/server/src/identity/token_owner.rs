@@ -55,7 +55,7 @@ impl TokenOwner {
         self.claims.expires_at
     }
 
-    /// What the owner may: rights of the claims and of roles, whose places are filled with claims. `{name}` is the subject.
+    /// The rights of the owner: those of the claims and of roles, whose places are filled with claims. `{name}` is the subject.
     pub(super) fn rights(&self, directory: &Directory) -> Rights {
         let value_of = |place: &str| match place {
             "name" => Some(self.subject()),

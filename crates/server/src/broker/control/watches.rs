@@ -29,7 +29,7 @@ pub(crate) enum Change {
 
 #[derive(Debug)]
 struct Watch {
-    /// Who hears of the topics that it may know.
+    /// The principal, which hears of the topics that it may know.
     principal: Principal,
     pattern: TopicPattern,
     /// How many topics it means now.

@@ -30,7 +30,7 @@ pub(crate) fn check_rights(
         // The topics that the principal may know are listed.
         ControlRequest::ListTopics(_) => Ok(()),
         // The right to create a topic that is missing is checked where it is found missing.
-        // Who acks in an atomic publish needs the topic's numbers as well.
+        // A client that acks in an atomic publish needs the topic's numbers as well.
         ControlRequest::OpenTopic { name, .. } => {
             may(Verb::Settle, name).or_else(|_| may(Verb::Publish, name))
         }
