@@ -10,7 +10,7 @@ use crate::{
     right::{Right, RightEffect},
     rights::{RightSource, Rights},
     role::{ADMIN, STANDARD_ROLES},
-    verb::{Subject, Verb, VerbSet},
+    verb::Verb,
 };
 
 /// All keys, users, roles and tenants. A clone shares the entries.
@@ -201,13 +201,7 @@ impl Directory {
                         rights.add(right, source.clone(), &value_of);
                     }
                 }
-                Some(None) => {
-                    for subject in [Subject::Topic, Subject::Key, Subject::Broker] {
-                        let verbs = VerbSet::of_subject(subject);
-                        let right = Right { effect: RightEffect::Deny, verbs, pattern: None };
-                        rights.add(&right, source.clone(), &value_of);
-                    }
-                }
+                Some(None) => rights.deny_all(source),
             }
         }
         rights
@@ -256,6 +250,7 @@ fn put<K: Ord, T: serde::de::DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rights::DENY_ALL;
 
     const KEY: &str = "key.0w3ge1r70w3g";
 
@@ -302,6 +297,7 @@ mod tests {
         assert_eq!(error.name, "role.ops");
         let after = rights(&directory);
         assert!(Verb::ALL.iter().all(|verb| !after.allow(*verb, "a")));
+        assert!(after.iter().any(|(text, _)| text == DENY_ALL && text.parse::<Right>().is_err()));
         assert!(directory.apply(KEY, Some(br#"{"name":"k"}"#)).is_err());
         assert!(!directory.has_credentials(), "an older entry does not stay");
         assert!(directory.apply("other.x", Some(b"{}")).is_err());

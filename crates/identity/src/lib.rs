@@ -45,7 +45,7 @@ pub use password::{PasswordCost, PasswordError, PasswordHash, SALT_BYTES};
 pub use pattern::{FilledPattern, PatternError, RightPattern};
 pub use quota::{OverQuota, QuotaMeter, Quotas};
 pub use right::{Right, RightEffect, RightError};
-pub use rights::{Decision, DecisionReason, RightSource, Rights};
+pub use rights::{DENY_ALL, Decision, DecisionReason, RightSource, Rights};
 pub use ring::rand::SystemRandom;
 pub use role::{ADMIN, STANDARD_ROLES, StandardRole};
 pub use secret::{MasterSecret, SECRET_BYTES, Secret};

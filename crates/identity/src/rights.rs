@@ -10,6 +10,9 @@ use crate::{
     verb::{Subject, Verb, VerbSet},
 };
 
+/// The text of the right of whoever has a role that cannot be read. It cannot be given.
+pub const DENY_ALL: &str = "deny everything, since the role cannot be read";
+
 /// The place where a right was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RightSource {
@@ -94,6 +97,13 @@ impl Rights {
         };
         let Right { effect, verbs, .. } = *right;
         self.rules.push(Rule { effect, verbs, reach, text: right.to_string().into(), source });
+    }
+
+    /// Denies everything, because a role cannot be read: it may have denied anything.
+    pub(crate) fn deny_all(&mut self, source: RightSource) {
+        let verbs = Verb::ALL.iter().copied().collect();
+        let (effect, reach, text) = (RightEffect::Deny, Reach::All, DENY_ALL.into());
+        self.rules.push(Rule { effect, verbs, reach, text, source });
     }
 
     /// Decides about a verb, and the name of the topic or key that it is about; the name of what is about the broker is
