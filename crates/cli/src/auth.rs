@@ -23,6 +23,7 @@ Examples:
   sennit auth key create shop --right 'publish shop.>' --right 'consume,settle shop.orders'
   sennit auth key rotate 0w3ge1r70w3g --grace 24h
   sennit auth user create ada --role operator
+  sennit auth user create billing --certificate cn:billing --right 'publish bills.>'
   sennit auth grant ada --right 'inspect orders.>'
   sennit auth can ada inspect orders.eu
   sennit auth tenant create acme
@@ -49,7 +50,7 @@ pub struct Args {
 enum Verb {
     /// API keys, for programs: create, list, rotate, delete
     Key(key::Args),
-    /// Users with a password, for people: create, list, password, delete
+    /// Users, who log in with a password or a client certificate: create, list, password, certificates, delete
     User(user::Args),
     /// Roles, which are sets of rights: set, list, delete
     Role(role::Args),

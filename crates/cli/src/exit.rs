@@ -128,7 +128,10 @@ fn exit_of(code: ErrorCode) -> Exit {
         | ErrorCode::InvalidRight
         | ErrorCode::NotDeadLetters
         | ErrorCode::TopicReserved => Exit::Usage,
-        ErrorCode::ShuttingDown | ErrorCode::Busy | ErrorCode::TlsRequired => Exit::Unreachable,
+        ErrorCode::ShuttingDown
+        | ErrorCode::Busy
+        | ErrorCode::TooManyLogins
+        | ErrorCode::TlsRequired => Exit::Unreachable,
         _ => Exit::Failed,
     }
 }

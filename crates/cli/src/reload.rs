@@ -1,12 +1,13 @@
 //! SIGHUP: the broker reads its settings again. What can change while it runs is changed; the log says what was, and what
-//! needs a restart. Settings with a problem change nothing.
+//! needs a restart. Settings with a problem change nothing. A SIGHUP that comes before the broker serves is kept until it does.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 
 use sennit_server::Config;
 use sennit_settings::{Reload, changes, take_over};
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    runtime,
+    signal::unix::{Signal, SignalKind, signal},
     sync::mpsc::UnboundedSender,
 };
 
@@ -14,6 +15,27 @@ use crate::{
     logging::LogFilter,
     settings::{SETTINGS, SettingSources, Start},
 };
+
+/// The SIGHUPs of this process.
+pub struct ReloadSignals {
+    signals: Signal,
+    /// Whether the broker was started from a terminal.
+    at_terminal: bool,
+}
+
+impl ReloadSignals {
+    /// Takes SIGHUPs from now on, before there is a broker: one would end the process otherwise. They are kept for the
+    /// runtime of the broker.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn take() -> io::Result<Self> {
+        // The handler belongs to the process, and any later runtime hears of its signals.
+        let runtime = runtime::Builder::new_current_thread().enable_io().build()?;
+        let _entered = runtime.enter();
+        Ok(Self { signals: signal(SignalKind::hangup())?, at_terminal: has_terminal() })
+    }
+}
 
 /// The settings that a reload reads and changes.
 pub struct SettingsReload {
@@ -29,13 +51,9 @@ pub struct SettingsReload {
 
 impl SettingsReload {
     /// Reloads on each SIGHUP. Ends when one says that the terminal is gone from which the broker was started.
-    pub async fn reload_on_signals(mut self) {
-        let Ok(mut hangups) = signal(SignalKind::hangup()) else {
-            return std::future::pending().await;
-        };
-        let at_terminal = has_terminal();
-        while hangups.recv().await.is_some() {
-            if at_terminal && !has_terminal() {
+    pub async fn reload_on_signals(mut self, mut hangups: ReloadSignals) {
+        while hangups.signals.recv().await.is_some() {
+            if hangups.at_terminal && !has_terminal() {
                 return;
             }
             self.reload().await;
@@ -86,7 +104,5 @@ impl SettingsReload {
 
 /// Whether a standard stream is a terminal.
 fn has_terminal() -> bool {
-    std::io::stdin().is_terminal()
-        || std::io::stdout().is_terminal()
-        || std::io::stderr().is_terminal()
+    io::stdin().is_terminal() || io::stdout().is_terminal() || io::stderr().is_terminal()
 }

@@ -11,7 +11,7 @@ use crate::{
     exit::{Exit, Failure},
     logging::log_to_standard_error,
     output::{print_json, print_to_stderr},
-    reload::SettingsReload,
+    reload::{ReloadSignals, SettingsReload},
     settings::{SettingFlags, SettingSources, Start, failure_of},
 };
 
@@ -52,6 +52,8 @@ pub struct Args {
 /// # Errors
 /// Its settings are wrong, it cannot start, or its journal has failed.
 pub fn run(args: Args) -> Result<(), Failure> {
+    let hangups = ReloadSignals::take()
+        .map_err(|error| Failure::new(Exit::Failed, format!("cannot take SIGHUPs: {error}")))?;
     let mut defaults = Start::default();
     defaults.broker.give_back = allocator::give_back;
     let sources = SettingSources::new(args.settings, defaults);
@@ -65,7 +67,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let (sender, reloads) = tokio::sync::mpsc::unbounded_channel();
     let reload = SettingsReload { sources, running: resolved.values, filter, broker: sender };
     let as_json = args.json;
-    let stop = stop_signal(args.until_stdin_ends, reload);
+    let stop = stop_signal(args.until_stdin_ends, reload.reload_on_signals(hangups));
     sennit_server::serve_and_reload(broker, stop, reloads, move |started| {
         let (listen, http) = (started.addresses.listen, started.addresses.http);
         let admin_key = started.admin_key.as_ref().map(|key| key.as_str());
@@ -116,8 +118,8 @@ fn tls_line(tls: &TlsAddress, listen: SocketAddr) -> String {
     )
 }
 
-/// Waits for a signal to stop. Serves those to reload.
-async fn stop_signal(until_stdin_ends: bool, reload: SettingsReload) {
+/// Waits for a signal to stop, or until the reloads end.
+async fn stop_signal(until_stdin_ends: bool, reloads: impl Future<Output = ()>) {
     use tokio::signal::unix::{SignalKind, signal};
     let stdin = async {
         match until_stdin_ends {
@@ -135,7 +137,7 @@ async fn stop_signal(until_stdin_ends: bool, reload: SettingsReload) {
         _ = tokio::signal::ctrl_c() => {}
         () = terminated => {}
         () = stdin => {}
-        () = reload.reload_on_signals() => {}
+        () = reloads => {}
     }
 }
 

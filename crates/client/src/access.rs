@@ -76,6 +76,8 @@ pub struct AccessEntry {
     pub expires_at: Option<Timestamp>,
     /// How often the secret of a key, or the password of a user, was set.
     pub generation: u64,
+    /// The names of client certificates that log a user in, such as `cn:billing`.
+    pub certificates: Vec<String>,
     /// The quotas of a tenant.
     pub quotas: Quotas,
 }
@@ -209,6 +211,24 @@ impl Access {
         self.change(change).await
     }
 
+    /// Creates a user whom client certificates log in, who may do what `holder` says; or has them log in one that is there,
+    /// instead of those before. A certificate is named by its common name, an alternative name, or its fingerprint:
+    /// `cn:NAME`, `dns:HOST`, `uri:URI`, `email:ADDRESS` or `sha256:DIGITS`.
+    ///
+    /// # Errors
+    /// `principal-conflict` for a name that logs in another user; `invalid-right` for a text that is no such name;
+    /// `forbidden` for a client of a tenant; as [`Access::create_key`].
+    pub async fn set_certificates(
+        &self,
+        user: &str,
+        certificates: Vec<String>,
+        holder: Holder,
+    ) -> Result<AccessChanged, Error> {
+        let (user, holder) = (user.to_owned(), Some(wire(holder)));
+        let change = control::UserCertificates { user, certificates, holder };
+        self.change(Change::SetCertificates(change)).await
+    }
+
     /// Gives roles and rights to a key or user.
     ///
     /// # Errors
@@ -317,8 +337,16 @@ fn wire(holder: Holder) -> control::Holder {
 }
 
 fn entry(entry: control::AccessEntry) -> AccessEntry {
-    let control::AccessEntry { id, name, holder, created_ms, expires_ms, generation, quotas } =
-        entry;
+    let control::AccessEntry {
+        id,
+        name,
+        holder,
+        created_ms,
+        expires_ms,
+        generation,
+        quotas,
+        certificates,
+    } = entry;
     let control::Quotas { messages_per_second, bytes_per_second, topics, connections } =
         quotas.unwrap_or_default();
     let control::Holder { tenant, roles, rights } = holder.unwrap_or_default();
@@ -330,6 +358,7 @@ fn entry(entry: control::AccessEntry) -> AccessEntry {
         created_at: Timestamp(created_ms),
         expires_at: expires_ms.map(Timestamp),
         generation,
+        certificates,
         quotas: Quotas { messages_per_second, bytes_per_second, topics, connections },
     }
 }

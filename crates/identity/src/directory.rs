@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     api_key::ApiKeyId,
+    certificate_name::CertificateName,
     entry::{EntryKey, Holder, KeyEntry, RoleEntry, TenantEntry, UserEntry, parse_entry},
     name::{RoleName, TenantName, UserName},
     right::{Right, RightEffect},
@@ -21,6 +22,8 @@ pub struct Directory {
     /// `None` for a role that cannot be read: whoever has it may do nothing.
     roles: BTreeMap<RoleName, Option<Arc<RoleEntry>>>,
     tenants: BTreeMap<TenantName, Arc<TenantEntry>>,
+    /// The users that accept a certificate of this name.
+    certificates: BTreeMap<CertificateName, Vec<UserName>>,
 }
 
 /// An entry that cannot be read. The thing that it is about counts as absent, or as without any right.
@@ -43,7 +46,12 @@ impl Directory {
         let key = EntryKey::of_name(name).ok_or_else(|| wrong("its name is none".to_owned()))?;
         match key {
             EntryKey::Key(id) => put(&mut self.keys, id, value),
-            EntryKey::User(user) => put(&mut self.users, user, value),
+            EntryKey::User(user) => {
+                self.forget_certificates(&user);
+                let put = put(&mut self.users, user.clone(), value);
+                self.note_certificates(&user);
+                put
+            }
             EntryKey::Tenant(tenant) => put(&mut self.tenants, tenant, value),
             EntryKey::Role(role) => match value.map(parse_entry::<RoleEntry>) {
                 None => {
@@ -61,6 +69,53 @@ impl Directory {
             },
         }
         .map_err(wrong)
+    }
+
+    fn forget_certificates(&mut self, user: &UserName) {
+        let entry = self.users.get(user);
+        for name in entry.iter().flat_map(|entry| &entry.certificates) {
+            if let Some(users) = self.certificates.get_mut(name) {
+                users.retain(|other| other != user);
+                if users.is_empty() {
+                    self.certificates.remove(name);
+                }
+            }
+        }
+    }
+
+    fn note_certificates(&mut self, user: &UserName) {
+        let entry = self.users.get(user);
+        for name in entry.iter().flat_map(|entry| &entry.certificates) {
+            let users = self.certificates.entry(name.clone()).or_default();
+            if !users.contains(user) {
+                users.push(user.clone());
+            }
+        }
+    }
+
+    /// The users that accept a certificate of this name: at most one, as far as changes are decided here.
+    pub fn users_of_certificate(&self, name: &CertificateName) -> impl Iterator<Item = &UserName> {
+        self.certificates.get(name).into_iter().flatten()
+    }
+
+    /// The user that a certificate with these names logs in, and those of the names that the user accepts. `None` if nobody
+    /// accepts any of them, or more than one user does.
+    #[must_use]
+    pub fn user_of_certificate(
+        &self,
+        names: impl IntoIterator<Item = CertificateName>,
+    ) -> Option<(UserName, Vec<CertificateName>)> {
+        let mut found: Option<(UserName, Vec<CertificateName>)> = None;
+        for name in names {
+            for user in self.users_of_certificate(&name) {
+                match &mut found {
+                    None => found = Some((user.clone(), vec![name.clone()])),
+                    Some((other, accepted)) if other == user => accepted.push(name.clone()),
+                    Some(_) => return None,
+                }
+            }
+        }
+        found
     }
 
     /// Returns whether anybody has credentials: then everybody is asked for them.
@@ -139,7 +194,8 @@ impl Directory {
         keys.chain(self.users.values().map(|user| &user.holder))
     }
 
-    /// Returns whether somebody may manage all keys for good, beside the one that is left out.
+    /// Returns whether somebody may manage all keys for good, beside the one that is left out. Users without a password do
+    /// not count: whether certificates are asked for is a setting of each start.
     #[must_use]
     pub fn has_admin_beside(&self, left_out: Option<&EntryKey>) -> bool {
         let keys = self.keys.iter().filter(|(id, key)| {
@@ -148,7 +204,9 @@ impl Directory {
                 && is_admin(&key.holder)
         });
         let users = self.users.iter().filter(|(name, user)| {
-            left_out != Some(&EntryKey::User((*name).clone())) && is_admin(&user.holder)
+            left_out != Some(&EntryKey::User((*name).clone()))
+                && user.password.is_some()
+                && is_admin(&user.holder)
         });
         keys.count() + users.count() > 0
     }
@@ -303,12 +361,54 @@ mod tests {
         assert!(directory.apply("other.x", Some(b"{}")).is_err());
     }
 
+    fn user(certificates: &str) -> String {
+        format!(r#"{{"generation":0,"created_ms":0,"certificates":[{certificates}]}}"#)
+    }
+
+    #[test]
+    fn a_certificate_logs_in_the_one_user_that_accepts_a_name_of_it() {
+        let mut directory = directory(&[
+            ("user.ada", &user(r#""cn:billing","dns:billing.internal""#)),
+            ("user.bob", &user(r#""uri:spiffe://sennit/bob""#)),
+        ]);
+        let found = |directory: &Directory, names: &[&str]| {
+            let names = names.iter().map(|name| name.parse().unwrap());
+            directory.user_of_certificate(names).map(|(user, accepted)| {
+                let accepted: Vec<_> = accepted.iter().map(ToString::to_string).collect();
+                (user.to_string(), accepted.join(" "))
+            })
+        };
+        let ada = |accepted: &str| Some(("ada".to_owned(), accepted.to_owned()));
+        assert_eq!(found(&directory, &["cn:other", "cn:billing"]), ada("cn:billing"));
+        let both = ["dns:Billing.internal", "cn:billing"];
+        assert_eq!(found(&directory, &both), ada("dns:billing.internal cn:billing"));
+        assert_eq!(found(&directory, &["cn:other", "dns:billing"]), None);
+        // The kind counts: whoever may choose a URI cannot choose a common name by it.
+        assert_eq!(found(&directory, &["uri:billing", "email:billing"]), None);
+        assert_eq!(found(&directory, &["cn:billing", "uri:spiffe://sennit/bob"]), None);
+        directory.apply("user.ada", Some(user(r#""cn:ada""#).as_bytes())).unwrap();
+        assert_eq!(found(&directory, &both), None);
+        assert_eq!(found(&directory, &["cn:ada"]), ada("cn:ada"));
+        directory.apply("user.bob", Some(user(r#""cn:ada","cn:ada""#).as_bytes())).unwrap();
+        assert_eq!(found(&directory, &["cn:ada"]), None, "two accept it");
+        directory.apply("user.bob", Some(b"{")).unwrap_err();
+        assert_eq!(found(&directory, &["cn:ada"]), ada("cn:ada"));
+        directory.apply("user.ada", None).unwrap();
+        assert_eq!(found(&directory, &["cn:ada"]), None);
+        assert!(directory.certificates.is_empty());
+    }
+
     #[test]
     fn an_admin_for_good_is_found() {
         let admin = key(r#","roles":["admin"]"#);
         let id = EntryKey::of_name(KEY).unwrap();
         assert!(directory(&[(KEY, &admin)]).has_admin_beside(None));
         assert!(!directory(&[(KEY, &admin)]).has_admin_beside(Some(&id)));
+        let by_certificate =
+            r#"{"generation":0,"created_ms":0,"certificates":["cn:a"],"roles":["admin"]}"#;
+        assert!(!directory(&[("user.ada", by_certificate)]).has_admin_beside(None));
+        let by_password = r#"{"password":"x","generation":1,"created_ms":0,"roles":["admin"]}"#;
+        assert!(directory(&[("user.ada", by_password)]).has_admin_beside(None));
         for other in [
             key(r#","roles":["operator"]"#),
             key(r#","roles":["admin"],"expires_ms":9"#),

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     api_key::ApiKeyId,
+    certificate_name::CertificateName,
     name::{RoleName, TenantName, UserName},
     password::{PasswordError, PasswordHash},
     quota::Quotas,
@@ -48,24 +49,28 @@ pub struct KeyEntry {
 /// A user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserEntry {
-    /// The hash of the password, a PHC string.
-    pub password: String,
+    /// The hash of the password, a PHC string; without, no password logs the user in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<String>,
     /// How often the password was set; a connection made with an older one ends.
     pub generation: u64,
     /// When the user was created, in milliseconds since 1970.
     pub created_ms: u64,
+    /// The names of client certificates that log the user in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub certificates: Vec<CertificateName>,
     /// The tenant, roles and rights of the user.
     #[serde(flatten)]
     pub holder: Holder,
 }
 
 impl UserEntry {
-    /// The hash of the password.
+    /// The hash of the password, if the user has one.
     ///
     /// # Errors
-    /// The entry has none that can be checked.
-    pub fn hash(&self) -> Result<PasswordHash, PasswordError> {
-        PasswordHash::parse(&self.password)
+    /// The hash cannot be checked.
+    pub fn hash(&self) -> Result<Option<PasswordHash>, PasswordError> {
+        self.password.as_deref().map(PasswordHash::parse).transpose()
     }
 }
 
@@ -169,6 +174,41 @@ mod tests {
         let wrong = String::from_utf8_lossy(&bytes).replace("publish", "fly");
         let error = parse_entry::<KeyEntry>(wrong.as_bytes()).unwrap_err();
         assert!(!error.contains("acme"), "{error}");
+    }
+
+    #[test]
+    fn a_user_has_a_password_or_certificates_or_both() {
+        let entry = UserEntry {
+            password: None,
+            generation: 0,
+            created_ms: 5,
+            certificates: vec![
+                "cn:billing".parse().unwrap(),
+                "uri:spiffe://sennit/billing".parse().unwrap(),
+            ],
+            holder: Holder { roles: vec!["viewer".parse().unwrap()], ..Holder::default() },
+        };
+        let bytes = entry_bytes(&entry);
+        assert_eq!(
+            String::from_utf8_lossy(&bytes),
+            r#"{"generation":0,"created_ms":5,"certificates":["cn:billing","uri:spiffe://sennit/billing"],"roles":["viewer"]}"#
+        );
+        assert!(matches!(entry.hash(), Ok(None)));
+        assert_eq!(parse_entry(&bytes), Ok(entry.clone()));
+        // As it was written before users had certificates.
+        let older =
+            r#"{"password":"$argon2id$x","generation":1,"created_ms":5,"roles":["viewer"]}"#;
+        let user = UserEntry {
+            password: Some("$argon2id$x".into()),
+            generation: 1,
+            certificates: Vec::new(),
+            ..entry
+        };
+        assert_eq!(parse_entry(older.as_bytes()), Ok(user.clone()));
+        assert_eq!(String::from_utf8_lossy(&entry_bytes(&user)), older);
+        assert!(user.hash().is_err(), "it is no hash");
+        let wrong = r#"{"generation":0,"created_ms":5,"certificates":["billing"]}"#;
+        assert!(parse_entry::<UserEntry>(wrong.as_bytes()).is_err());
     }
 
     #[test]

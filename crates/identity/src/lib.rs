@@ -4,11 +4,13 @@
 //! In reading order: a `right` allows or denies a `verb` for what matches a `pattern`; a `role` is a named set of them;
 //! the `rights` of a principal decide. The `directory` has the `entry` of each key, user, role and tenant. An `api_key`,
 //! a `password`, a `token` of an issuer and a `certificate` are what they show; a `token_key` of the issuer's `key_set`
-//! checks the signature of a token, and `mint` makes tokens for development.
+//! checks the signature of a token, and `mint` makes tokens for development. A user accepts certificates by a
+//! `certificate_name`. The `lockout` says what failed logins cost.
 
 mod api_key;
 mod base32;
 mod certificate;
+mod certificate_name;
 mod directory;
 mod entry;
 mod key_set;
@@ -34,6 +36,7 @@ pub use api_key::{
     ApiKeyError, ApiKeyId,
 };
 pub use certificate::{CertificateError, CertificateFingerprint, CertificateSubject};
+pub use certificate_name::{CertificateName, CertificateNameError};
 pub use directory::{Directory, EntryError, is_admin, is_standard_role};
 pub use entry::{EntryKey, Holder, KeyEntry, RoleEntry, TenantEntry, UserEntry, entry_bytes};
 pub use key_set::{KeySet, KeySetError};

@@ -89,6 +89,9 @@ pub const CERTIFICATE_NAMES_MAX: usize = 64;
 /// Longest name in a client certificate, in bytes.
 pub const CERTIFICATE_NAME_BYTES_MAX: usize = 1024;
 
+/// Most names of certificates that one user accepts.
+pub const CERTIFICATES_OF_USER_MAX: usize = 16;
+
 /// Shortest time for which a fetched key set is fresh, whatever its issuer says.
 pub const KEY_SET_FRESH_MIN: Duration = Duration::from_secs(60);
 
@@ -110,7 +113,7 @@ pub const KEY_SET_RETRY_MIN: Duration = Duration::from_secs(1);
 /// The longest wait after fetches that have failed.
 pub const KEY_SET_RETRY_MAX: Duration = Duration::from_secs(120);
 
-/// Failed logins of a user, or uses of a key, from one address that are answered at once. More are answered one for each
+/// Failed logins of a user from one address that are answered at once. More are answered one for each
 /// [`LOGIN_NAME_INTERVAL`].
 pub const LOGIN_NAME_BURST: u32 = 5;
 
@@ -118,14 +121,23 @@ pub const LOGIN_NAME_BURST: u32 = 5;
 pub const LOGIN_NAME_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Failed logins from one address, with any names, that are answered at once. More are answered one for each
-/// [`LOGIN_ADDRESS_INTERVAL`]. People behind one address have different names.
+/// [`LOGIN_ADDRESS_INTERVAL`]. People behind one address have different names. Loopback addresses have no such limit: all
+/// that a proxy on the broker's machine passes on comes from there.
 pub const LOGIN_ADDRESS_BURST: u32 = 100;
 
 /// The time between two failed logins from one address.
 pub const LOGIN_ADDRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Longest delay of a login. One that would have to wait longer is refused with the time to retry.
-pub const LOGIN_DELAY_MAX: Duration = Duration::from_secs(10);
+/// Wrong passwords of a user from one address that are compared at once with those that were right there before. More are
+/// compared one for each [`LOGIN_RECALL_INTERVAL`]. It bounds guesses that cost no hash, and is far beyond what a user sends.
+pub const LOGIN_RECALL_BURST: u32 = 100;
+
+/// The time between two wrong passwords of a user from one address that are compared with those that were right there.
+pub const LOGIN_RECALL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Longest delay of a login. One that would have to wait longer is refused with the time to retry. It is less than clients
+/// give a greeting as a rule.
+pub const LOGIN_DELAY_MAX: Duration = Duration::from_secs(4);
 
 /// Most addresses, and names at addresses, whose failed logins are remembered. Those that failed longest ago are forgotten.
 pub const LOGIN_ENTRIES_MAX: usize = 16_384;

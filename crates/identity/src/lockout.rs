@@ -1,8 +1,10 @@
 //! Failed logins cost time: those of one name from one address, and those from one address. Nothing is remembered of a name
-//! alone, so nobody can lock out the owner of a name at another address. Time is an argument, memory has a limit.
+//! alone, so nobody can lock out the owner of a name at another address. Loopback addresses are those of everybody whom a
+//! proxy on this machine passes on: there, names alone are counted. Time is an argument, memory has a limit.
 //!
-//! A check that anybody can make costly, as that of a password, asks first and waits as told. One that is cheap, as that of a key
-//! or a token, is made at once: a right credential is taken, and the refusal of a wrong one waits.
+//! A check of what can be guessed, and is costly, asks first and waits as told: that of a password. Keys, tokens and
+//! certificates cannot be guessed, and are checked at once. A password that was right at an address before does not wait there:
+//! comparing with it is cheap, and has a limit of its own, because a guesser at that address is answered by it too.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -11,7 +13,8 @@ use sennit_model::Timestamp;
 
 use crate::limits::{
     LOGIN_ADDRESS_BURST, LOGIN_ADDRESS_INTERVAL, LOGIN_DELAY_MAX, LOGIN_ENTRIES_MAX,
-    LOGIN_LOG_BURST, LOGIN_LOG_INTERVAL, LOGIN_NAME_BURST, LOGIN_NAME_INTERVAL,
+    LOGIN_LOG_BURST, LOGIN_LOG_INTERVAL, LOGIN_NAME_BURST, LOGIN_NAME_INTERVAL, LOGIN_RECALL_BURST,
+    LOGIN_RECALL_INTERVAL,
 };
 
 /// The answer to an attempt to log in.
@@ -47,7 +50,18 @@ pub struct LoginThrottle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Origin {
     prefix: AddressPrefix,
-    name: Option<[u8; 16]>,
+    counted: Counted,
+}
+
+/// The failures that a bucket counts. A name is a hash of 16 bytes, so that its length costs no memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Counted {
+    /// Of any names.
+    OfAddress,
+    /// Of one name.
+    OfName([u8; 16]),
+    /// Of one name, compared with passwords that were right.
+    Recalled([u8; 16]),
 }
 
 /// The part of an address that one attacker has: all 32 bits of IPv4, the first 64 of IPv6.
@@ -69,17 +83,26 @@ impl AddressPrefix {
 }
 
 impl Origin {
-    /// What an attempt is counted for: the address, and the name at it. The name is kept as a hash of 16 bytes, so that its
-    /// length costs no memory.
+    /// What an attempt is counted for: the address, and the name at it.
     fn of(address: IpAddr, name: Option<&str>) -> impl Iterator<Item = (Self, Pace)> + Clone {
         let prefix = AddressPrefix::of(address);
-        let name = name.map(|name| {
-            let mut short = [0; 16];
-            short.copy_from_slice(&digest::digest(&digest::SHA256, name.as_bytes()).as_ref()[..16]);
-            (Self { prefix, name: Some(short) }, BY_NAME)
-        });
-        std::iter::once((Self { prefix, name: None }, BY_ADDRESS)).chain(name)
+        let is_shared = address.to_canonical().is_loopback();
+        let name =
+            name.map(|name| (Self { prefix, counted: Counted::OfName(short(name)) }, BY_NAME));
+        let address = (Self { prefix, counted: Counted::OfAddress }, BY_ADDRESS);
+        (!is_shared).then_some(address).into_iter().chain(name)
     }
+
+    /// What a wrong password is counted for that was compared with those that were right.
+    fn recalled(address: IpAddr, name: &str) -> Self {
+        Self { prefix: AddressPrefix::of(address), counted: Counted::Recalled(short(name)) }
+    }
+}
+
+fn short(name: &str) -> [u8; 16] {
+    let mut short = [0; 16];
+    short.copy_from_slice(&digest::digest(&digest::SHA256, name.as_bytes()).as_ref()[..16]);
+    short
 }
 
 /// A bucket that empties with time: the instant at which it is empty, in milliseconds since 1970 (the generic cell rate
@@ -104,6 +127,7 @@ impl Pace {
 
 const BY_NAME: Pace = Pace::new(LOGIN_NAME_BURST, LOGIN_NAME_INTERVAL);
 const BY_ADDRESS: Pace = Pace::new(LOGIN_ADDRESS_BURST, LOGIN_ADDRESS_INTERVAL);
+const BY_RECALL: Pace = Pace::new(LOGIN_RECALL_BURST, LOGIN_RECALL_INTERVAL);
 const OF_LOG: Pace = Pace::new(LOGIN_LOG_BURST, LOGIN_LOG_INTERVAL);
 
 impl Bucket {
@@ -148,14 +172,27 @@ impl LoginThrottle {
     /// so that an attacker with one right credential does not clear what its guesses have cost.
     pub fn succeeded(&mut self, address: IpAddr, name: Option<&str>) {
         for (origin, pace) in Origin::of(address, name) {
-            if origin.name.is_some() {
-                self.young.remove(&origin);
-                self.old.remove(&origin);
-            } else {
+            if origin.counted == Counted::OfAddress {
                 let bucket = self.bucket(origin).give_back(pace);
                 self.keep(origin, bucket);
+            } else {
+                self.young.remove(&origin);
+                self.old.remove(&origin);
             }
         }
+    }
+
+    /// Returns whether a password of `name` may be compared with those that were right at `address` before.
+    #[must_use]
+    pub fn may_recall(&self, address: IpAddr, name: &str, now: Timestamp) -> bool {
+        self.bucket(Origin::recalled(address, name)).wait_ms(BY_RECALL, now) == 0
+    }
+
+    /// A password of `name` was compared with those that were right at `address` before, and is none of them.
+    pub fn not_recalled(&mut self, address: IpAddr, name: &str, now: Timestamp) {
+        let origin = Origin::recalled(address, name);
+        let bucket = self.bucket(origin).take(BY_RECALL, now);
+        self.keep(origin, bucket);
     }
 
     /// A login was refused. Says whether to log it; lines that were left out are counted.
@@ -212,7 +249,7 @@ mod tests {
         let mut ask = || throttle.attempt(here, Some("ada"), NOW);
         let delays: Vec<_> = (0..5).map(|_| ask()).collect();
         assert_eq!(delays, [AT_ONCE; 5]);
-        for seconds in [2, 4, 6, 8, 10] {
+        for seconds in [2, 4] {
             assert_eq!(ask(), LoginAdmission::After(Duration::from_secs(seconds)));
         }
         let retry_after = Duration::from_secs(2);
@@ -260,6 +297,20 @@ mod tests {
     }
 
     #[test]
+    fn at_loopback_names_alone_are_counted() {
+        let mut throttle = LoginThrottle::default();
+        for here in ["127.0.0.1", "::1", "::ffff:127.0.0.1"].map(address) {
+            for index in 0..1000 {
+                assert_eq!(throttle.attempt(here, Some(&format!("{here} {index}")), NOW), AT_ONCE);
+                assert_eq!(throttle.attempt(here, None, NOW), AT_ONCE);
+            }
+            let last = (0..100).map(|_| throttle.attempt(here, Some("ada"), NOW)).last();
+            assert!(matches!(last, Some(LoginAdmission::Refused { .. })), "{here}");
+            throttle.succeeded(here, Some("ada"));
+        }
+    }
+
+    #[test]
     fn a_right_credential_clears_its_name_and_no_guesses_of_others() {
         let mut throttle = LoginThrottle::default();
         let here = address("192.0.2.1");
@@ -275,6 +326,30 @@ mod tests {
             assert_eq!(throttle.attempt(here, Some("eve"), NOW), AT_ONCE);
             throttle.succeeded(here, Some("eve"));
         }
+    }
+
+    #[test]
+    fn guesses_at_passwords_that_were_right_have_a_rate_at_their_own_address_alone() {
+        let mut throttle = LoginThrottle::default();
+        let (here, there) = (address("127.0.0.1"), address("192.0.2.2"));
+        let mut now = NOW;
+        let mut compared = 0;
+        for _ in 0..10_000 {
+            now = Timestamp(now.0 + 1);
+            if throttle.may_recall(here, "ada", now) {
+                throttle.not_recalled(here, "ada", now);
+                compared += 1;
+            }
+        }
+        let most = now.since(NOW).as_millis() / LOGIN_RECALL_INTERVAL.as_millis();
+        assert!(compared <= u128::from(LOGIN_RECALL_BURST) + most);
+        assert!(!throttle.may_recall(here, "ada", now));
+        assert!(throttle.may_recall(there, "ada", now) && throttle.may_recall(here, "bob", now));
+        // It is no attempt by itself, and an attempt is none of these.
+        assert_eq!(throttle.attempt(here, Some("ada"), now), AT_ONCE);
+        throttle.succeeded(here, Some("ada"));
+        assert!(!throttle.may_recall(here, "ada", now));
+        assert!(throttle.may_recall(here, "ada", now.plus(LOGIN_RECALL_INTERVAL)));
     }
 
     #[test]

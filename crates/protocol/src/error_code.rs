@@ -124,6 +124,9 @@ error_codes! {
     QuotaExceeded = 16, "quota-exceeded", retry, stay,
         "A quota of the tenant is used up; nothing was done",
         "send it again after retry_after_ms, or ask the operator for more";
+    TooManyLogins = 17, "too-many-logins", retry, close,
+        "Too many logins from the client's address have failed",
+        "wait for retry_after_ms, and show credentials that are valid";
     UnknownTopic = 20, "unknown-topic", final, stay,
         "There is no such topic, or no such partition of it",
         "create the topic, or open it again if it was created anew";

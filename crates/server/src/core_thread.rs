@@ -174,14 +174,14 @@ fn open_http(
     core.services.add(settings.clone());
     let streams = Streams::of_connections(core.clone(), peer_cores);
     let streams = StreamsDoor::new(streams, cores.clone(), settings, thread_state.clone());
-    let handler = Rc::new(HttpRouter::new(
+    let handlers = Rc::new(HttpRouter::new(
         thread_state.clone(),
         status,
         Some(streams),
         authority.clone(),
         cores.inboxes[CoreIndex::FIRST].clone(),
     ));
-    let http = Rc::new(HttpThread { thread_state, handler, cores });
+    let http = Rc::new(HttpThread { thread_state, handlers, cores });
     let (silence, authority) = (config.streams_events_silence, authority.clone());
     match ParkedConnections::open(core.clone(), http.clone(), silence, authority) {
         Ok(parked) => drop(spawn_local(parked.run())),

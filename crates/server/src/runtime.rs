@@ -21,6 +21,7 @@ pub(crate) mod metrics;
 pub(crate) mod move_permit;
 pub(crate) mod move_thread;
 pub(crate) mod own_topic;
+pub(crate) mod peer;
 pub(crate) mod peer_cores;
 pub(crate) mod placement;
 pub(crate) mod publish_gauge;

@@ -200,14 +200,14 @@ impl Broker<'_> {
                 None,
                 rules.clone(),
             ));
-            let handler = Rc::new(HttpRouter::new(
+            let handlers = Rc::new(HttpRouter::new(
                 thread_state.clone(),
                 status.clone(),
                 None,
                 authority.clone(),
                 cores.inboxes[CoreIndex::FIRST].clone(),
             ));
-            HttpThread { thread_state, handler, cores: cores.clone() }
+            HttpThread { thread_state, handlers, cores: cores.clone() }
         };
         let (early, late) = (outside_cores(), outside_cores());
         let mut running = Running {

@@ -2,6 +2,9 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a step that fails ends the test")]
 
 mod counting;
+#[path = "server/stream.rs"]
+#[expect(dead_code, reason = "most of it is for others")]
+mod stream;
 #[path = "server/world.rs"]
 #[expect(dead_code, reason = "most of it is for others")]
 mod world;

@@ -3,16 +3,19 @@
 
 use std::{
     fs::{self, File},
+    io::Write,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
+
+use rustix::fs::{Mode, OFlags};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
     asking,
-    bounds::until,
+    bounds::{Watch, until},
     broker::{Broker, run, sennit},
 };
 
@@ -249,6 +252,46 @@ fn settings_with_a_problem_change_nothing() {
     assert!(news.contains("changed=0 restarts=0"), "{news}");
     assert_eq!(logged.status("broker.example"), 200);
     assert_eq!(logged.broker.terminate(), Some(0));
+}
+
+#[test]
+fn a_hangup_before_the_broker_serves_does_not_end_it_and_counts_once_it_does() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("sennit.toml");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let log = folder.path().join("log");
+    let mut serve = plain(&["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+    serve.arg("--data").arg(folder.path().join("data")).arg("--config").arg(&path);
+    serve.stdout(Stdio::null()).stderr(File::create(&log).unwrap());
+    let mut broker = serve.spawn().unwrap();
+    let _watch = Watch::over(&broker, "a broker that was told to reload too early");
+    let pid = broker.id().to_string();
+    let tell = |signal: &str| {
+        assert!(Command::new("kill").args([signal, pid.as_str()]).status().unwrap().success());
+    };
+    // It waits for its settings to be written: nothing is recovered yet.
+    let mut settings = None;
+    until("the broker opens its settings", || {
+        let opened = rustix::fs::open(&path, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty());
+        settings = opened.ok().map(File::from);
+        settings.is_some()
+    });
+    tell("-HUP");
+    fs::remove_file(&path).unwrap();
+    written(&folder, "[http]\nhosts = ['later.example']\n");
+    settings.unwrap().write_all(b"[http]\nhosts = ['early.example']\n").unwrap();
+    let said = || fs::read_to_string(&log).unwrap();
+    let changed = "setting=http.hosts old=early.example new=later.example";
+    until("the reload is logged", || said().contains(changed));
+    let http = || said().lines().find_map(|line| Some(line.split_once(", http on ")?.1.to_owned()));
+    until("the broker serves", || http().is_some());
+    let http = http().unwrap();
+    until("the host is allowed", || {
+        let host = [("host", "later.example")];
+        asking::ask_at(&http, "GET", "/healthz", &host, "").is_some_and(|it| it.status == 200)
+    });
+    tell("-TERM");
+    assert_eq!(broker.wait().unwrap().code(), Some(0), "{}", said());
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod backup;
 mod bounds;
 mod broker;
 mod checker;
+mod client_certificates;
 mod compaction;
 mod config;
 mod contexts;

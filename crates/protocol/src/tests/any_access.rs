@@ -8,7 +8,7 @@ use crate::{
     control::{
         AccessChanged, AccessEntry, AccessList, ChangeAccess, DecideRight, Grant, Holder,
         KeyRotation, ListAccess, NewKey, PrincipalName, Quotas, RightDecision, RoleRights,
-        TenantQuotas, UserPassword, change_access::Change,
+        TenantQuotas, UserCertificates, UserPassword, change_access::Change,
     },
 };
 
@@ -54,12 +54,15 @@ pub fn access_request() -> impl Strategy<Value = Request> {
         (text(), any::<u64>()).prop_map(|(key_id, grace_ms)| KeyRotation { key_id, grace_ms });
     let password = (text(), text(), option::of(holder()))
         .prop_map(|(user, password, holder)| UserPassword { user, password, holder });
+    let certificates = (text(), texts(), option::of(holder()))
+        .prop_map(|(user, certificates, holder)| UserCertificates { user, certificates, holder });
     let role = (text(), texts()).prop_map(|(role, rights)| RoleRights { role, rights });
     let change = prop_oneof![
         key.prop_map(Change::CreateKey),
         rotation.prop_map(Change::RotateKey),
         text().prop_map(Change::DeleteKey),
         password.prop_map(Change::SetPassword),
+        certificates.prop_map(Change::SetCertificates),
         text().prop_map(Change::DeleteUser),
         role.prop_map(Change::SetRole),
         text().prop_map(Change::DeleteRole),
@@ -85,10 +88,20 @@ pub fn access_reply() -> impl Strategy<Value = Reply> {
         (text(), text()),
         option::of(holder()),
         any::<(u64, Option<u64>, u64)>(),
-        option::of(quotas()),
+        (option::of(quotas()), texts()),
     )
-        .prop_map(|((id, name), holder, (created_ms, expires_ms, generation), quotas)| {
-            AccessEntry { quotas, id, name, holder, created_ms, expires_ms, generation }
+        .prop_map(|((id, name), holder, (created_ms, expires_ms, generation), of_kind)| {
+            let (quotas, certificates) = of_kind;
+            AccessEntry {
+                id,
+                name,
+                holder,
+                created_ms,
+                expires_ms,
+                generation,
+                quotas,
+                certificates,
+            }
         });
     prop_oneof![
         (text(), text(), any::<bool>()).prop_map(|(id, key, created)| {

@@ -6,8 +6,8 @@ use std::{path::PathBuf, rc::Rc};
 use bytes::Bytes;
 use sennit_identity::{
     ADMIN, ApiKey, ApiKeyId, DecisionReason, Directory, EntryKey, Holder, KeyEntry, MasterSecret,
-    PasswordCost, PasswordHash, RightSource, Rights, RoleEntry, SALT_BYTES, TenantEntry,
-    TenantName, UserEntry, UserName, Verb, Zeroizing, entry_bytes, is_admin, is_standard_role,
+    RightSource, Rights, RoleEntry, TenantEntry, TenantName, UserEntry, Verb, Zeroizing,
+    entry_bytes, is_admin, is_standard_role,
     limits::{RIGHTS_MAX, ROLES_MAX},
 };
 use sennit_model::{ConfigurationKey, IDENTITY_KEY_PREFIX};
@@ -34,6 +34,8 @@ use crate::{
         index::CoreIndex,
     },
 };
+
+mod users;
 
 /// The longest name of a key, in bytes.
 const KEY_NAME_BYTES_MAX: usize = 200;
@@ -214,6 +216,9 @@ impl AccessControl {
             AccessChange::SetPassword { user, password, holder } => {
                 self.set_password(&directory, scope, user, password, holder).await
             }
+            AccessChange::SetCertificates { user, certificates, holder } => {
+                self.set_certificates(&directory, scope, user, certificates, holder).await
+            }
             AccessChange::SetRole { role, rights } => {
                 scope.check_operator()?;
                 if is_standard_role(&role) {
@@ -262,42 +267,6 @@ impl AccessControl {
                 Ok(changed(key_id(&key), false))
             }
         }
-    }
-
-    async fn set_password(
-        &self,
-        directory: &Directory,
-        scope: &Scope,
-        user: UserName,
-        password: Zeroizing<String>,
-        mut holder: Holder,
-    ) -> Answer {
-        let key = EntryKey::User(user.clone());
-        let before = directory.user(&user);
-        let (generation, created_ms) = match before {
-            Some(entry) => {
-                scope.check(directory, &key)?;
-                holder = entry.holder.clone();
-                (entry.generation + 1, entry.created_ms)
-            }
-            None => {
-                scope.fit(&mut holder)?;
-                check_holder(directory, &holder)?;
-                if !directory.has_credentials() && !is_admin(&holder) {
-                    return Err(AccessRefusal::FirstNotAdmin);
-                }
-                (1, now().0)
-            }
-        };
-        let created = before.is_none();
-        let salt: [u8; SALT_BYTES] = random()?;
-        // Away from the core: it takes tens of milliseconds.
-        let hash = move || PasswordHash::new(&password, salt, PasswordCost::DEFAULT);
-        let hash = tokio::task::spawn_blocking(hash).await;
-        let hash = hash.map_err(|_| ControlRefusal::ShuttingDown)??;
-        let entry = UserEntry { password: hash.expose(), generation, created_ms, holder };
-        self.put(&key, &entry, created).await?;
-        Ok(changed(user.to_string(), created))
     }
 
     async fn change_holder(
@@ -476,7 +445,7 @@ fn list(
                 created_ms: entry.created_ms,
                 expires_ms: entry.expires_ms,
                 generation: entry.generation,
-                quotas: None,
+                ..ListedEntry::default()
             })
             .take(most + 1)
             .collect(),
@@ -488,6 +457,7 @@ fn list(
                 holder: entry.holder.clone(),
                 created_ms: entry.created_ms,
                 generation: entry.generation,
+                certificates: entry.certificates.clone(),
                 ..ListedEntry::default()
             })
             .take(most + 1)

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use sennit_identity::{
-    EntryKey, Holder, IdentityNameError, PasswordError, Quotas, Right, RightError, RoleName,
-    TenantName, UnknownVerb, UserName, Verb, Zeroizing,
-    limits::{RIGHTS_MAX, ROLES_MAX},
+    CertificateName, CertificateNameError, EntryKey, Holder, IdentityNameError, PasswordError,
+    Quotas, Right, RightError, RoleName, TenantName, UnknownVerb, UserName, Verb, Zeroizing,
+    limits::{CERTIFICATES_OF_USER_MAX, RIGHTS_MAX, ROLES_MAX},
 };
 
 use crate::{
@@ -35,6 +35,8 @@ pub(crate) enum AccessChange {
     RotateKey { key: EntryKey, grace: Duration },
     /// Creates a user, or gives one another password; what the user may stays then.
     SetPassword { user: UserName, password: Zeroizing<String>, holder: Holder },
+    /// Sets the names of client certificates that log a user in. Creates the user if there is none; what one may stays.
+    SetCertificates { user: UserName, certificates: Vec<CertificateName>, holder: Holder },
     /// Sets the rights of a role.
     SetRole { role: RoleName, rights: Vec<Right> },
     /// Creates a tenant.
@@ -56,6 +58,7 @@ impl AccessChange {
             Self::CreateKey { name, .. } => ("key create", name.clone()),
             Self::RotateKey { key, .. } => ("key rotate", key.name()),
             Self::SetPassword { user, .. } => ("password set", format!("user.{user}")),
+            Self::SetCertificates { user, .. } => ("certificates set", format!("user.{user}")),
             Self::SetRole { role, .. } => ("role set", format!("role.{role}")),
             Self::CreateTenant { tenant, .. } => ("tenant create", format!("tenant.{tenant}")),
             Self::SetQuotas { tenant, .. } => ("quotas set", format!("tenant.{tenant}")),
@@ -86,6 +89,8 @@ pub(crate) struct ListedEntry {
     pub(crate) created_ms: u64,
     pub(crate) expires_ms: Option<u64>,
     pub(crate) generation: u64,
+    /// Those that log a user in.
+    pub(crate) certificates: Vec<CertificateName>,
     /// Of a tenant.
     pub(crate) quotas: Option<Quotas>,
 }
@@ -131,6 +136,8 @@ pub(crate) enum AccessRefusal {
     #[error(transparent)]
     Name(#[from] IdentityNameError),
     #[error(transparent)]
+    Certificate(#[from] CertificateNameError),
+    #[error(transparent)]
     Verb(#[from] UnknownVerb),
     #[error(transparent)]
     Password(#[from] PasswordError),
@@ -142,8 +149,16 @@ pub(crate) enum AccessRefusal {
     Standard(RoleName),
     #[error("{0} is in use: take it from all keys and users first")]
     InUse(String),
+    #[error("{0} logs in {1} already: take it from that user first")]
+    CertificateTaken(CertificateName, UserName),
+    #[error("a new user needs a password, or the name of a certificate")]
+    NoCredential,
     #[error(
-        "the first key or user must have the role admin, for good and in no tenant: nobody could create the next one otherwise"
+        "CERTIFICATES_OF_USER_MAX is {CERTIFICATES_OF_USER_MAX}: name fewer certificates, or create another user"
+    )]
+    TooManyCertificates,
+    #[error(
+        "the first key or user must have the role admin, for good and in no tenant, and a user a password: nobody could create the next one otherwise"
     )]
     FirstNotAdmin,
     #[error("this is the last admin for good: create another one first")]

@@ -10,7 +10,7 @@ use crate::{
         response::Response,
     },
     identity::{
-        login::{Credential, LoginRefusal},
+        login::{Credential, LoginRefusal, retry_seconds},
         principal::MissingRight,
     },
 };
@@ -49,6 +49,13 @@ pub(super) fn credential(shown: &[u8]) -> Credential {
 pub(super) fn unauthorized(refusal: LoginRefusal) -> Response {
     if refusal == LoginRefusal::NotReady {
         return come_again("not_ready", &refusal.to_string());
+    }
+    if let LoginRefusal::TooMany(retry_after) = refusal {
+        let mut response =
+            coded_problem(StatusCode::TOO_MANY_REQUESTS, "too_many_logins", &refusal.to_string());
+        let seconds = HeaderValue::from(retry_seconds(&retry_after));
+        response.headers_mut().insert(header::RETRY_AFTER, seconds);
+        return response;
     }
     let mut response =
         coded_problem(StatusCode::UNAUTHORIZED, "unauthorized", &refusal.to_string());

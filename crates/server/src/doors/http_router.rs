@@ -19,7 +19,7 @@ use crate::broker::audit;
 use crate::http::{
     answer::{coded_problem, come_again},
     concurrency::Concurrency,
-    handler::{Answering, Handler, Patience, Wait},
+    handler::{Answering, Handler, Handlers, Patience, Wait},
     limits::ANSWER_BYTES_EXPECTED,
     request::Request,
     response::Response,
@@ -29,7 +29,7 @@ use crate::http::{
 use crate::identity::{
     authority::Authority, login::LoginRefusal, login_cache::LoginCache, principal::Principal,
 };
-use crate::runtime::{clock::now, inbox};
+use crate::runtime::{clock::now, inbox, peer::Peer};
 
 /// The router of a thread.
 #[derive(Debug)]
@@ -44,14 +44,27 @@ pub(crate) struct HttpRouter {
     first_core: inbox::Sender,
 }
 
-impl Handler for HttpRouter {
+/// The router of a connection.
+#[derive(Debug)]
+struct PeerRouter {
+    router: Rc<HttpRouter>,
+    peer: Peer,
+}
+
+impl Handlers for HttpRouter {
+    fn of_peer(self: Rc<Self>, peer: Peer) -> Rc<dyn Handler> {
+        Rc::new(PeerRouter { router: self, peer })
+    }
+}
+
+impl Handler for PeerRouter {
     fn answer(self: Rc<Self>, request: Rc<Request>) -> Answering {
-        Box::pin(async move { self.route(&request).await })
+        Box::pin(async move { self.router.route(&request, &self.peer).await })
     }
 
     fn resume(self: Rc<Self>, wait: Wait) -> Answering {
         Box::pin(async move {
-            match (&self.streams, wait.what()) {
+            match (&self.router.streams, wait.what()) {
                 (Some(streams), Some(wait)) => streams.go_on(wait).await,
                 _ => not_ready(),
             }
@@ -84,12 +97,12 @@ impl HttpRouter {
         authority: Authority,
         first_core: inbox::Sender,
     ) -> Self {
-        let logins = LoginCache::new(authority);
+        let logins = LoginCache::new(authority, thread_state.metrics.clone());
         Self { thread_state, status, streams, logins, first_core }
     }
 
     /// Has a request answered where its route leads, if a page in a browser may ask that.
-    async fn route(&self, request: &Request) -> Response {
+    async fn route(&self, request: &Request, peer: &Peer) -> Response {
         let guard = &self.thread_state.guard;
         let found = http_routes::find(request.path());
         let route = found.map(|(route, ..)| route);
@@ -97,11 +110,11 @@ impl HttpRouter {
             // Nothing is said to a page that may not ask.
             (Err(misdirected), _) => (misdirected.answer(), Reach::OwnPages),
             (Ok(()), None) => {
-                let login = self.log_in(request).await;
+                let login = self.log_in(request, peer).await;
                 (login.map_or_else(unauthorized, |_| nothing_here()), Reach::OwnPages)
             }
             (Ok(()), Some((route, resource, captures))) => {
-                let answer = self.answer_at(route, resource, captures, request);
+                let answer = self.answer_at((route, resource, captures), request, peer);
                 (answer.await, route.reach)
             }
         };
@@ -111,10 +124,9 @@ impl HttpRouter {
 
     async fn answer_at(
         &self,
-        route: &'static Route,
-        resource: Resource,
-        captures: Captures<'_>,
+        (route, resource, captures): (&'static Route, Resource, Captures<'_>),
         request: &Request,
+        peer: &Peer,
     ) -> Response {
         let method = request.method();
         // A browser asks first without credentials.
@@ -124,7 +136,7 @@ impl HttpRouter {
         let principal = match resource.login() {
             Login::Open => Principal::nobody(),
             // A parked read keeps the principal with which it began.
-            Login::Needed => match self.log_in(request).await {
+            Login::Needed => match self.log_in(request, peer).await {
                 Ok(principal) => principal,
                 Err(refusal) => return unauthorized(refusal),
             },
@@ -155,10 +167,10 @@ impl HttpRouter {
         }
     }
 
-    /// The principal that the credentials of a request are those of.
-    async fn log_in(&self, request: &Request) -> Result<Principal, LoginRefusal> {
+    /// The principal that the credentials of a request are those of, or the certificate of its connection.
+    async fn log_in(&self, request: &Request, peer: &Peer) -> Result<Principal, LoginRefusal> {
         let shown = http_login::shown(request.headers());
-        self.logins.log_in(shown, || http_login::credential(shown), now()).await
+        self.logins.log_in(shown, || http_login::credential(shown), peer, now()).await
     }
 }
 

@@ -1,14 +1,21 @@
-//! The handler of a thread answers the requests that the transports parse. A transport learns everything that it
+//! The handler of a connection answers the requests that the transports parse. A transport learns everything that it
 //! needs about a request's meaning from the handler.
 
 use std::{any::Any, fmt, pin::Pin, rc::Rc};
 
 use super::{concurrency::Concurrency, request::Request, response::Response};
+use crate::runtime::peer::Peer;
 
 /// An answer under way. Dropped when its client goes before it is there.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Response>>>;
 
-/// Answers requests.
+/// Has a handler for each connection: an answer depends on who is at the other end.
+pub(crate) trait Handlers: fmt::Debug {
+    /// The handler of the requests of this peer.
+    fn of_peer(self: Rc<Self>, peer: Peer) -> Rc<dyn Handler>;
+}
+
+/// Answers the requests of a connection.
 pub(crate) trait Handler: fmt::Debug {
     /// Answers a request.
     fn answer(self: Rc<Self>, request: Rc<Request>) -> Answering;

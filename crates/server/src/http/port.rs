@@ -12,7 +12,7 @@ use tokio::{
 use super::{
     connection,
     core_affinity::Departure,
-    handler::Handler,
+    handler::Handlers,
     http1,
     limits::{CONNECTIONS_WAITING_MAX, PLACE_TIMEOUT},
     overloaded::{tls_required, turn_away},
@@ -44,7 +44,7 @@ struct Arrival {
 #[derive(Clone, Debug)]
 pub(crate) struct HttpThread {
     pub(crate) thread_state: Rc<HttpThreadState>,
-    pub(crate) handler: Rc<dyn Handler>,
+    pub(crate) handlers: Rc<dyn Handlers>,
     pub(crate) cores: Arc<Cores>,
 }
 
@@ -186,9 +186,12 @@ pub(crate) async fn come_back(
     back: Back,
     http: Rc<HttpThread>,
 ) {
-    let (thread_state, handler) = (http.thread_state.clone(), http.handler.clone());
+    let thread_state = http.thread_state.clone();
     let left = match registered(wire) {
-        Some(wire) => http1::go_on(Socket::new(wire), back, thread_state, handler).await,
+        Some(wire) => {
+            let handler = http.handlers.clone().of_peer(wire.peer());
+            http1::go_on(Socket::new(wire), back, thread_state, handler).await
+        }
         None => None,
     };
     see_off(left, place, &http);
@@ -218,6 +221,7 @@ async fn welcome(wire: Wire, moves: u32, http: &HttpThread) -> Option<(Socket, L
     }
     metrics.http_connections.add(1);
     let wire = secured(wire, metrics, tls_required).await?;
-    let (thread_state, handler) = (http.thread_state.clone(), http.handler.clone());
+    let thread_state = http.thread_state.clone();
+    let handler = http.handlers.clone().of_peer(wire.peer());
     connection::serve(Socket::new(wire), moves, thread_state, handler).await
 }

@@ -3,19 +3,24 @@
 
 use std::{
     fmt,
+    net::IpAddr,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, RwLock,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use sennit_identity::{Directory, KeyEntry, LoginLogLine, LoginThrottle, MasterSecret, TenantName};
+use sennit_identity::{
+    Directory, KeyEntry, LoginAdmission, LoginLogLine, LoginThrottle, MasterSecret, TenantName,
+    UserEntry, UserName,
+};
 use sennit_model::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use super::{
     tenant_meter::{TenantMeter, TenantMeters},
     token_issuer::TokenIssuer,
+    verified_passwords::VerifiedPasswords,
 };
 
 /// Passwords that are checked at once: each check takes some 20 MiB and 20 ms.
@@ -33,7 +38,9 @@ struct Shared {
     master: OnceLock<MasterSecret>,
     /// Whose tokens are taken.
     issuer: OnceLock<TokenIssuer>,
-    refused_logins: Mutex<LoginThrottle>,
+    /// What failed logins cost those who come after them.
+    throttle: Mutex<LoginThrottle>,
+    verified: Mutex<VerifiedPasswords>,
     password_checks: Semaphore,
     meters: TenantMeters,
     /// Told of each change.
@@ -72,7 +79,8 @@ impl Authority {
             revision: AtomicU64::new(1),
             master: OnceLock::new(),
             issuer: OnceLock::new(),
-            refused_logins: Mutex::default(),
+            throttle: Mutex::default(),
+            verified: Mutex::default(),
             password_checks: Semaphore::new(PASSWORD_CHECKS_MAX),
             meters: TenantMeters::default(),
             changes: watch::Sender::new(()),
@@ -117,7 +125,74 @@ impl Authority {
 
     /// Whether to log that a login was refused.
     pub(super) fn log_refused_login(&self, now: Timestamp) -> Option<LoginLogLine> {
-        self.0.refused_logins.lock().unwrap_or_else(PoisonError::into_inner).log(now)
+        self.throttle().log(now)
+    }
+
+    /// A login with a password begins, from this address and by this name. It counts as failed until it has succeeded.
+    pub(super) fn attempt_login(
+        &self,
+        address: IpAddr,
+        name: &str,
+        now: Timestamp,
+    ) -> LoginAdmission {
+        self.throttle().attempt(address, Some(name), now)
+    }
+
+    /// A login of this name has succeeded.
+    pub(super) fn login_succeeded(&self, address: IpAddr, name: &str) {
+        self.throttle().succeeded(address, Some(name));
+    }
+
+    fn throttle(&self) -> MutexGuard<'_, LoginThrottle> {
+        self.0.throttle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether passwords of this user that come from this address may be compared with those that were right there: not while
+    /// too many were wrong.
+    pub(super) fn may_recall(&self, address: IpAddr, name: &UserName, now: Timestamp) -> bool {
+        self.throttle().may_recall(address, name.as_str(), now)
+    }
+
+    /// Whether this was found to be the user's password at this address before, and is still. What is not counts as a guess.
+    pub(super) fn recalls(
+        &self,
+        address: IpAddr,
+        (name, entry): (&UserName, &UserEntry),
+        password: &str,
+        now: Timestamp,
+    ) -> bool {
+        let Some(kept) = entry.password.as_deref() else { return false };
+        if !self.may_recall(address, name, now) {
+            return false;
+        }
+        let is_right = {
+            let verified = self.verified();
+            let found = verified.of(address, [name.as_str(), kept, password]);
+            found.is_some_and(|found| verified.has(found))
+        };
+        if !is_right {
+            self.throttle().not_recalled(address, name.as_str(), now);
+        }
+        is_right
+    }
+
+    /// This is the user's password, and came from this address.
+    pub(super) fn note_verified(
+        &self,
+        address: IpAddr,
+        (name, entry): (&UserName, &UserEntry),
+        password: &str,
+    ) {
+        let mut verified = self.verified();
+        let kept = entry.password.as_deref();
+        let right = kept.and_then(|kept| verified.of(address, [name.as_str(), kept, password]));
+        if let Some(right) = right {
+            verified.add(right);
+        }
+    }
+
+    fn verified(&self) -> MutexGuard<'_, VerifiedPasswords> {
+        self.0.verified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The issuer whose tokens are taken; the first one stays.
@@ -156,4 +231,38 @@ pub(super) fn key_counts(entry: &KeyEntry, generation: u64, now: Timestamp) -> b
     let has_generation = generation == entry.generation
         || generation + 1 == entry.generation && is_before(entry.previous_until_ms);
     has_generation && (entry.expires_ms.is_none() || is_before(entry.expires_ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use sennit_identity::limits::{LOGIN_RECALL_BURST, LOGIN_RECALL_INTERVAL};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_800_000_000_000);
+
+    #[test]
+    fn a_password_that_was_right_is_recalled_at_its_address_and_cannot_be_guessed_fast_there() {
+        let authority = Authority::default();
+        let name: UserName = "ada".parse().unwrap();
+        let mut directory = Directory::default();
+        let entry = br#"{"password":"$argon2id$1","generation":1,"created_ms":0}"#;
+        directory.apply("user.ada", Some(entry)).unwrap();
+        let entry = directory.user(&name).unwrap().clone();
+        let (here, there) = ("127.0.0.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+        let recalls = |address, password: &str, now| {
+            authority.recalls(address, (&name, &entry), password, now)
+        };
+        assert!(!recalls(here, "right", NOW));
+        authority.note_verified(here, (&name, &entry), "right");
+        for _ in 0..10_000 {
+            assert!(recalls(here, "right", NOW), "who is right is not counted");
+        }
+        assert!(!recalls(there, "right", NOW), "a guesser elsewhere learns nothing");
+        for guess in 0..LOGIN_RECALL_BURST {
+            assert!(!recalls(here, &guess.to_string(), NOW));
+        }
+        assert!(!recalls(here, "right", NOW), "it is one guess of too many");
+        assert!(recalls(here, "right", NOW.plus(LOGIN_RECALL_INTERVAL)));
+    }
 }

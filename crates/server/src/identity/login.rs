@@ -1,22 +1,28 @@
 //! Logins: the principal that the credentials of a client are those of. It knows no protocol.
+//!
+//! A password can be guessed, and its check is costly: failed ones cost their address time, and are refused before the check
+//! once there are too many. Keys, tokens and certificates cannot be guessed: they are checked at once, and nothing is counted.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use sennit_identity::{
-    ApiKey, Directory, PasswordCost, PasswordHash, TokenRefusal, UserEntry, UserName,
+    ApiKey, Directory, LoginAdmission, PasswordCost, PasswordHash, TokenRefusal, UserEntry,
+    UserName,
 };
 use sennit_model::Timestamp;
 
 use super::{
     authority::{Authority, key_counts},
+    certificate_owner::{self, CertificateOwner},
     principal::Principal,
     token_owner::TokenOwner,
 };
+use crate::runtime::{metrics::CoreMetrics, peer::Peer};
 
 /// Credentials that a client shows. Debug shows no secret.
 #[derive(Clone)]
 pub(crate) enum Credential {
-    /// None.
+    /// None; then its certificate counts, if it has one.
     None,
     /// An API key or a token, as text.
     Key(String),
@@ -28,7 +34,9 @@ pub(crate) enum Credential {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LoginRefusal {
     /// None were shown.
-    #[error("credentials are needed: an API key, a token, or a user's name and password")]
+    #[error(
+        "credentials are needed: an API key, a token, a user's name and password, or a client certificate"
+    )]
     Missing,
     /// They are none, wrong, expired, or not known any more.
     #[error("these credentials are not valid")]
@@ -36,9 +44,28 @@ pub(crate) enum LoginRefusal {
     /// They are a token whose time is over: its client has to get a new one.
     #[error("the token has expired")]
     Expired,
+    /// Too many logins with a password from the client's address have failed: this one was not looked at.
+    #[error("too many logins from this address have failed: try again in {} s", retry_seconds(.0))]
+    TooMany(Duration),
     /// The broker does not know yet which are valid.
     #[error("the broker cannot tell yet which credentials are valid")]
     NotReady,
+}
+
+/// Whole seconds to wait.
+pub(crate) fn retry_seconds(retry_after: &Duration) -> u64 {
+    u64::try_from(retry_after.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1)
+}
+
+impl LoginRefusal {
+    fn count(self, metrics: &CoreMetrics) {
+        match self {
+            Self::Invalid | Self::Expired => metrics.logins_refused.add(1),
+            Self::TooMany(_) => metrics.logins_locked_out.add(1),
+            // Many clients ask first, and show credentials when they are told to.
+            Self::Missing | Self::NotReady => {}
+        }
+    }
 }
 
 impl fmt::Debug for Credential {
@@ -51,29 +78,36 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// The principal that the credentials are those of.
+/// The principal that the credentials are those of, which this peer shows.
 ///
 /// # Errors
-/// They are not valid, or not known to be.
+/// They are not valid, or not known to be, or too many before them were not.
 pub(crate) async fn log_in(
     authority: &Authority,
     credential: &Credential,
+    peer: &Peer,
+    metrics: &CoreMetrics,
     now: Timestamp,
 ) -> Result<Principal, LoginRefusal> {
-    let login = check(authority, credential, now).await;
-    if let Err(refusal @ (LoginRefusal::Invalid | LoginRefusal::Expired)) = &login
-        && let Some(line) = authority.log_refused_login(now)
-    {
-        let (who, left_out) = (shown(credential), line.left_out);
-        tracing::warn!(who, %refusal, left_out, "a login was refused");
+    let login = check(authority, credential, peer, now).await;
+    let Err(refusal) = login else { return login };
+    refusal.count(metrics);
+    if matches!(refusal, LoginRefusal::Missing | LoginRefusal::NotReady) {
+        return login;
+    }
+    if let Some(line) = authority.log_refused_login(now) {
+        let (who, address, left_out) = (shown(credential, peer), peer.address(), line.left_out);
+        tracing::warn!(who, %address, %refusal, left_out, "a login was refused");
     }
     login
 }
 
-/// Credentials in the log: nothing that was shown, except the name of a user or the id of a key.
-fn shown(credential: &Credential) -> String {
+/// Credentials in the log: nothing that was shown, except the name of a user or of a certificate, or the id of a key.
+fn shown(credential: &Credential, peer: &Peer) -> String {
     match credential {
-        Credential::None => "nobody".to_owned(),
+        Credential::None => {
+            peer.certificate().map_or_else(|| "nobody".to_owned(), certificate_owner::shown)
+        }
         Credential::Key(text) => match ApiKey::parse(text) {
             Ok(key) => format!("key:{}", key.id()),
             Err(_) => "a key or token".to_owned(),
@@ -88,6 +122,7 @@ fn shown(credential: &Credential) -> String {
 async fn check(
     authority: &Authority,
     credential: &Credential,
+    peer: &Peer,
     now: Timestamp,
 ) -> Result<Principal, LoginRefusal> {
     let directory = authority.directory().ok_or(LoginRefusal::NotReady)?;
@@ -96,15 +131,46 @@ async fn check(
         return Ok(Principal::local(authority.clone()));
     }
     match credential {
-        Credential::None => Err(LoginRefusal::Missing),
+        Credential::None => match peer.certificate() {
+            Some(der) => certificate_principal(authority, &directory, der, now),
+            None => Err(LoginRefusal::Missing),
+        },
         Credential::Key(text) if ApiKey::is_meant_by(text) => {
             key_principal(authority, &directory, text, now)
         }
         Credential::Key(text) => token_principal(authority, &directory, text, now),
         Credential::Password { user, password } => {
-            user_principal(authority, &directory, user, password).await
+            user_principal(authority, user, password, peer, now).await
         }
     }
+}
+
+/// Counts a login as failed until it succeeds, and waits as long as those before it make it wait.
+async fn admitted(
+    authority: &Authority,
+    peer: &Peer,
+    user: &str,
+    now: Timestamp,
+) -> Result<(), LoginRefusal> {
+    match authority.attempt_login(peer.address(), user, now) {
+        LoginAdmission::After(Duration::ZERO) => {}
+        LoginAdmission::After(delay) => tokio::time::sleep(delay).await,
+        LoginAdmission::Refused { retry_after } => return Err(LoginRefusal::TooMany(retry_after)),
+    }
+    Ok(())
+}
+
+fn certificate_principal(
+    authority: &Authority,
+    directory: &Directory,
+    der: &[u8],
+    now: Timestamp,
+) -> Result<Principal, LoginRefusal> {
+    let owner = CertificateOwner::of(der, directory, now).map_err(|refusal| {
+        tracing::debug!(%refusal, "a certificate was refused");
+        LoginRefusal::Invalid
+    })?;
+    Ok(Principal::of_certificate(authority.clone(), owner))
 }
 
 fn key_principal(
@@ -161,24 +227,35 @@ fn token_principal(
 
 async fn user_principal(
     authority: &Authority,
-    directory: &Directory,
     user: &str,
     password: &str,
+    peer: &Peer,
+    now: Timestamp,
 ) -> Result<Principal, LoginRefusal> {
+    let entry_of = |name: &UserName| authority.directory()?.user(name).cloned();
     let name = user.parse::<UserName>().ok();
-    let entry = name.as_ref().and_then(|name| directory.user(name)).cloned();
+    if let Some(name) = &name
+        && let Some(entry) = entry_of(name)
+        && authority.recalls(peer.address(), (name, &entry), password, now)
+    {
+        return Ok(Principal::of_user(authority.clone(), name.clone(), &entry));
+    }
+    admitted(authority, peer, user, now).await?;
+    let entry = name.as_ref().and_then(entry_of);
     let hash = entry.as_deref().map(UserEntry::hash).transpose();
-    let hash = hash.map_err(|_| LoginRefusal::Invalid)?;
-    let password = password.to_owned();
+    let hash = hash.map_err(|_| LoginRefusal::Invalid)?.flatten();
+    let checked = password.to_owned();
     let Some(permit) = authority.password_check().await else {
         return Err(LoginRefusal::NotReady);
     };
-    let check = move || PasswordHash::verify(hash.as_ref(), &password, PasswordCost::DEFAULT);
+    let check = move || PasswordHash::verify(hash.as_ref(), &checked, PasswordCost::DEFAULT);
     let is_right = tokio::task::spawn_blocking(check).await.unwrap_or(false);
     drop(permit);
     match (name, entry) {
         (Some(name), Some(entry)) if is_right => {
-            Ok(Principal::of_user(authority.clone(), name, entry.generation))
+            authority.login_succeeded(peer.address(), user);
+            authority.note_verified(peer.address(), (&name, &entry), password);
+            Ok(Principal::of_user(authority.clone(), name, &entry))
         }
         _ => Err(LoginRefusal::Invalid),
     }

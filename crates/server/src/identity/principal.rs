@@ -6,12 +6,15 @@ use std::{
     time::Duration,
 };
 
-use sennit_identity::{ApiKeyId, EntryKey, Holder, OverQuota, Rights, TenantName, UserName, Verb};
+use sennit_identity::{
+    ApiKeyId, EntryKey, Holder, OverQuota, Rights, TenantName, UserEntry, UserName, Verb,
+};
 use sennit_model::Timestamp;
 use tokio::time::timeout;
 
 use super::{
     authority::{Authority, key_counts},
+    certificate_owner::CertificateOwner,
     tenant_meter::TenantMeter,
     token_owner::TokenOwner,
 };
@@ -49,8 +52,17 @@ struct Standing {
 /// Somebody who has shown credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Who {
-    Key { id: ApiKeyId, generation: u64 },
-    User { name: UserName, generation: u64 },
+    Key {
+        id: ApiKeyId,
+        generation: u64,
+    },
+    /// By a password. A user of the same name that was created anew is another.
+    User {
+        name: UserName,
+        generation: u64,
+        created_ms: u64,
+    },
+    Certificate(CertificateOwner),
     Token(Arc<TokenOwner>),
 }
 
@@ -93,6 +105,9 @@ impl fmt::Display for Principal {
             Kind::Nobody => f.write_str("nobody"),
             Kind::Known(Known { who: Who::Key { id, .. }, .. }) => write!(f, "key:{id}"),
             Kind::Known(Known { who: Who::User { name, .. }, .. }) => write!(f, "user:{name}"),
+            Kind::Known(Known { who: Who::Certificate(owner), .. }) => {
+                write!(f, "certificate:{}", owner.user())
+            }
             Kind::Known(Known { who: Who::Token(owner), .. }) => {
                 write!(f, "token:{}", owner.subject())
             }
@@ -122,8 +137,13 @@ impl Principal {
         Self::of(authority, Who::Key { id, generation })
     }
 
-    pub(super) fn of_user(authority: Authority, name: UserName, generation: u64) -> Self {
-        Self::of(authority, Who::User { name, generation })
+    pub(super) fn of_user(authority: Authority, name: UserName, entry: &UserEntry) -> Self {
+        let (generation, created_ms) = (entry.generation, entry.created_ms);
+        Self::of(authority, Who::User { name, generation, created_ms })
+    }
+
+    pub(super) fn of_certificate(authority: Authority, owner: CertificateOwner) -> Self {
+        Self::of(authority, Who::Certificate(owner))
     }
 
     pub(super) fn of_token(authority: Authority, owner: TokenOwner) -> Self {
@@ -133,6 +153,14 @@ impl Principal {
     fn of(authority: Authority, who: Who) -> Self {
         let standing = Mutex::default();
         Self(Arc::new(Kind::Known(Known { authority, who, standing })))
+    }
+
+    /// The user, if it has logged in by a password.
+    pub(super) fn user_by_password(&self) -> Option<&UserName> {
+        match &*self.0 {
+            Kind::Known(Known { who: Who::User { name, .. }, .. }) => Some(name),
+            _ => None,
+        }
     }
 
     /// Whether this is the broker itself.
@@ -197,6 +225,7 @@ impl Principal {
         let (id, generation) = match who {
             Who::Key { id, generation } => (id, generation),
             Who::User { .. } => return None,
+            Who::Certificate(owner) => return Some(owner.expires_at()),
             Who::Token(owner) => return Some(owner.expires_at()),
         };
         let directory = authority.directory()?;
@@ -260,6 +289,9 @@ impl Known {
         match &self.who {
             Who::Key { id, .. } => directory.key(id).map(|entry| entry.holder.clone()),
             Who::User { name, .. } => directory.user(name).map(|entry| entry.holder.clone()),
+            Who::Certificate(owner) => {
+                directory.user(owner.user()).map(|entry| entry.holder.clone())
+            }
             Who::Token(owner) => Some(owner.holder().clone()),
         }
     }
@@ -270,9 +302,13 @@ impl Known {
             Who::Key { id, generation } => {
                 directory.key(id).is_some_and(|entry| key_counts(entry, *generation, now))
             }
-            Who::User { name, generation } => {
-                directory.user(name).is_some_and(|entry| entry.generation == *generation)
+            Who::User { name, generation, created_ms } => {
+                let entry = directory.user(name);
+                entry.is_some_and(|entry| {
+                    (entry.generation, entry.created_ms) == (*generation, *created_ms)
+                })
             }
+            Who::Certificate(owner) => owner.counts(&directory, now),
             Who::Token(owner) => {
                 let tenant = owner.holder().tenant.as_ref();
                 now < owner.expires_at() && tenant.is_none_or(|it| directory.tenant(it).is_some())
@@ -307,6 +343,7 @@ impl Who {
         match self {
             Self::Key { id, .. } => Some(EntryKey::Key(*id)),
             Self::User { name, .. } => Some(EntryKey::User(name.clone())),
+            Self::Certificate(owner) => Some(EntryKey::User(owner.user().clone())),
             Self::Token(_) => None,
         }
     }

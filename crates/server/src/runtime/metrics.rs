@@ -131,6 +131,8 @@ counts! {
     counter broken_frames none "Frames that could not be decoded";
     counter tls_handshakes none "TLS handshakes that succeeded";
     counter tls_handshakes_failed none "Connections to a port with TLS that ended before the handshake was done";
+    counter logins_refused none "Logins refused because their credentials were not valid";
+    counter logins_locked_out none "Logins with a password refused because too many from their address had failed";
     gauge connections none "Connections open now";
     gauge http_connections none "Connections of the HTTP port open now";
     gauge http_parked none "Connections of the HTTP port that wait without a task";

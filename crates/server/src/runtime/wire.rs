@@ -34,7 +34,7 @@ use tokio::{
     },
 };
 
-use super::{tls_port::HandshakeDue, write_buffer::TakesNow};
+use super::{peer::Peer, tls_port::HandshakeDue, write_buffer::TakesNow};
 
 /// Room for the records of one read, which all wires of a thread share, and the least that is read.
 const RECORDS_BYTES: usize = 64 << 10;
@@ -85,6 +85,14 @@ impl Wire {
     /// The address of the client, as the system knows it; `None` once the connection is gone.
     pub(crate) fn peer_address(&self) -> Option<SocketAddr> {
         self.tcp.peer_addr().ok()
+    }
+
+    /// The peer of the connection, once the handshake is done.
+    pub(crate) fn peer(&self) -> Peer {
+        let certificate = self.codec.as_ref().and_then(|codec| {
+            codec.borrow().peer_certificate().map(|certificate| certificate.as_ref().into())
+        });
+        Peer::new(self.peer_address().map(|address| address.ip()), certificate)
     }
 
     /// The handshake that has to come before anything else.

@@ -31,8 +31,14 @@ pub struct Key {
 
 impl Guarded {
     pub fn start() -> Self {
+        Self::start_with(|config| config)
+    }
+
+    /// The same with other settings.
+    pub fn start_with(change: impl FnOnce(Config) -> Config) -> Self {
         let folder = TempDir::new().unwrap();
-        let broker = Broker::start(Config { init_admin: true, ..config(folder.path()) });
+        let config = change(config(folder.path()));
+        let broker = Broker::start(Config { init_admin: true, ..config });
         let admin_key = broker.admin_key.clone().expect("the first start makes an admin key");
         let admin = logged_in(&broker, &admin_key);
         Self { broker, admin, admin_key, folder }

@@ -338,7 +338,7 @@ fn settle(topic: TopicId) -> Settle {
 }
 
 /// All requests with the right that each needs, about this topic.
-fn rows(topic: &Named) -> Vec<(Kind, Need, Request)> {
+pub fn rows(topic: &Named) -> Vec<(Kind, Need, Request)> {
     let rows = Kind::ALL.iter().filter_map(|&kind| {
         let (need, request) = row(kind, topic)?;
         assert_eq!(request.kind(), kind, "the row of another kind");
@@ -380,7 +380,7 @@ pub fn guarded() -> (Guarded, Named, Named) {
 }
 
 /// What a request is answered with.
-fn answer(peer: &mut Peer, request: &Request) -> Reply {
+pub fn answer(peer: &mut Peer, request: &Request) -> Reply {
     if matches!(request, Request::Publish(_)) {
         // Its answer has no number.
         peer.send(request);
@@ -395,7 +395,7 @@ fn answer(peer: &mut Peer, request: &Request) -> Reply {
 }
 
 /// The refusal, without what tells the two topics apart in the request itself.
-fn refusal(reply: &Reply, topic: &Named) -> (Option<ErrorCode>, String) {
+pub fn refusal(reply: &Reply, topic: &Named) -> (Option<ErrorCode>, String) {
     let Reply::Error(error) = reply else { panic!("not refused: {reply:?}") };
     let number = format!("\"number {}\"", topic.id.0);
     let message = error.message.replace(topic.name, "TOPIC").replace(&number, "\"TOPIC\"");

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The page for machines: each path with the methods that it names. A test of the server compares it with the routes.
-fn documented() -> Vec<(String, String)> {
+pub fn documented() -> Vec<(String, String)> {
     let page = include_str!("../../../../docs/reference/openapi.yaml");
     let paths = page.split_once("\npaths:\n").unwrap().1.split_once("\ncomponents:").unwrap().0;
     let (mut documented, mut path) = (Vec::new(), String::new());
@@ -28,7 +28,7 @@ fn documented() -> Vec<(String, String)> {
 }
 
 /// What a route needs, and what is sent to it about a stream of this name.
-fn http_row(path: &str, method: &str, stream: &str) -> (Need, String, String) {
+pub fn http_row(path: &str, method: &str, stream: &str) -> (Need, String, String) {
     use Need::Right;
     let subscription = |rest: &str| format!("/v1/stream/__ds/subscriptions{rest}");
     let stream_path = format!("/v1/stream/{stream}");
@@ -69,8 +69,15 @@ fn http_row(path: &str, method: &str, stream: &str) -> (Need, String, String) {
 }
 
 fn http_answer(guarded: &Guarded, row: (&str, &str, &str), authorization: &str) -> Answer {
-    let (method, path, body) = row;
-    let mut browser = Browser::of(&guarded.broker);
+    http_answer_by(Browser::of(&guarded.broker), row, authorization)
+}
+
+/// What a row is answered with that is sent over this connection.
+pub fn http_answer_by(
+    mut browser: Browser,
+    (method, path, body): (&str, &str, &str),
+    authorization: &str,
+) -> Answer {
     let length = body.len();
     let kind = if path == "/v1/atomic" || path.contains("subscriptions") {
         "application/json"

@@ -1,15 +1,15 @@
 //! A client of the HTTP port that says what it is told to, byte by byte.
 
-use std::{
-    io::{ErrorKind, Read, Write},
-    net::{Shutdown, TcpStream},
-};
+use std::io::{ErrorKind, Read, Write};
 
-use crate::world::{Broker, SOON};
+use crate::{
+    stream::{Dialing, Stream},
+    world::Broker,
+};
 
 /// A connection of the HTTP port.
 pub struct Browser {
-    stream: TcpStream,
+    stream: Stream,
     input: Vec<u8>,
 }
 
@@ -23,11 +23,11 @@ pub struct Answer {
 
 impl Browser {
     pub fn of(broker: &Broker) -> Self {
-        let stream = TcpStream::connect(broker.addresses.http).unwrap();
-        stream.set_read_timeout(Some(SOON)).unwrap();
-        stream.set_write_timeout(Some(SOON)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Self { stream, input: Vec::new() }
+        Self::by(broker, &broker.dialing)
+    }
+
+    pub fn by(broker: &Broker, dialing: &Dialing) -> Self {
+        Self { stream: dialing.dial(broker.addresses.http), input: Vec::new() }
     }
 
     /// Says as much as the broker takes before it hangs up.
@@ -108,7 +108,7 @@ impl Browser {
 
     /// Says that nothing more is said.
     pub fn send_no_more(&mut self) {
-        self.stream.shutdown(Shutdown::Write).unwrap();
+        self.stream.end();
     }
 
     /// Whether the broker has said all it will say.

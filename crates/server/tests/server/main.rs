@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails ends the test")]
 
 mod access;
+mod access_certificates;
 mod access_matrix;
 mod access_matrix_http;
 mod admission;
@@ -27,6 +28,7 @@ mod http_native;
 mod http_parked;
 mod http_streams;
 mod http_strictness;
+mod lockout;
 mod moving;
 mod publishing;
 mod quotas;
@@ -34,6 +36,7 @@ mod reading;
 mod scrubbing;
 mod starting;
 mod stopping;
+mod stream;
 mod subscribing;
 mod tokens;
 mod watching;

@@ -4,7 +4,7 @@
 use std::{
     collections::VecDeque,
     io::{Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::SocketAddr,
     path::Path,
     sync::mpsc,
     thread::JoinHandle,
@@ -19,9 +19,11 @@ use sennit_protocol::{
     Confirm, Deliver, ErrorCode, FrameReader, Gap, Preface, Publish, Reply, Request, Settle,
     SettleHead, SettleRun, Settled, Verdict, control,
 };
-use sennit_server::{Addresses, Config, ServeError, Started, serve};
+use sennit_server::{Addresses, BrokerCertificate, Config, ServeError, Started, serve};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
+
+use crate::stream::{Dialing, Stream};
 
 /// Longer than anything takes that is to happen.
 pub const SOON: Duration = Duration::from_secs(20);
@@ -37,6 +39,8 @@ pub struct Broker {
     pub addresses: Addresses,
     /// The admin key, if it was made at this start.
     pub admin_key: Option<String>,
+    /// How clients connect that are told nothing else.
+    pub dialing: Dialing,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<Result<(), ServeError>>,
 }
@@ -57,6 +61,8 @@ impl Broker {
     pub fn start(config: Config) -> Self {
         let (stop, stopped) = oneshot::channel();
         let (ready, is_ready) = mpsc::channel();
+        let own = config.tls.as_ref() == Some(&BrokerCertificate::Own);
+        let ca = own.then(|| config.data.join("tls/ca.pem"));
         let thread = std::thread::spawn(move || {
             let stop = async {
                 let _ = stopped.await;
@@ -66,7 +72,8 @@ impl Broker {
         match is_ready.recv_timeout(SOON) {
             Ok(Started { addresses, admin_key, .. }) => {
                 let admin_key = admin_key.map(|key| key.to_string());
-                Self { addresses, admin_key, stop, thread }
+                let dialing = ca.map(|ca| Dialing::secure(&ca, None)).unwrap_or_default();
+                Self { addresses, admin_key, dialing, stop, thread }
             }
             Err(_) if thread.is_finished() => panic!("it does not start: {:?}", thread.join()),
             Err(_) => panic!("the broker does not start"),
@@ -80,7 +87,11 @@ impl Broker {
     }
 
     pub fn connect(&self) -> Peer {
-        Peer::connect(self.addresses.listen)
+        self.connect_by(&self.dialing)
+    }
+
+    pub fn connect_by(&self, dialing: &Dialing) -> Peer {
+        Peer::over(dialing.dial(self.addresses.listen))
     }
 
     /// A connection that has said Hello.
@@ -116,7 +127,7 @@ pub fn until(what: &str, is_so: impl Fn() -> bool) {
 
 /// One end of a connection.
 pub struct Peer {
-    stream: TcpStream,
+    stream: Stream,
     input: BytesMut,
     frames: FrameReader,
     asked: u64,
@@ -127,12 +138,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Connects and says nothing.
-    pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(SOON)).unwrap();
-        stream.set_write_timeout(Some(SOON)).unwrap();
-        stream.set_nodelay(true).unwrap();
+    /// Says nothing yet over this stream.
+    pub fn over(stream: Stream) -> Self {
         let mut frames = FrameReader::before_greeting();
         frames.set_limit(sennit_model::limits::FRAME_BYTES_MAX);
         Self {

@@ -89,7 +89,7 @@ fn ask(door: &Rc<HttpRouter>, method: &str, path: &str, headers: &[(&str, &str)]
     let request = Request::from(request.body(Bytes::new()).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let Response { status, headers, body } =
-        runtime.block_on(door.clone().answer(Rc::new(request)));
+        runtime.block_on(door.clone().of_peer(Peer::default()).answer(Rc::new(request)));
     let body = match body {
         Body::Full(body) => String::from_utf8(body.to_vec()).unwrap(),
         _ => String::new(),
@@ -304,7 +304,9 @@ fn only_reads_and_appends_have_company_and_only_of_their_kind() {
     let door = door();
     let concurrency = |method: &str, path: &str| {
         let request = http::Request::builder().method(method).uri(path);
-        door.concurrency(&request.body(Bytes::new()).unwrap().into())
+        door.clone()
+            .of_peer(Peer::default())
+            .concurrency(&request.body(Bytes::new()).unwrap().into())
     };
     for method in ["GET", "HEAD", "OPTIONS"] {
         assert_eq!(concurrency(method, "/v1/stream/a"), Concurrency::Reads);

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use sennit_identity::{
-    ApiKeyError, EntryKey, Holder, IdentityNameError, Quotas, Right, RightError, RoleName,
-    UnknownVerb, Zeroizing,
+    ApiKeyError, CertificateNameError, EntryKey, Holder, IdentityNameError, Quotas, Right,
+    RightError, RoleName, UnknownVerb, Zeroizing,
 };
 use sennit_protocol::{ErrorCode, Reply, Request, control};
 
@@ -33,6 +33,8 @@ enum Fault {
     Key(#[from] ApiKeyError),
     #[error(transparent)]
     Right(#[from] RightError),
+    #[error(transparent)]
+    Certificate(#[from] CertificateNameError),
     #[error(transparent)]
     Verb(#[from] UnknownVerb),
     #[error("{0}")]
@@ -115,6 +117,14 @@ fn access_change(change: control::change_access::Change) -> Result<AccessChange,
             password: Zeroizing::new(body.password),
             holder: holder(body.holder)?,
         },
+        Change::SetCertificates(body) => {
+            let certificates = body.certificates.iter().map(|name| name.parse());
+            AccessChange::SetCertificates {
+                user: body.user.parse()?,
+                certificates: certificates.collect::<Result<_, CertificateNameError>>()?,
+                holder: holder(body.holder)?,
+            }
+        }
         Change::DeleteUser(name) => AccessChange::Delete(EntryKey::User(name.parse()?)),
         Change::SetRole(body) => {
             AccessChange::SetRole { role: body.role.parse()?, rights: rights(&body.rights)? }
@@ -192,7 +202,9 @@ fn reply(answer: AccessAnswer) -> Reply {
 }
 
 fn entry(entry: ListedEntry) -> control::AccessEntry {
-    let ListedEntry { id, name, holder, created_ms, expires_ms, generation, quotas } = entry;
+    let ListedEntry { id, name, holder, created_ms, expires_ms, generation, certificates, quotas } =
+        entry;
+    let certificates = certificates.iter().map(ToString::to_string).collect();
     let quotas = quotas.map(|quotas| {
         let Quotas { messages_per_second, bytes_per_second, topics, connections } = quotas;
         control::Quotas { messages_per_second, bytes_per_second, topics, connections }
@@ -204,12 +216,23 @@ fn entry(entry: ListedEntry) -> control::AccessEntry {
         rights: rights.iter().map(ToString::to_string).collect(),
     };
     let holder = Some(holder);
-    control::AccessEntry { id, name, holder, created_ms, expires_ms, generation, quotas }
+    control::AccessEntry {
+        id,
+        name,
+        holder,
+        created_ms,
+        expires_ms,
+        generation,
+        quotas,
+        certificates,
+    }
 }
 
 fn fault_reply(fault: &Fault) -> control::Error {
     let code = match fault {
-        Fault::Name(_) | Fault::Right(_) | Fault::Verb(_) => ErrorCode::InvalidRight,
+        Fault::Name(_) | Fault::Right(_) | Fault::Verb(_) | Fault::Certificate(_) => {
+            ErrorCode::InvalidRight
+        }
         Fault::Key(_) => ErrorCode::UnknownPrincipal,
         Fault::Body(_) => ErrorCode::InvalidConfig,
         Fault::Refused(refusal) => match refusal {
@@ -219,17 +242,22 @@ fn fault_reply(fault: &Fault) -> control::Error {
             AccessRefusal::Right(_)
             | AccessRefusal::Name(_)
             | AccessRefusal::Verb(_)
+            | AccessRefusal::Certificate(_)
             | AccessRefusal::Password(_)
+            | AccessRefusal::NoCredential
             | AccessRefusal::KeyName
             | AccessRefusal::Expired => ErrorCode::InvalidRight,
             AccessRefusal::Unknown(_) => ErrorCode::UnknownPrincipal,
             AccessRefusal::Exists(_)
             | AccessRefusal::Standard(_)
             | AccessRefusal::InUse(_)
+            | AccessRefusal::CertificateTaken(..)
             | AccessRefusal::FirstNotAdmin
             | AccessRefusal::LastAdmin => ErrorCode::PrincipalConflict,
             AccessRefusal::NotForTenants => ErrorCode::Forbidden,
-            AccessRefusal::TooManyRoles | AccessRefusal::TooManyRights => ErrorCode::LimitReached,
+            AccessRefusal::TooManyRoles
+            | AccessRefusal::TooManyRights
+            | AccessRefusal::TooManyCertificates => ErrorCode::LimitReached,
             AccessRefusal::Secret(_) => ErrorCode::Internal,
         },
     };

@@ -21,6 +21,7 @@ use crate::runtime::{
     core::{CoreHandle, EffectSink},
     handshake::{note_unexpected_tls, secured},
     inbox::Message,
+    peer::Peer,
     reader_pacing::ReaderPacing,
     wire::{WireReader, WireWriter},
     write_buffer::WriteBuffer,
@@ -95,9 +96,10 @@ async fn serve(arrival: Arrival, core: CoreHandle, authority: Authority) {
     });
     let (scratch, pace) = (core.write_scratch.clone(), core.pace.clone());
     let cores = core.cores.clone();
+    let peer = if moved.is_none() { wire.peer() } else { Peer::default() };
     let (mut reading, writing) = wire.into_split();
     let writer = spawn_local(write(writing, outbox.clone(), scratch, pace));
-    let mut session = Session::new(id, core.clone(), outbox.clone(), authority);
+    let mut session = Session::new(id, core.clone(), outbox.clone(), authority, peer);
     let guard = session.guard();
     let mut input = BytesMut::new();
     let end = tokio::select! {

@@ -36,6 +36,7 @@ use crate::{
     runtime::{
         core::CoreHandle,
         index::{CoreIndex, ShardIndex},
+        peer::Peer,
         placement::{has_place_at, has_reading_place_at},
     },
 };
@@ -63,6 +64,8 @@ pub(crate) struct Session {
     /// Whose session it is, and what that may.
     guard: Rc<SessionGuard>,
     authority: Authority,
+    /// Who is at the other end, until that has said Hello.
+    peer: Peer,
     core: CoreHandle,
     outbox: Rc<Outbox>,
     frames: FrameReader,
@@ -86,6 +89,7 @@ impl Session {
         core: CoreHandle,
         outbox: Rc<Outbox>,
         authority: Authority,
+        peer: Peer,
     ) -> Self {
         let routes = outbox.routes.clone();
         let hooks = hooks::of_core(&core);
@@ -95,6 +99,7 @@ impl Session {
             id,
             guard,
             authority,
+            peer,
             core,
             outbox,
             frames: FrameReader::before_greeting(),

@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 
 use super::{Flow, Session};
 use crate::{
-    identity::login::{Credential, log_in},
+    identity::login::{Credential, LoginRefusal, log_in},
     runtime::{clock::now, inbox::Message, session_takeover::SessionToken},
 };
 
@@ -22,10 +22,19 @@ impl Session {
             }
             (None, None) => Credential::None,
         };
-        let principal = match log_in(&self.authority, &credential, now()).await {
+        let peer = std::mem::take(&mut self.peer);
+        let metrics = &self.core.cores.metrics[self.core.index];
+        let login = log_in(&self.authority, &credential, &peer, metrics, now());
+        let principal = match login.await {
             Ok(principal) => principal,
             Err(refusal) => {
-                return self.refuse(request, ErrorCode::Unauthorized, refusal.to_string());
+                let mut error = control::Error::new(code_of(refusal), refusal.to_string());
+                if let LoginRefusal::TooMany(retry_after) = refusal {
+                    error.retry_after_ms =
+                        u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX).max(1);
+                }
+                self.outbox.refused(request, error);
+                return Flow::Broken;
             }
         };
         if let Err(error) = self.guard.take_place(&principal) {
@@ -76,5 +85,15 @@ impl Session {
         self.frame_bytes_max = frame_bytes_max;
         self.outbox.set_frame_bytes_max(frame_bytes_max);
         self.outbox.set_features(features);
+    }
+}
+
+fn code_of(refusal: LoginRefusal) -> ErrorCode {
+    match refusal {
+        LoginRefusal::TooMany(_) => ErrorCode::TooManyLogins,
+        LoginRefusal::Missing
+        | LoginRefusal::Invalid
+        | LoginRefusal::Expired
+        | LoginRefusal::NotReady => ErrorCode::Unauthorized,
     }
 }

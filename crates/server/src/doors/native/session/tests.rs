@@ -100,7 +100,7 @@ fn core(folder: &std::path::Path) -> CoreHandle {
 fn session(core: &CoreHandle) -> Session {
     let outbox = Rc::new(Outbox::new(1 << 20, &Rc::default()));
     let id = core.with(|core| core.open_session(outbox.clone()));
-    Session::new(id, core.clone(), outbox, Authority::default())
+    Session::new(id, core.clone(), outbox, Authority::default(), Peer::default())
 }
 
 /// What a client sends that says hello and publishes so many batches.
