@@ -125,6 +125,13 @@ impl Broker {
         })
     }
 
+    /// The same broker, reached at another address or with another key. Dropped, it goes on.
+    #[must_use]
+    pub fn reached_at(&self, server: String) -> Self {
+        let (http, pid, data) = (self.http.clone(), self.pid, self.data.clone());
+        Self { server, http, pid, data, own: None }
+    }
+
     /// Starts a broker with `flags` in addition to `options`.
     ///
     /// # Errors

@@ -12,6 +12,8 @@ pub enum FairResults {
     Quiet(QuietResults),
     /// The pace of a throttled tenant.
     Throttle(ThrottleResults),
+    /// The latency of a tenant beside one that floods.
+    Flood(FloodResults),
 }
 
 /// The shares of deliveries.
@@ -63,6 +65,43 @@ pub struct ThrottleResults {
     pub waiting: u64,
 }
 
+/// The latency of a tenant beside one that floods: medians over the turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FloodResults {
+    /// The p99 from publish to confirm without the flood, in microseconds.
+    pub calm_confirm_p99_us: f64,
+    /// The same with the flood.
+    pub confirm_p99_us: f64,
+    /// The second divided by the first, of one turn.
+    pub confirm_ratio: f64,
+    /// The p99 from publish to delivery without the flood, in microseconds.
+    pub calm_deliver_p99_us: f64,
+    /// The same with the flood.
+    pub deliver_p99_us: f64,
+    /// The second divided by the first, of one turn.
+    pub deliver_ratio: f64,
+    /// The greatest ratio that is no error.
+    pub limit: f64,
+    /// Appends of the flood per second that were done.
+    pub taken_per_s: f64,
+    /// Appends of the flood per second that were refused.
+    pub refused_per_s: f64,
+}
+
+/// The column heads of a table of floods.
+const FLOOD_HEADS: [&str; 10] = [
+    "ROW",
+    "CALM CONFIRM p99",
+    "FLOODED",
+    "RATIO",
+    "CALM DELIVER p99",
+    "FLOODED",
+    "RATIO",
+    "FLOOD TAKEN/S",
+    "REFUSED/S",
+    "MISS/DUP/ORD/BAD/ERR",
+];
+
 /// The column heads of a table of shares.
 const SHARE_HEADS: [&str; 5] =
     ["ROW", "WINDOWS", "LARGEST DEVIATION %", "DELIVERIES BY WEIGHT", "MISS/DUP/ORD/BAD/ERR"];
@@ -91,6 +130,7 @@ impl FairResults {
             Self::Shares(_) => &SHARE_HEADS,
             Self::Quiet(_) => &QUIET_HEADS,
             Self::Throttle(_) => &THROTTLE_HEADS,
+            Self::Flood(_) => &FLOOD_HEADS,
         }
     }
 
@@ -121,6 +161,18 @@ impl FairResults {
                 format!("{}..{}", of.second_min, of.second_max),
                 of.gap_max_ms.to_string(),
                 of.waiting.to_string(),
+                errors,
+            ],
+            Self::Flood(of) => vec![
+                row,
+                format!("{:.0} us", of.calm_confirm_p99_us),
+                format!("{:.0} us", of.confirm_p99_us),
+                format!("{:.2}", of.confirm_ratio),
+                format!("{:.0} us", of.calm_deliver_p99_us),
+                format!("{:.0} us", of.deliver_p99_us),
+                format!("{:.2}", of.deliver_ratio),
+                format!("{:.0}", of.taken_per_s),
+                format!("{:.0}", of.refused_per_s),
                 errors,
             ],
         }

@@ -22,6 +22,8 @@ mod echo;
 mod fair_results;
 mod fair_shares;
 mod fan_out;
+mod flood;
+mod flooded_tenant;
 mod http;
 mod http_stream_results;
 mod latency;

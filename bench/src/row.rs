@@ -478,7 +478,7 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fair_results::{QuietResults, ShareResults, ThrottleResults};
+    use crate::fair_results::{FloodResults, QuietResults, ShareResults, ThrottleResults};
 
     fn run(confirmed: f64, missing: u64) -> Row {
         let message_errors = MessageErrors { missing, ..MessageErrors::default() };
@@ -522,6 +522,7 @@ mod tests {
             fair(FairResults::Shares(ShareResults::default())),
             fair(FairResults::Quiet(QuietResults::default())),
             fair(FairResults::Throttle(ThrottleResults::default())),
+            fair(FairResults::Flood(FloodResults::default())),
         ] {
             assert_eq!(row.cells().len(), row.heads().len());
         }

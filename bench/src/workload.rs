@@ -26,6 +26,7 @@ use crate::{
     comparison::Comparison,
     fair_shares::FairShares,
     fan_out::FanOut,
+    flooded_tenant::FloodedTenant,
     http::HttpStreams,
     load::{Bench, Load},
     many_topics::ManyTopics,
@@ -84,6 +85,8 @@ pub enum Method {
     QuietTenant(QuietTenant),
     /// The pace of a throttled tenant.
     ThrottledTenant(ThrottledTenant),
+    /// The latency of a tenant beside one that floods.
+    FloodedTenant(Box<FloodedTenant>),
 }
 
 impl Measurement {
@@ -113,6 +116,7 @@ impl Measurement {
             Method::FairShares(shares) => shares.run(bench, &self.row),
             Method::QuietTenant(quiet) => quiet.run(bench, &self.row),
             Method::ThrottledTenant(throttled) => throttled.run(bench, &self.row),
+            Method::FloodedTenant(flooded) => flooded.run(bench, &self.row),
         }
     }
 }

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sennit_identity::{DENY_ALL, Directory, EntryKey, Right, Verb};
+use sennit_identity::{DENY_ALL, Directory, EntryKey, LastUse, Right, Verb};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -14,6 +14,7 @@ fuzz_target!(|data: &[u8]| {
             .split_once(' ')
             .map_or((line, None), |(name, value)| (name, Some(value.as_bytes())));
         let _ = directory.apply(name, value);
+        let _ = LastUse::default().read(value.unwrap_or_default());
         if let Some(key) = EntryKey::of_name(name) {
             assert_eq!(key.name(), name);
         }

@@ -1,10 +1,10 @@
 //! `fairness`: the cost of fair delivery beside delivery by offset, the shares by weight, the wait of a quiet tenant,
 //! and the pace of a throttled one.
 
-use super::{Measurement, Method, fair_load, show_count};
+use super::{Measurement, Method, fair_load, show_count, show_rate};
 use crate::{
-    comparison::Comparison, fair_shares::FairShares, load::Load, quiet_tenant::QuietTenant,
-    throttled_tenant::ThrottledTenant,
+    comparison::Comparison, fair_shares::FairShares, flooded_tenant::FloodedTenant, load::Load,
+    quiet_tenant::QuietTenant, throttled_tenant::ThrottledTenant,
 };
 
 /// Options of `fairness`.
@@ -23,7 +23,7 @@ pub struct Fairness {
     #[arg(long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     keys: u64,
-    /// overhead: how often both run, in turns
+    /// overhead, flood: how often both run, in turns
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=99))]
     turns: u32,
@@ -59,6 +59,18 @@ pub struct Fairness {
     /// throttle: by how much more or fewer deliveries than the rate says are an error
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     off_by: f64,
+    /// flood: messages per second of the tenant that is measured
+    #[arg(long, value_name = "N", default_value_t = 1000.0)]
+    steady_rate: f64,
+    /// flood: appends per second that the other tenant tries; 0 for as many as go
+    #[arg(long, value_name = "N", default_value_t = 10_000.0)]
+    flood_rate: f64,
+    /// flood: messages per second that it may publish; 0 for no quota
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    flood_quota: u64,
+    /// flood: seconds of a turn that count
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+    flood_seconds: f64,
 }
 
 /// A kind of row.
@@ -72,6 +84,8 @@ enum FairnessRow {
     Quiet,
     /// Deliveries of a throttled tenant beside others that wait
     Throttle,
+    /// Latency of a tenant beside one that floods the broker, beyond its quota; with --serve-auth
+    Flood,
 }
 
 impl Fairness {
@@ -116,6 +130,23 @@ impl Fairness {
                 let throttled = ThrottledTenant { rate, seconds, others, size, limit_percent };
                 let row = format!("{rate}/s burst 1, {} others wait", show_count(others.into()));
                 vec![Measurement { row, method: Method::ThrottledTenant(throttled) }]
+            }
+            FairnessRow::Flood => {
+                let (flood, quota) = (self.flood_rate, self.flood_quota);
+                let load = Load {
+                    size,
+                    partitions,
+                    rate: Some(self.steady_rate),
+                    warmup_s: 1.0,
+                    duration_s: self.flood_seconds,
+                    ..Load::new()
+                };
+                let turns = self.turns;
+                let flooded = FloodedTenant { load, flood, quota, turns, limit: 2.0 };
+                let flood = if flood > 0.0 { show_rate(flood) } else { "as many as go".into() };
+                let row =
+                    format!("{} beside {flood}, quota {quota}/s", show_rate(self.steady_rate));
+                vec![Measurement { row, method: Method::FloodedTenant(Box::new(flooded)) }]
             }
         }
     }

@@ -80,6 +80,10 @@ pub struct AccessEntry {
     pub certificates: Vec<String>,
     /// The quotas of a tenant.
     pub quotas: Quotas,
+    /// When a key was last used, to the minute: `None` if it never was, or nothing is known of it.
+    pub last_used_at: Option<Timestamp>,
+    /// Bytes that a tenant stores which has a quota of them. A little old.
+    pub stored_bytes: Option<u64>,
 }
 
 /// The quotas of a tenant. `None` is no limit.
@@ -89,6 +93,8 @@ pub struct Quotas {
     pub messages_per_second: Option<u64>,
     /// Bytes published in a second: keys, headers and payloads, as encoded.
     pub bytes_per_second: Option<u64>,
+    /// Bytes of messages that are kept in its topics and streams.
+    pub stored_bytes: Option<u64>,
     /// Topics and streams.
     pub topics: Option<u64>,
     /// Connections of the native protocol at once.
@@ -326,8 +332,15 @@ fn principal(name: &PrincipalName) -> control::PrincipalName {
 }
 
 fn of_tenant(tenant: &str, quotas: Quotas) -> control::TenantQuotas {
-    let Quotas { messages_per_second, bytes_per_second, topics, connections } = quotas;
-    let quotas = control::Quotas { messages_per_second, bytes_per_second, topics, connections };
+    let Quotas { messages_per_second, bytes_per_second, stored_bytes, topics, connections } =
+        quotas;
+    let quotas = control::Quotas {
+        messages_per_second,
+        bytes_per_second,
+        stored_bytes,
+        topics,
+        connections,
+    };
     control::TenantQuotas { tenant: tenant.to_owned(), quotas: Some(quotas) }
 }
 
@@ -346,9 +359,16 @@ fn entry(entry: control::AccessEntry) -> AccessEntry {
         generation,
         quotas,
         certificates,
+        stored_bytes,
+        last_used_ms,
     } = entry;
-    let control::Quotas { messages_per_second, bytes_per_second, topics, connections } =
-        quotas.unwrap_or_default();
+    let quotas = quotas.map(|quotas| Quotas {
+        messages_per_second: quotas.messages_per_second,
+        bytes_per_second: quotas.bytes_per_second,
+        stored_bytes: quotas.stored_bytes,
+        topics: quotas.topics,
+        connections: quotas.connections,
+    });
     let control::Holder { tenant, roles, rights } = holder.unwrap_or_default();
     let tenant = Some(tenant).filter(|tenant| !tenant.is_empty());
     AccessEntry {
@@ -359,7 +379,9 @@ fn entry(entry: control::AccessEntry) -> AccessEntry {
         expires_at: expires_ms.map(Timestamp),
         generation,
         certificates,
-        quotas: Quotas { messages_per_second, bytes_per_second, topics, connections },
+        last_used_at: last_used_ms.map(Timestamp),
+        quotas: quotas.unwrap_or_default(),
+        stored_bytes,
     }
 }
 

@@ -36,6 +36,7 @@ use crate::{
     sessions::Sessions,
     settings_hash::SettingsHash,
     shared::Shared,
+    stored::Stored,
     stream::StreamAnswer,
     streams::Streams,
     survey::{Findings, Survey},
@@ -308,6 +309,12 @@ impl Engine {
         let may_tell = so_far.may_tell();
         *hand = partitions.peek_part(*hand, parts, may_tell, |held| so_far.add(held, group_counts));
         (*hand == 0).then(|| std::mem::take(so_far).findings())
+    }
+
+    /// What a partition stores; nothing if it is not there. Costs a search, and for a folded one a step for each batch.
+    #[must_use]
+    pub fn stored(&self, partition: PartitionId) -> Stored {
+        self.partitions.stored(&partition)
     }
 
     /// What went wrong or was held back, of all groups together.

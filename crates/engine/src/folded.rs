@@ -11,6 +11,7 @@ use crate::{
     log::{Entry, Log, Place},
     partition::Partition,
     producer::{AppendedBatch, Producer, Producers},
+    stored::Stored,
     terms::Terms,
     tries::Tries,
 };
@@ -88,6 +89,7 @@ impl Folded {
             (out, partition.visible, partition.log.bytes(), unsaid, ready.collect::<Vec<_>>())
         };
         let unfolded = self.unfolded(partition.id);
+        assert_eq!(self.stored(), Stored::of(&partition.log, &partition.config));
         assert_eq!(kept(&unfolded), kept(partition), "{partition:?}");
     }
 
@@ -101,6 +103,18 @@ impl Folded {
         let mut numbers = Unpacker(&self.bytes);
         let (_, start) = (numbers.take(), numbers.take());
         numbers.near(start) - start
+    }
+
+    /// What it stores.
+    pub(crate) fn stored(&self) -> Stored {
+        let mut numbers = Unpacker(&self.bytes);
+        numbers.take();
+        let start = numbers.take();
+        let end = numbers.near(start);
+        numbers.near(end);
+        let mut log = Log::empty(start, end);
+        numbers.entries(&mut log);
+        Stored::of(&log, &self.form.config)
     }
 
     /// Whether some of its messages are delayed.

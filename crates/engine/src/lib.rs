@@ -80,6 +80,7 @@ mod settings_hash;
 mod shared;
 mod slow_reader;
 mod snapshot;
+mod stored;
 mod stream;
 mod stream_append;
 mod stream_codec;
@@ -134,6 +135,7 @@ pub use record_error::RecordError;
 pub use refusal::{AtomicItem, Refusal};
 pub use replay::{Replay, Replayed};
 pub use settings_hash::SettingsHash;
+pub use stored::Stored;
 pub use stream::{
     ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamAppended, StreamChunk, StreamCommand,
     StreamNote, StreamProducer, StreamRead, StreamRefusal, StreamRest, StreamSettings,

@@ -16,6 +16,7 @@ use crate::{
     ordered::Ordered,
     pages::Pages,
     partition::{Partition, Rest},
+    stored::Stored,
 };
 
 /// A partition, folded or not; neither, and the place is free.
@@ -147,6 +148,17 @@ impl Partitions {
             _ => true,
         };
         is_worth_it.then(|| held.peek())
+    }
+
+    /// What the partition of this number stores. A folded one stays so.
+    pub(crate) fn stored(&self, id: &PartitionId) -> Stored {
+        let Some(place) = self.place(id) else { return Stored::default() };
+        let held = &self.held[place];
+        match (held.open.get(), &held.folded) {
+            (Some(partition), _) => Stored::of(&partition.log, &partition.config),
+            (None, Some(folded)) => folded.stored(),
+            (None, None) => Stored::default(),
+        }
     }
 
     /// Whether there is a partition of this number.

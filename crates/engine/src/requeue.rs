@@ -231,22 +231,22 @@ pub(crate) fn message(
 }
 
 impl Engine {
-    /// Publishes messages again and settles them where they were. Returns how many; or why not all of them were, how
-    /// many were, and the first that was not.
+    /// Publishes messages again and settles them where they were. Returns how many, and their bytes; and if not all of
+    /// them were, why, and the first that was not.
     pub(crate) fn requeue(
         &mut self,
         source: (PartitionId, GroupId),
         requeues: Requeues,
         now: Timestamp,
         journal: &mut impl Journal,
-    ) -> (u64, Option<(Refusal, u64)>) {
-        let mut done = 0;
+    ) -> ((u64, u64), Option<(Refusal, u64)>) {
+        let mut done = (0, 0);
         let mut refused: Option<(Refusal, u64)> = None;
         for (target, together) in requeues.by_target {
             let Some((first, ..)) = together.taken.first() else { continue };
-            let count = together.taken.count();
+            let (count, bytes) = (together.taken.count(), together.builder.byte_count() as u64);
             match self.requeue_to(source, target, together, now, journal) {
-                Ok(()) => done += count,
+                Ok(()) => done = (done.0 + count, done.1 + bytes),
                 Err(refusal) if refused.as_ref().is_none_or(|(_, before)| first < *before) => {
                     refused = Some((refusal, first));
                 }

@@ -207,6 +207,8 @@ pub struct WalkPage {
     pub homeless: u64,
     /// Messages that the group is through with now; of a dry run, would be.
     pub done: u64,
+    /// Bytes of what was published again.
+    pub bytes: u64,
     /// What a peek shows.
     pub messages: Vec<FoundMessage>,
     /// What a count counts, the largest first.

@@ -144,8 +144,9 @@ impl Engine {
             walking.page.done += cancelled.count();
             self.cancel((id, group), &cancelled, journal);
             let requeues = std::mem::take(&mut requeues);
-            let (done, refused) = self.requeue((id, group), requeues, now, journal);
+            let ((done, bytes), refused) = self.requeue((id, group), requeues, now, journal);
             walking.page.done += done;
+            walking.page.bytes += bytes;
             if let Some((refusal, at)) = refused {
                 walking.page.refusal = Some(refusal);
                 walking.page.next = Some(Offset(at));

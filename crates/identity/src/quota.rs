@@ -14,6 +14,9 @@ pub struct Quotas {
     /// Bytes published in a second: keys, headers and payloads, as encoded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<u64>,
+    /// Bytes of messages that are kept in topics and streams of its namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_bytes: Option<u64>,
     /// Topics and streams of its namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topics: Option<u64>,
@@ -24,14 +27,47 @@ pub struct Quotas {
 
 /// A quota that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the quota of the tenant is used up: {quota} is {limit}")]
+#[error("the quota of the tenant is used up: {quota} is {limit}{}", room(*.stored))]
 pub struct OverQuota {
     /// The name of the quota.
     pub quota: &'static str,
     /// The limit.
     pub limit: u64,
-    /// When the same may succeed; `None` where something has to go first.
-    pub retry_after: Option<Duration>,
+    /// Bytes that are stored, where it is the quota of these.
+    pub stored: Option<u64>,
+    /// When the same may succeed.
+    pub retry: QuotaRetry,
+}
+
+/// When something that was over a quota may succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuotaRetry {
+    /// After this time.
+    After(Duration),
+    /// Once consumers have settled messages, or something has ended or is deleted: now and then it is worth a try.
+    WhenFreed,
+    /// Once somebody has made room, or the quota is a larger one. It is no use to try again.
+    ByHand,
+}
+
+/// The longest time to retry that is told.
+const RETRY_MAX: Duration = Duration::from_secs(3600);
+
+impl QuotaRetry {
+    /// After this time, in bounds that a client can wait for.
+    #[must_use]
+    pub fn after(wait: Duration) -> Self {
+        Self::After(wait.clamp(Duration::from_secs(1), RETRY_MAX))
+    }
+}
+
+/// How room is made in a quota of stored bytes.
+fn room(stored: Option<u64>) -> String {
+    stored.map_or_else(String::new, |stored| {
+        format!(
+            ", and {stored} bytes are stored: settle messages, delete messages or topics, or ask the operator for more"
+        )
+    })
 }
 
 /// The use that a tenant makes of its rates. A second's worth may be used at once. A larger batch is taken when the
@@ -53,8 +89,10 @@ impl QuotaMeter {
         (messages, bytes): (u64, u64),
         now: Timestamp,
     ) -> Result<(), OverQuota> {
-        let over =
-            |quota, rate: u64, wait| OverQuota { quota, limit: rate, retry_after: Some(wait) };
+        let over = |quota, rate: u64, wait| {
+            let retry = QuotaRetry::After(wait);
+            OverQuota { quota, limit: rate, stored: None, retry }
+        };
         if let Some(rate) = quotas.messages_per_second {
             self.messages.fill(rate, now);
             if let Some(wait) = self.messages.wait(rate, messages) {
@@ -72,6 +110,28 @@ impl QuotaMeter {
             self.messages.take(messages);
         }
         Ok(())
+    }
+
+    /// Checks that a message could be taken now.
+    ///
+    /// # Errors
+    /// The quota that is used up, with the time until there is room.
+    pub fn check(&self, quotas: &Quotas, now: Timestamp) -> Result<(), OverQuota> {
+        self.clone().take(quotas, (1, 1), now)
+    }
+
+    /// Has what was done without asking be paid for: what is taken next waits for it. No more than an hour's worth is owed.
+    pub fn charge(&mut self, quotas: &Quotas, (messages, bytes): (u64, u64), now: Timestamp) {
+        let of = [
+            (quotas.messages_per_second, &mut self.messages, messages),
+            (quotas.bytes_per_second, &mut self.bytes, bytes),
+        ];
+        for (rate, bucket, used) in of {
+            let Some(rate) = rate else { continue };
+            bucket.fill(rate, now);
+            bucket.take(used);
+            bucket.owe_at_most(rate);
+        }
     }
 }
 
@@ -109,7 +169,11 @@ impl Bucket {
             .checked_div(rate.into())
             .map_or(u64::MAX, |ms| u64::try_from(ms).unwrap_or(u64::MAX).saturating_add(1));
         // A rate of nothing is one that nobody waits for.
-        Some(Duration::from_millis(ms).min(Duration::from_secs(3600)))
+        Some(Duration::from_millis(ms).min(RETRY_MAX))
+    }
+
+    fn owe_at_most(&mut self, rate: u64) {
+        self.held = self.held.max(-i128::from(rate) * 1000 * i128::from(RETRY_MAX.as_secs()));
     }
 
     fn take(&mut self, wanted: u64) {
@@ -134,7 +198,7 @@ mod tests {
         assert_eq!(take(10, 1000), Ok(()));
         let over = take(1, 1000).unwrap_err();
         assert_eq!((over.quota, over.limit), ("messages_per_second", 10));
-        assert_eq!(over.retry_after, Some(Duration::from_millis(101)));
+        assert_eq!(over.retry, QuotaRetry::After(Duration::from_millis(101)));
         assert_eq!(take(1, 1101), Ok(()));
         assert!(take(10, 1500).is_err());
         assert_eq!(take(10, 3000), Ok(()), "it holds no more than a second's worth");
@@ -148,8 +212,8 @@ mod tests {
         assert_eq!(take(500, 0), Ok(()));
         let over = take(1, 0).unwrap_err();
         assert_eq!(
-            (over.quota, over.retry_after),
-            ("bytes_per_second", Some(Duration::from_millis(4011)))
+            (over.quota, over.retry),
+            ("bytes_per_second", QuotaRetry::After(Duration::from_millis(4011)))
         );
         assert!(take(1, 3999).is_err());
         assert_eq!(take(1, 4100), Ok(()));
@@ -165,7 +229,23 @@ mod tests {
         assert_eq!(meter.take(&both, (9, 0), Timestamp(0)), Ok(()));
         let none = quotas(Some(0), None);
         let over = QuotaMeter::default().take(&none, (1, 1), Timestamp(0)).unwrap_err();
-        assert_eq!(over.retry_after, Some(Duration::from_secs(3600)));
+        assert_eq!(over.retry, QuotaRetry::After(Duration::from_secs(3600)));
+    }
+
+    #[test]
+    fn what_is_charged_is_paid_for_by_what_comes_next() {
+        let (mut meter, quotas) = (QuotaMeter::default(), quotas(Some(10), Some(100)));
+        meter.charge(&quotas, (30, 0), Timestamp(0));
+        let over = meter.check(&quotas, Timestamp(0)).unwrap_err();
+        assert_eq!(meter.take(&quotas, (1, 1), Timestamp(0)), Err(over));
+        let wait = Duration::from_millis(2101);
+        assert_eq!((over.quota, over.retry), ("messages_per_second", QuotaRetry::After(wait)));
+        assert_eq!(meter.take(&quotas, (1, 1), Timestamp(2101)), Ok(()));
+        meter.charge(&quotas, (0, u64::MAX), Timestamp(3000));
+        let over = meter.take(&quotas, (1, 1), Timestamp(3000)).unwrap_err();
+        assert_eq!(over.quota, "bytes_per_second");
+        let hour = 3_600_000;
+        assert_eq!(meter.take(&quotas, (1, 1), Timestamp(3000 + hour + 10)), Ok(()));
     }
 
     proptest! {
@@ -183,7 +263,7 @@ mod tests {
                         longest = longest.max(messages);
                     }
                     Err(over) => {
-                        let wait = over.retry_after.unwrap();
+                        let QuotaRetry::After(wait) = over.retry else { panic!("{over:?}") };
                         let then = Timestamp(now).plus(wait);
                         prop_assert_eq!(meter.clone().take(&quotas, (messages, 0), then), Ok(()));
                     }

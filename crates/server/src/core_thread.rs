@@ -23,9 +23,11 @@ use crate::{
         catalogue_needs::Needs,
         configuration::{Configuration, CurrentConfiguration},
         control::Control,
+        key_use_store::KeyUseStore,
         recovered_state::Found,
         schedules::Schedules,
         streams::Streams,
+        tenant_storage::{StoredSums, TenantStorage},
         topic_listener::TopicListener,
     },
     config::Config,
@@ -133,9 +135,10 @@ impl CoreThread {
             let hooks = Rc::new(CoreHooks::new(configuration.clone(), metrics));
             let failures = Rc::new(Failures::default());
             core.with(|core| core.set_decider(failures.clone()));
-            spawn_local(failures.serve(core.clone(), hooks.clone()));
+            spawn_local(failures.serve(core.clone(), authority.clone(), hooks.clone()));
             configuration.set_hooks_listener(Rc::new(FailureWatch(core.clone())));
             core.services.add(hooks);
+            core.services.add(Rc::new(StoredSums(core.clone())));
             configuration.add_identity_listener(core.services.find_or_add::<SessionGuards>());
             core.services.add(configuration);
             if index == CoreIndex::FIRST {
@@ -201,11 +204,15 @@ fn add_control(core: &CoreHandle, config: Config, authority: &Authority) {
     core.services.add(AccessControl::new(core.clone(), authority.clone(), data.clone()));
     let configuration = Configuration::new(core.clone(), authority.clone(), data);
     core.services.add(configuration.clone());
-    let schedules = Schedules::new(core.clone(), Rc::new(BrokerPublishes(core.clone())));
+    let publishes = Rc::new(BrokerPublishes(core.clone()));
+    let schedules = Schedules::new(core.clone(), authority.clone(), publishes);
     core.services.add(schedules.clone());
+    let storage = TenantStorage::new(core.clone(), authority.clone());
+    core.services.add(storage.clone());
+    let key_uses = KeyUseStore::new(core.clone(), authority.clone());
     let hooks = Rc::new(HookCleaner(core.clone()));
     let listeners: Rc<[Rc<dyn TopicListener>]> =
-        Rc::new([configuration, schedules, subscriptions, hooks]);
+        Rc::new([configuration, key_uses, storage, schedules, subscriptions, hooks]);
     let control = Rc::new(Control::new(core.clone(), listeners));
     let needs = Rc::new(Needs::default());
     core.with(|core| core.set_needs(needs.clone()));

@@ -7,6 +7,7 @@
 pub(crate) mod authority;
 mod certificate_owner;
 pub(crate) mod key_set_fetch;
+pub(crate) mod key_uses;
 pub(crate) mod login;
 pub(crate) mod login_cache;
 pub(crate) mod principal;

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use bytes::Bytes;
 use sennit_engine::{
     Catalogue, Command, Effect, Engine, Findings, GroupCounts, Origin, Outbox, Payloads, Place,
-    Refusal, StreamCommand, Throttles,
+    Refusal, Stored, StreamCommand, Throttles,
 };
 use sennit_journal::{Container, Frame, Position};
 use sennit_model::{Offset, PartitionId, Timestamp};
@@ -180,6 +180,11 @@ impl Shard {
     /// the end of a round.
     pub fn survey(&mut self, parts: u32) -> Option<Findings> {
         self.engine.survey(parts)
+    }
+
+    /// What a partition stores; nothing if it is not there.
+    pub fn stored(&self, partition: PartitionId) -> Stored {
+        self.engine.stored(partition)
     }
 
     /// What went wrong or was held back, of all groups together.

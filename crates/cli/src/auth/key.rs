@@ -34,7 +34,7 @@ enum Verb {
         #[arg(long, value_name = "TIME", value_parser = time_argument::future)]
         expires: Option<u64>,
     },
-    /// List the API keys, without their secrets
+    /// List the API keys, without their secrets, and when each was last used
     List,
     /// Give an API key another secret and print it
     Rotate {
@@ -94,16 +94,18 @@ fn list(keys: &[AccessEntry], as_json: bool) -> Result<(), Failure> {
             json["generation"] = key.generation.into();
             json["created_ms"] = key.created_at.0.into();
             json["expires_ms"] = key.expires_at.map(|at| at.0).into();
+            json["last_used_ms"] = key.last_used_at.map(|at| at.0).into();
             print_json(&json)
         });
     }
     let rows = keys.iter().map(|key| {
         let expires = key.expires_at.map_or("never".to_owned(), |at| time_argument::show(at.0));
+        let used = key.last_used_at.map_or("never".to_owned(), |at| time_argument::show(at.0));
         let created = time_argument::show(key.created_at.0);
-        let mut row = vec![key.id.clone(), key.name.clone(), created, expires];
+        let mut row = vec![key.id.clone(), key.name.clone(), created, used, expires];
         row.extend(cells(&key.holder));
         row
     });
-    let heads = ["ID", "NAME", "CREATED", "EXPIRES", "TENANT", "ROLES", "RIGHTS"];
+    let heads = ["ID", "NAME", "CREATED", "LAST USED", "EXPIRES", "TENANT", "ROLES", "RIGHTS"];
     print_table(&heads, &rows.collect::<Vec<_>>())
 }

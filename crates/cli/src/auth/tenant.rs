@@ -51,6 +51,9 @@ struct QuotaOptions {
     /// Most bytes published in a second
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
     bytes_per_second: Option<u64>,
+    /// Most bytes of messages that are kept in its topics and streams
+    #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
+    stored_bytes: Option<u64>,
     /// Most topics and streams
     #[arg(long, value_name = "N")]
     topics: Option<u64>,
@@ -61,8 +64,9 @@ struct QuotaOptions {
 
 impl QuotaOptions {
     fn quotas(self) -> Quotas {
-        let Self { messages_per_second, bytes_per_second, topics, connections } = self;
-        Quotas { messages_per_second, bytes_per_second, topics, connections }
+        let Self { messages_per_second, bytes_per_second, stored_bytes, topics, connections } =
+            self;
+        Quotas { messages_per_second, bytes_per_second, stored_bytes, topics, connections }
     }
 }
 
@@ -97,18 +101,34 @@ fn list(tenants: &[AccessEntry], as_json: bool) -> Result<(), Failure> {
                 "created_ms": tenant.created_at.0,
                 "messages_per_second": quotas.messages_per_second,
                 "bytes_per_second": quotas.bytes_per_second,
+                "stored_bytes": quotas.stored_bytes,
                 "topics": quotas.topics,
                 "connections": quotas.connections,
+                "bytes_stored": tenant.stored_bytes,
             }))
         });
     }
     let rows = tenants.iter().map(|tenant| {
-        let Quotas { messages_per_second, bytes_per_second, topics, connections } = tenant.quotas;
-        let quotas = [messages_per_second, bytes_per_second, topics, connections];
+        let Quotas { messages_per_second, bytes_per_second, stored_bytes, topics, connections } =
+            tenant.quotas;
+        let stored = [tenant.stored_bytes, stored_bytes];
+        let quotas =
+            [[messages_per_second, bytes_per_second], stored, [topics, connections]].into_iter();
         let mut row = vec![tenant.id.clone(), time_argument::show(tenant.created_at.0)];
-        row.extend(quotas.map(|quota| quota.map_or("-".to_owned(), |most| most.to_string())));
+        row.extend(
+            quotas.flatten().map(|quota| quota.map_or("-".to_owned(), |most| most.to_string())),
+        );
         row
     });
-    let heads = ["NAME", "CREATED", "MESSAGES/S", "BYTES/S", "TOPICS", "CONNECTIONS"];
+    let heads = [
+        "NAME",
+        "CREATED",
+        "MESSAGES/S",
+        "BYTES/S",
+        "STORED",
+        "STORED BYTES",
+        "TOPICS",
+        "CONNECTIONS",
+    ];
     print_table(&heads, &rows.collect::<Vec<_>>())
 }

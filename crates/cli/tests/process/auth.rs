@@ -19,19 +19,19 @@ use crate::{
 };
 
 /// A broker with an admin, and the admin's key.
-fn guarded(folder: &TempDir) -> (Broker, String) {
+pub fn guarded(folder: &TempDir) -> (Broker, String) {
     let broker = Broker::start_with(folder.path(), &["--init-admin"]);
     let key = broker.admin_key.clone().expect("the first start makes an admin key");
     (broker, key)
 }
 
-fn with_key(broker: &Broker, key: &str, arguments: &[&str], input: &str) -> Output {
+pub fn with_key(broker: &Broker, key: &str, arguments: &[&str], input: &str) -> Output {
     let mut command = broker.command(arguments);
     command.env("SENNIT_KEY", key);
     run(command, input.as_bytes())
 }
 
-fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim_end().to_owned()
 }
 

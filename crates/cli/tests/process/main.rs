@@ -52,6 +52,7 @@ mod memory;
 mod order;
 mod patterns;
 mod pipes;
+mod quotas;
 mod reading;
 mod refusals;
 mod request;

@@ -25,12 +25,13 @@ fn principal() -> impl Strategy<Value = PrincipalName> {
 }
 
 fn quotas() -> impl Strategy<Value = Quotas> {
-    any::<(Option<u64>, Option<u64>, Option<u64>, Option<u64>)>().prop_map(
-        |(messages_per_second, bytes_per_second, topics, connections)| Quotas {
+    any::<(Option<u64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>)>().prop_map(
+        |(messages_per_second, bytes_per_second, topics, connections, stored_bytes)| Quotas {
             messages_per_second,
             bytes_per_second,
             topics,
             connections,
+            stored_bytes,
         },
     )
 }
@@ -87,20 +88,22 @@ pub fn access_reply() -> impl Strategy<Value = Reply> {
     let entry = (
         (text(), text()),
         option::of(holder()),
-        any::<(u64, Option<u64>, u64)>(),
-        (option::of(quotas()), texts()),
+        any::<(u64, Option<u64>, u64, Option<u64>)>(),
+        (option::of(quotas()), any::<Option<u64>>(), texts()),
     )
-        .prop_map(|((id, name), holder, (created_ms, expires_ms, generation), of_kind)| {
-            let (quotas, certificates) = of_kind;
+        .prop_map(|((id, name), holder, times, (quotas, stored_bytes, certificates))| {
+            let (created_ms, expires_ms, generation, last_used_ms) = times;
             AccessEntry {
+                quotas,
+                stored_bytes,
+                certificates,
                 id,
                 name,
                 holder,
                 created_ms,
                 expires_ms,
                 generation,
-                quotas,
-                certificates,
+                last_used_ms,
             }
         });
     prop_oneof![

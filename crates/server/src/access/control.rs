@@ -6,7 +6,7 @@ use std::{path::PathBuf, rc::Rc};
 use bytes::Bytes;
 use sennit_identity::{
     ADMIN, ApiKey, ApiKeyId, DecisionReason, Directory, EntryKey, Holder, KeyEntry, MasterSecret,
-    RightSource, Rights, RoleEntry, TenantEntry, TenantName, UserEntry, Verb, Zeroizing,
+    Quotas, RightSource, Rights, RoleEntry, TenantEntry, TenantName, UserEntry, Verb, Zeroizing,
     entry_bytes, is_admin, is_standard_role,
     limits::{RIGHTS_MAX, ROLES_MAX},
 };
@@ -25,6 +25,7 @@ use crate::{
         configuration::{self, ConfigurationRefusal, ConfigurationRequest, Write},
         control_request::ControlRefusal,
         key_file,
+        tenant_storage::TenantStorage,
     },
     identity::{authority::Authority, principal::Principal},
     runtime::{
@@ -143,7 +144,7 @@ impl AccessControl {
             AccessRequest::Change(_) => Err(ControlRefusal::WrongAnswer.into()),
             AccessRequest::List { kind, after, most } => {
                 let directory = self.directory()?;
-                Ok(list(&directory, &scope, kind, &after, most))
+                Ok(list((&self.authority, &directory), &scope, kind, &after, most))
             }
             AccessRequest::Decide { who, verb, name } => {
                 let who = who.ok_or(ControlRefusal::WrongAnswer)?;
@@ -238,6 +239,7 @@ impl AccessControl {
                     return Err(AccessRefusal::Exists(shown(&key)));
                 }
                 self.put(&key, &TenantEntry { created_ms: now().0, quotas }, true).await?;
+                self.measure(&tenant, &quotas).await;
                 Ok(changed(tenant.to_string(), true))
             }
             AccessChange::SetQuotas { tenant, quotas } => {
@@ -246,6 +248,7 @@ impl AccessControl {
                 let entry = directory.tenant(&tenant).ok_or_else(|| unknown(&key))?;
                 let created_ms = entry.created_ms;
                 self.put(&key, &TenantEntry { created_ms, quotas }, false).await?;
+                self.measure(&tenant, &quotas).await;
                 Ok(changed(tenant.to_string(), false))
             }
             AccessChange::Grant { to, roles, rights } => {
@@ -341,6 +344,15 @@ impl AccessControl {
         self.write(key, None, None).await
     }
 
+    /// Has a quota of stored bytes know what is stored, before the change is confirmed.
+    async fn measure(&self, tenant: &TenantName, quotas: &Quotas) {
+        if quotas.stored_bytes.is_some()
+            && let Some(storage) = self.core.services.find::<TenantStorage>()
+        {
+            storage.measure(tenant).await;
+        }
+    }
+
     /// The secret of API keys: the one in the data directory, made if there is none.
     fn master(&self) -> Result<MasterSecret, AccessRefusal> {
         if let Some(master) = self.authority.master() {
@@ -428,7 +440,7 @@ fn check_holder(directory: &Directory, holder: &Holder) -> Result<(), AccessRefu
 }
 
 fn list(
-    directory: &Directory,
+    (authority, directory): (&Authority, &Directory),
     scope: &Scope,
     kind: AccessKind,
     after: &str,
@@ -445,6 +457,7 @@ fn list(
                 created_ms: entry.created_ms,
                 expires_ms: entry.expires_ms,
                 generation: entry.generation,
+                last_used_ms: authority.key_uses().at(id, now()).map(|at| at.0),
                 ..ListedEntry::default()
             })
             .take(most + 1)
@@ -480,6 +493,7 @@ fn list(
             .map(|(name, entry)| ListedEntry {
                 id: name.to_string(),
                 quotas: Some(entry.quotas),
+                stored_bytes: authority.meter(name).and_then(|meter| meter.stored_bytes()),
                 created_ms: entry.created_ms,
                 ..ListedEntry::default()
             })

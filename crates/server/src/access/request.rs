@@ -91,8 +91,12 @@ pub(crate) struct ListedEntry {
     pub(crate) generation: u64,
     /// Those that log a user in.
     pub(crate) certificates: Vec<CertificateName>,
+    /// When a key was last used, if it ever was.
+    pub(crate) last_used_ms: Option<u64>,
     /// Of a tenant.
     pub(crate) quotas: Option<Quotas>,
+    /// Bytes that a tenant stores which has a quota of them.
+    pub(crate) stored_bytes: Option<u64>,
 }
 
 /// The decision about one right.

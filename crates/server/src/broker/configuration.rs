@@ -50,7 +50,7 @@ use super::{
     topic_listener::TopicListener,
 };
 use crate::{
-    identity::{authority::Authority, principal::Principal},
+    identity::{authority::Authority, key_uses::key_of_entry, principal::Principal},
     runtime::{
         core::{CoreHandle, Cores},
         inbox::Message,
@@ -62,7 +62,7 @@ use crate::{
 /// Most changes in one append.
 const APPENDED_CHANGES: usize = 4096;
 
-type Answer = Result<ConfigurationAnswer, ConfigurationRefusal>;
+pub(crate) type Answer = Result<ConfigurationAnswer, ConfigurationRefusal>;
 
 /// A change that waits to be decided.
 #[derive(Debug)]
@@ -316,7 +316,10 @@ impl Configuration {
     fn read_directory(&self) {
         let mut directory = Directory::default();
         for (key, entry) in self.entries.borrow().iter() {
-            apply(&mut directory, key, Some(&entry.value));
+            match key.identity_entry().and_then(key_of_entry) {
+                Some(id) => self.authority.key_uses().read(&id, &entry.value),
+                None => apply(&mut directory, key, Some(&entry.value)),
+            }
         }
         if directory.keys().next().is_some() {
             match key_file::read(&self.data) {
@@ -333,7 +336,11 @@ impl Configuration {
 
     /// Puts changes of the directory in force, before a core is told and before they are confirmed.
     fn change_directory(&self, changes: &[ConfigurationChange]) {
-        if changes.iter().all(|change| change.key.identity_entry().is_none()) {
+        let is_of_directory = |change: &&ConfigurationChange| {
+            change.key.identity_entry().is_some_and(|name| key_of_entry(name).is_none())
+        };
+        let mut changes = changes.iter().filter(is_of_directory).peekable();
+        if changes.peek().is_none() {
             return;
         }
         let mut directory = self.directory.borrow_mut();

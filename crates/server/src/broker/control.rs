@@ -152,7 +152,7 @@ impl Control {
                 self.list_fair_keys(&topic, &group, most).await
             }
             ControlRequest::Inspect(inspect) => self.inspect(inspect).await,
-            ControlRequest::Rework(rework) => self.rework(rework).await,
+            ControlRequest::Rework(rework) => self.rework(principal, rework).await,
             ControlRequest::RetryParked(retry) => self.retry_parked(retry).await,
             ControlRequest::Subscribe(subscribe) => self.subscribe(subscribe).await,
             ControlRequest::Read(read) => self.read(read).await,

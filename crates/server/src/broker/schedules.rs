@@ -57,7 +57,10 @@ use super::{
     topic_locks::TopicLocks,
 };
 use crate::{
-    identity::principal::{MissingRight, Principal},
+    identity::{
+        authority::Authority,
+        principal::{MissingRight, Principal},
+    },
     runtime::{
         clock,
         core::{CoreHandle, Cores},
@@ -184,10 +187,14 @@ impl TopicListener for Schedules {
 
 impl Schedules {
     /// None yet: they are read when the broker starts.
-    pub(crate) fn new(core: CoreHandle, hook: Rc<dyn PublishHook>) -> Rc<Self> {
+    pub(crate) fn new(
+        core: CoreHandle,
+        authority: Authority,
+        hook: Rc<dyn PublishHook>,
+    ) -> Rc<Self> {
         Rc::new(Self {
             store: Store::new(core.clone()),
-            publishing: Publishing::new(core.clone(), hook),
+            publishing: Publishing::new(core.clone(), authority, hook),
             core,
             held: RefCell::default(),
             bytes: Cell::new(0),
@@ -565,5 +572,9 @@ impl Schedules {
 
 /// Whether a tick that is refused for this may be published later.
 fn is_passing(refusal: &ControlRefusal) -> bool {
-    refusal.is_retryable() || matches!(refusal, ControlRefusal::Engine(Refusal::OutcomeUnknown))
+    refusal.is_retryable()
+        || matches!(
+            refusal,
+            ControlRefusal::Engine(Refusal::OutcomeUnknown) | ControlRefusal::OverQuota(_)
+        )
 }

@@ -109,8 +109,9 @@ impl Streams {
         let first = append().ok_or_else(wrong_answer)?;
         let bytes = content_bytes(first.content.as_ref());
         let messages = first.content.as_ref().map_or(0, |content| u64::from(content.count()));
-        principal.take((messages, bytes)).map_err(ControlRefusal::from)?;
         wait_for_room(&self.core, shard, bytes).await?;
+        // At the last moment: what is counted is with its shard before it is measured what that stores.
+        principal.take((messages, bytes)).map_err(ControlRefusal::from)?;
         let mut first = Some(first);
         let mut append = || first.take().or_else(&mut append);
         let command = || append().map(StreamCommand::Append);

@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     broker::configuration::ChangeListener,
+    identity::authority::Authority,
     runtime::{
         clock::now,
         core::{CoreHandle, Cores, FailureDecider},
@@ -49,13 +50,18 @@ impl FailureDecider for Failures {
 
 impl Failures {
     /// Has hooks decide, as long as the core's thread lives. Hooks of several topics take turns.
-    pub(crate) async fn serve(self: Rc<Self>, core: CoreHandle, hooks: Rc<CoreHooks>) {
+    pub(crate) async fn serve(
+        self: Rc<Self>,
+        core: CoreHandle,
+        authority: Authority,
+        hooks: Rc<CoreHooks>,
+    ) {
         loop {
             self.added.notified().await;
             while let Some((shard, failed)) = self.next() {
-                let (core, hooks) = (core.clone(), hooks.clone());
+                let (core, authority, hooks) = (core.clone(), authority.clone(), hooks.clone());
                 spawn_local(async move {
-                    let answers = hooks.on_failures(&core.cores, shard, failed).await;
+                    let answers = hooks.on_failures(&core.cores, &authority, shard, failed).await;
                     core.with(|core| {
                         core.command(shard, Command::DecideFailures(answers));
                         core.handle();
@@ -92,6 +98,7 @@ impl CoreHooks {
     async fn on_failures(
         &self,
         cores: &Cores,
+        authority: &Authority,
         shard: ShardIndex,
         failed: FailedAttempts,
     ) -> FailureAnswers {
@@ -120,7 +127,25 @@ impl CoreHooks {
                 turn = Instant::now();
             }
         }
+        if let Some(topic) = &topic {
+            charge_routed(authority, topic, &answers);
+        }
         FailureAnswers { partition, group, answers }
+    }
+}
+
+/// Has the tenant of a topic pay for the messages that its hook publishes elsewhere. They are published all the same: a
+/// message that has failed has to go somewhere.
+fn charge_routed(authority: &Authority, topic: &TopicSettings, answers: &[FailureAnswer]) {
+    let bytes = answers.iter().filter_map(|answer| match &answer.decision {
+        FailureDecision::Route { message, .. } => Some(message.len() as u64),
+        _ => None,
+    });
+    let batch = bytes.fold((0, 0), |(count, sum), bytes| (count + 1, sum + bytes));
+    if batch.0 > 0
+        && let Some(meter) = authority.meter_of_topic(topic.name.as_str())
+    {
+        meter.charge(batch, now());
     }
 }
 

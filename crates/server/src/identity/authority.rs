@@ -18,6 +18,7 @@ use sennit_model::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use super::{
+    key_uses::KeyUses,
     tenant_meter::{TenantMeter, TenantMeters},
     token_issuer::TokenIssuer,
     verified_passwords::VerifiedPasswords,
@@ -43,6 +44,7 @@ struct Shared {
     verified: Mutex<VerifiedPasswords>,
     password_checks: Semaphore,
     meters: TenantMeters,
+    key_uses: KeyUses,
     /// Told of each change.
     changes: watch::Sender<()>,
 }
@@ -83,6 +85,7 @@ impl Authority {
             verified: Mutex::default(),
             password_checks: Semaphore::new(PASSWORD_CHECKS_MAX),
             meters: TenantMeters::default(),
+            key_uses: KeyUses::default(),
             changes: watch::Sender::new(()),
         }))
     }
@@ -99,8 +102,19 @@ impl Authority {
     }
 
     /// The meter of a tenant.
-    pub(super) fn meter(&self, tenant: &TenantName) -> Option<Arc<TenantMeter>> {
+    pub(crate) fn meter(&self, tenant: &TenantName) -> Option<Arc<TenantMeter>> {
         self.0.meters.of(tenant)
+    }
+
+    /// The meter of the tenant that owns the topic of this name, if one does.
+    pub(crate) fn meter_of_topic(&self, name: &str) -> Option<Arc<TenantMeter>> {
+        let (tenant, _) = name.split_once(['.', '/'])?;
+        self.meter(&tenant.parse().ok()?)
+    }
+
+    /// When keys were last used.
+    pub(crate) fn key_uses(&self) -> &KeyUses {
+        &self.0.key_uses
     }
 
     /// Is told of each change from now on.

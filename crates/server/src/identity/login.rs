@@ -195,7 +195,9 @@ fn key_principal(
     if !key_counts(entry, generation, now) {
         return Err(LoginRefusal::Invalid);
     }
-    Ok(Principal::of_key(authority.clone(), key.id(), generation))
+    let principal = Principal::of_key(authority.clone(), key.id(), generation);
+    principal.note_use(now);
+    Ok(principal)
 }
 
 fn token_principal(

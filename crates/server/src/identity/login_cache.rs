@@ -74,6 +74,7 @@ impl LoginCache {
         hash.copy_from_slice(hashed.finish().as_ref());
         let known = self.logins.borrow().get(&hash).cloned();
         if let Some(known) = known.filter(|known| self.counts(known, peer, now)) {
+            known.principal.note_use(now);
             return Ok(known.principal);
         }
         let principal = log_in().await?;

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::{
     authority::{Authority, key_counts},
     certificate_owner::CertificateOwner,
+    key_uses::KeyConnection,
     tenant_meter::TenantMeter,
     token_owner::TokenOwner,
 };
@@ -159,6 +160,26 @@ impl Principal {
     pub(super) fn user_by_password(&self) -> Option<&UserName> {
         match &*self.0 {
             Kind::Known(Known { who: Who::User { name, .. }, .. }) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Notes that the key with which it came is used.
+    pub(super) fn note_use(&self, now: Timestamp) {
+        if let Some((authority, id)) = self.key() {
+            authority.key_uses().note(id, now);
+        }
+    }
+
+    /// A connection of it: the key with which it came is in use until that is dropped.
+    pub(crate) fn connect(&self) -> Option<KeyConnection> {
+        let (authority, id) = self.key()?;
+        Some(authority.key_uses().connect(id))
+    }
+
+    fn key(&self) -> Option<(&Authority, &ApiKeyId)> {
+        match &*self.0 {
+            Kind::Known(Known { authority, who: Who::Key { id, .. }, .. }) => Some((authority, id)),
             _ => None,
         }
     }

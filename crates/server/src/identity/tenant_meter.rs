@@ -3,12 +3,14 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use sennit_identity::{Directory, OverQuota, QuotaMeter, Quotas, TenantName};
+use sennit_identity::{
+    Directory, OverQuota, QuotaMeter, QuotaRetry, Quotas, StoredBytes, StoredMeter, TenantName,
+};
 use sennit_model::Timestamp;
 
 /// The meters of all tenants.
@@ -18,8 +20,16 @@ pub(crate) struct TenantMeters(RwLock<HashMap<TenantName, Arc<TenantMeter>>>);
 /// The meter of a tenant.
 #[derive(Debug, Default)]
 pub(crate) struct TenantMeter {
-    rates: Mutex<(Quotas, QuotaMeter)>,
+    used: Mutex<Used>,
     connections: AtomicU64,
+}
+
+/// The quotas of a tenant, and what is used of them.
+#[derive(Debug, Default)]
+struct Used {
+    quotas: Quotas,
+    rates: QuotaMeter,
+    stored: StoredMeter,
 }
 
 /// A connection of a tenant. Dropped, it counts no more.
@@ -39,9 +49,10 @@ impl TenantMeters {
         meters.retain(|tenant, _| directory.tenant(tenant).is_some());
         for (tenant, entry) in directory.tenants() {
             let meter = meters.entry(tenant.clone()).or_default();
-            let mut rates = meter.rates.lock().unwrap_or_else(PoisonError::into_inner);
-            if rates.0 != entry.quotas {
-                *rates = (entry.quotas, QuotaMeter::default());
+            let mut used = meter.used();
+            if used.quotas != entry.quotas {
+                used.quotas = entry.quotas;
+                used.rates = QuotaMeter::default();
             }
         }
     }
@@ -58,9 +69,58 @@ impl TenantMeter {
     /// # Errors
     /// The quota that is used up.
     pub(crate) fn take(&self, batch: (u64, u64), now: Timestamp) -> Result<(), OverQuota> {
-        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
-        let (quotas, meter) = &mut *rates;
-        meter.take(quotas, batch, now)
+        let Used { quotas, rates, stored } = &mut *self.used();
+        if let Some(limit) = quotas.stored_bytes {
+            stored.check(limit, batch.1, now)?;
+        }
+        rates.take(quotas, batch, now)?;
+        stored.add(batch.1);
+        Ok(())
+    }
+
+    /// Has a batch that was not asked for be paid for by what is taken next.
+    pub(crate) fn charge(&self, batch: (u64, u64), now: Timestamp) {
+        let Used { quotas, rates, stored } = &mut *self.used();
+        rates.charge(quotas, batch, now);
+        stored.add(batch.1);
+    }
+
+    /// Checks that nothing is owed of what may be published in a second.
+    ///
+    /// # Errors
+    /// Something is.
+    pub(crate) fn check_rates(&self, now: Timestamp) -> Result<(), OverQuota> {
+        let used = self.used();
+        used.rates.check(&used.quotas, now)
+    }
+
+    /// Checks that so many bytes more may be stored.
+    ///
+    /// # Errors
+    /// The quota of stored bytes is used up.
+    pub(crate) fn check_stored(&self, bytes: u64, now: Timestamp) -> Result<(), OverQuota> {
+        let used = self.used();
+        used.quotas.stored_bytes.map_or(Ok(()), |limit| used.stored.check(limit, bytes, now))
+    }
+
+    /// The stored bytes are being measured from now on.
+    pub(crate) fn begin_measurement(&self) {
+        self.used().stored.begin();
+    }
+
+    /// The measurement that began last has come to this.
+    pub(crate) fn end_measurement(&self, stored: StoredBytes) {
+        self.used().stored.end(stored);
+    }
+
+    /// Bytes that are stored, if there is a quota of them.
+    pub(crate) fn stored_bytes(&self) -> Option<u64> {
+        let used = self.used();
+        used.quotas.stored_bytes.and(used.stored.bytes())
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a place for a connection.
@@ -73,7 +133,8 @@ impl TenantMeter {
         let place = ConnectionPlace(self);
         match most {
             Some(limit) if before >= limit => {
-                Err(OverQuota { quota: "connections", limit, retry_after: None })
+                let retry = QuotaRetry::WhenFreed;
+                Err(OverQuota { quota: "connections", limit, stored: None, retry })
             }
             _ => Ok(place),
         }
@@ -81,7 +142,7 @@ impl TenantMeter {
 
     /// The quotas in force.
     pub(crate) fn quotas(&self) -> Quotas {
-        self.rates.lock().unwrap_or_else(PoisonError::into_inner).0
+        self.used().quotas
     }
 }
 

@@ -21,11 +21,11 @@ use std::{
 };
 
 use sennit_engine::{
-    Catalogue, Command, Content, Effect, Findings, SessionId, StreamAppend, StreamCommand,
+    Catalogue, Command, Content, Effect, Findings, SessionId, Stored, StreamAppend, StreamCommand,
     Throttles,
 };
 use sennit_journal::Fault;
-use sennit_model::Timestamp;
+use sennit_model::{PartitionId, Timestamp};
 use tokio::sync::oneshot;
 
 pub(crate) use self::{
@@ -192,6 +192,11 @@ impl Core {
     pub(crate) fn catalogue(&self) -> &Catalogue {
         assert_eq!(self.index, CoreIndex::FIRST, "another core has the catalogue");
         self.shards[self.number(ShardIndex::CATALOGUE)].shard.catalogue()
+    }
+
+    /// What a partition stores of a shard that this core runs.
+    pub(crate) fn stored(&self, shard: ShardIndex, partition: PartitionId) -> Stored {
+        self.shards[self.number(shard)].shard.stored(partition)
     }
 
     pub(crate) fn sinks(&self) -> impl Iterator<Item = &Rc<dyn EffectSink>> {

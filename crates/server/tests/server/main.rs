@@ -28,6 +28,7 @@ mod http_native;
 mod http_parked;
 mod http_streams;
 mod http_strictness;
+mod last_use;
 mod lockout;
 mod moving;
 mod publishing;

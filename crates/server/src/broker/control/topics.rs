@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use sennit_engine::{
     CatalogueCommand, PartitionCommand, PartitionDescription, Placed, Refusal, Topic,
 };
-use sennit_identity::{OverQuota, Verb};
+use sennit_identity::{OverQuota, QuotaRetry, Verb};
 use sennit_model::{Offset, PartitionIndex, TopicConfig, TopicId, TopicKind, TopicName};
 
 use super::{
@@ -183,7 +183,10 @@ impl Control {
             of('.') + of('/')
         });
         match count >= limit && count > 0 || limit == 0 {
-            true => Err(OverQuota { quota: "topics", limit, retry_after: None }.into()),
+            true => {
+                let retry = QuotaRetry::WhenFreed;
+                Err(OverQuota { quota: "topics", limit, stored: None, retry }.into())
+            }
             false => Ok(()),
         }
     }

@@ -19,7 +19,8 @@ use crate::{
         ControlAnswer, ControlRefusal, Inspect, InspectVerb, MeantMessages, PageOfMessages, Rework,
         ReworkVerb,
     },
-    runtime::{index::ShardIndex, shard_answers::Answer},
+    identity::principal::Principal,
+    runtime::{clock::now, index::ShardIndex, shard_answers::Answer},
 };
 
 /// The partition that a request means, with its shard.
@@ -42,7 +43,27 @@ impl Control {
         Ok(ControlAnswer::Inspected(place.with(page)))
     }
 
-    pub(super) async fn rework(&self, rework: Rework) -> Result<ControlAnswer, ControlRefusal> {
+    /// What is published again is paid for by the principal's tenant afterwards, since it is not known before how much it
+    /// is; and nothing is as long as the tenant owes something or stores all it may.
+    pub(super) async fn rework(
+        &self,
+        principal: &Principal,
+        rework: Rework,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let publishes = !rework.dry_run && !matches!(rework.verb, ReworkVerb::Cancel);
+        let meter = principal.meter().filter(|_| publishes);
+        if let Some(meter) = &meter {
+            meter.check_rates(now())?;
+            meter.check_stored(1, now())?;
+        }
+        let page = self.rework_page(rework).await?;
+        if let Some(meter) = meter {
+            meter.charge((page.page.done, page.page.bytes), now());
+        }
+        Ok(ControlAnswer::Reworked(page))
+    }
+
+    async fn rework_page(&self, rework: Rework) -> Result<PageOfMessages, ControlRefusal> {
         let Rework { messages, verb, dry_run } = rework;
         let place = self.place(&messages)?;
         let is_edit = matches!(
@@ -74,7 +95,7 @@ impl Control {
         if is_edit && page.done == 0 && page.leased > 0 {
             return Err(Refusal::MessageLeased.into());
         }
-        Ok(ControlAnswer::Reworked(place.with(page)))
+        Ok(place.with(page))
     }
 
     fn place(&self, messages: &MeantMessages) -> Result<Place, ControlRefusal> {
@@ -154,6 +175,7 @@ impl Control {
         let Some((batch, offsets)) = page.copies.take() else { return Ok(page) };
         let partition = PartitionId { topic: target.id(), index };
         let producer = ProducerStamp::default();
+        page.bytes = batch.bytes().len() as u64;
         let publish = |origin| Command::Publish(Publish { origin, partition, producer, batch });
         match self.ask(shard, publish).await? {
             Answer::Published { .. } => {}

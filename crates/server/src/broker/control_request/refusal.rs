@@ -2,7 +2,7 @@
 //! status of its own. It knows no protocol.
 
 use sennit_engine::Refusal;
-use sennit_identity::OverQuota;
+use sennit_identity::{OverQuota, QuotaRetry};
 use sennit_model::{
     CursorName, GroupName, Offset, PartitionIndex, TopicName, TopicPattern,
     limits::WATCH_TOPICS_MAX,
@@ -111,7 +111,8 @@ impl ControlRefusal {
                     | Refusal::MessageLeased
                     | Refusal::OutcomeUnknown
             ),
-            Self::Busy(_) | Self::ShuttingDown | Self::HookFailed(_) | Self::OverQuota(_) => true,
+            Self::OverQuota(over) => over.retry != QuotaRetry::ByHand,
+            Self::Busy(_) | Self::ShuttingDown | Self::HookFailed(_) => true,
             _ => false,
         }
     }
@@ -122,9 +123,11 @@ impl ControlRefusal {
             Self::Engine(Refusal::StorageFull) => STORAGE_FULL_RETRY_MS,
             Self::Engine(Refusal::TopicFull { .. } | Refusal::DedupFull) => TOPIC_FULL_RETRY_MS,
             Self::Busy(_) | Self::HookFailed(_) => BUSY_RETRY_MS,
-            Self::OverQuota(over) => over
-                .retry_after
-                .map_or(QUOTA_RETRY_MS, |wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            Self::OverQuota(over) => match over.retry {
+                QuotaRetry::After(wait) => u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+                QuotaRetry::WhenFreed => QUOTA_RETRY_MS,
+                QuotaRetry::ByHand => 0,
+            },
             _ => 0,
         }
     }

@@ -13,7 +13,8 @@ use sennit_model::{
 use super::{request::ScheduleConfig, state::LastMessage};
 use crate::{
     broker::{control_request::ControlRefusal, publish_hook::PublishHook},
-    runtime::{core::CoreHandle, index::ShardIndex, shard_answers::Answer},
+    identity::authority::Authority,
+    runtime::{clock, core::CoreHandle, index::ShardIndex, shard_answers::Answer},
 };
 
 /// What became of a tick.
@@ -29,12 +30,22 @@ pub(super) enum Published {
 #[derive(Debug)]
 pub(super) struct Publishing {
     core: CoreHandle,
+    authority: Authority,
     hook: Rc<dyn PublishHook>,
 }
 
+/// Who pays for a message, where its topic is a tenant's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Payment {
+    /// It is refused as a publish is.
+    Before,
+    /// It is published all the same, unless the tenant stores too much.
+    Afterwards,
+}
+
 impl Publishing {
-    pub(super) fn new(core: CoreHandle, hook: Rc<dyn PublishHook>) -> Self {
-        Self { core, hook }
+    pub(super) fn new(core: CoreHandle, authority: Authority, hook: Rc<dyn PublishHook>) -> Self {
+        Self { core, authority, hook }
     }
 
     /// The topic of this name.
@@ -58,7 +69,7 @@ impl Publishing {
         tick: Timestamp,
     ) -> Result<Published, ControlRefusal> {
         let stamp = stamp_of(producer, tick);
-        match self.publish(name, config, stamp, tick).await {
+        match self.publish(name, config, stamp, tick, Payment::Afterwards).await {
             Ok(message) => Ok(Published::Now(message)),
             Err(ControlRefusal::Engine(Refusal::ProducerFenced { .. })) => Ok(Published::Before),
             Err(refusal) => Err(refusal),
@@ -75,7 +86,7 @@ impl Publishing {
         config: &ScheduleConfig,
         now: Timestamp,
     ) -> Result<LastMessage, ControlRefusal> {
-        self.publish(name, config, ProducerStamp::default(), now).await
+        self.publish(name, config, ProducerStamp::default(), now, Payment::Before).await
     }
 
     async fn publish(
@@ -84,6 +95,7 @@ impl Publishing {
         config: &ScheduleConfig,
         producer: ProducerStamp,
         tick: Timestamp,
+        payment: Payment,
     ) -> Result<LastMessage, ControlRefusal> {
         let topic = self.find(&config.topic)?;
         // Without a key, all messages of a schedule are in one partition all the same.
@@ -93,11 +105,21 @@ impl Publishing {
         builder.push(&config.message(name, tick)).expect("it was checked when it was made");
         let batch = builder.take().expect("one message was pushed");
         let batch = self.hook.on_publish(topic.id(), producer.id.0, batch).await?;
+        let meter = self.authority.meter_of_topic(config.topic.as_str());
+        let size = (1, batch.bytes().len() as u64);
+        match (&meter, payment) {
+            (None, _) => {}
+            (Some(meter), Payment::Before) => meter.take(size, clock::now())?,
+            (Some(meter), Payment::Afterwards) => meter.check_stored(size.1, clock::now())?,
+        }
         let partition = PartitionId { topic: topic.id(), index };
         let publish = |origin| Command::Publish(Publish { origin, partition, producer, batch });
         let Answer::Published { first } = self.ask(&topic, index, publish).await? else {
             return Err(ControlRefusal::WrongAnswer);
         };
+        if let Some(meter) = meter.filter(|_| payment == Payment::Afterwards) {
+            meter.charge(size, clock::now());
+        }
         // The offset of an old duplicate may be forgotten: then nothing is known to be at work.
         let offset = first.unwrap_or(Offset(0)).0;
         Ok(LastMessage { tick_ms: tick.0, topic: topic.id().0, partition: index.0, offset })

@@ -170,9 +170,14 @@ fn holder(body: Option<control::Holder>) -> Result<Holder, Fault> {
 }
 
 fn quotas(body: Option<control::Quotas>) -> Quotas {
-    let control::Quotas { messages_per_second, bytes_per_second, topics, connections } =
-        body.unwrap_or_default();
-    Quotas { messages_per_second, bytes_per_second, topics, connections }
+    let control::Quotas {
+        messages_per_second,
+        bytes_per_second,
+        stored_bytes,
+        topics,
+        connections,
+    } = body.unwrap_or_default();
+    Quotas { messages_per_second, bytes_per_second, stored_bytes, topics, connections }
 }
 
 fn roles(names: &[String]) -> Result<Vec<RoleName>, IdentityNameError> {
@@ -202,12 +207,23 @@ fn reply(answer: AccessAnswer) -> Reply {
 }
 
 fn entry(entry: ListedEntry) -> control::AccessEntry {
-    let ListedEntry { id, name, holder, created_ms, expires_ms, generation, certificates, quotas } =
-        entry;
+    let ListedEntry {
+        id,
+        name,
+        holder,
+        created_ms,
+        expires_ms,
+        generation,
+        last_used_ms,
+        certificates,
+        quotas,
+        stored_bytes,
+    } = entry;
     let certificates = certificates.iter().map(ToString::to_string).collect();
     let quotas = quotas.map(|quotas| {
-        let Quotas { messages_per_second, bytes_per_second, topics, connections } = quotas;
-        control::Quotas { messages_per_second, bytes_per_second, topics, connections }
+        let Quotas { messages_per_second, bytes_per_second, stored_bytes, topics, connections } =
+            quotas;
+        control::Quotas { messages_per_second, bytes_per_second, stored_bytes, topics, connections }
     });
     let Holder { tenant, roles, rights } = holder;
     let holder = control::Holder {
@@ -225,6 +241,8 @@ fn entry(entry: ListedEntry) -> control::AccessEntry {
         generation,
         quotas,
         certificates,
+        stored_bytes,
+        last_used_ms,
     }
 }
 

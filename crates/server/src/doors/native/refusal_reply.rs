@@ -80,6 +80,10 @@ pub(crate) fn control_reply(refusal: &ControlRefusal) -> control::Error {
     let mut error = control::Error::new(code, refusal.to_string());
     error.topic = refusal.topic().map(ToString::to_string);
     error.retry_after_ms = refusal.retry_after_ms();
+    if let ControlRefusal::OverQuota(_) = refusal {
+        // Room for stored bytes may come from nobody but the tenant itself.
+        error.retryable = refusal.is_retryable();
+    }
     error
 }
 

@@ -19,6 +19,7 @@ use crate::{
     broker::configuration::ChangeListener,
     hooks::topic_settings::{self, Topics},
     identity::{
+        key_uses::KeyConnection,
         principal::{MissingRight, Principal},
         tenant_meter::{ConnectionPlace, TenantMeter},
     },
@@ -40,6 +41,8 @@ pub(crate) struct SessionGuard {
     meter: RefCell<(u64, Option<Arc<TenantMeter>>)>,
     /// The place of the connection among those of its tenant.
     place: RefCell<Option<ConnectionPlace>>,
+    /// Says that the principal's key is in use.
+    key: RefCell<Option<KeyConnection>>,
     /// Changes of who may do what that the session has asked for and not heard of: it hears of them even if they end it.
     asked: Cell<u32>,
     /// Rung when the principal is another, or may have ended.
@@ -80,6 +83,7 @@ impl SessionGuards {
             rights: RefCell::default(),
             meter: RefCell::default(),
             place: RefCell::default(),
+            key: RefCell::default(),
             asked: Cell::new(0),
             changed: Notify::new(),
         });
@@ -101,6 +105,7 @@ impl SessionGuard {
 
     /// Says whose session it is.
     pub(crate) fn set_principal(&self, principal: Principal) {
+        self.key.replace(principal.connect());
         self.principal.replace(principal);
         self.found.set(None);
         self.rights.borrow_mut().clear();

@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use sennit_engine::{Refusal, StreamRefusal};
+use sennit_identity::OverQuota;
 use sennit_model::Offset;
 
 use super::{names, offset_token::Token};
@@ -197,6 +198,9 @@ fn of_broker(refusal: &ControlRefusal) -> Problem {
     let (status, code) = match refusal {
         ControlRefusal::Engine(refusal) => of_engine(refusal),
         ControlRefusal::Missing(_) => (Status::FORBIDDEN, "forbidden"),
+        ControlRefusal::OverQuota(OverQuota { stored: Some(_), .. }) => {
+            (Status::INSUFFICIENT_STORAGE, "quota_exceeded")
+        }
         ControlRefusal::OverQuota(_) => (Status::TOO_MANY_REQUESTS, "quota_exceeded"),
         ControlRefusal::ShuttingDown => (Status::SERVICE_UNAVAILABLE, "shutting_down"),
         ControlRefusal::Busy(_) => (Status::TOO_MANY_REQUESTS, "busy"),
