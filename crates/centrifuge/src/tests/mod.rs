@@ -1,0 +1,3 @@
+//! Tests of the protocol: vectors, round trips, hostile input.
+
+mod wire;
