@@ -43,9 +43,7 @@ impl EmulationRequest {
         let mut fields = EmulationFields::default();
         match encoding {
             Encoding::Json => {
-                let mut from = serde_json::Deserializer::from_slice(body);
-                message::read_json(&mut fields, &mut from, &context)
-                    .and_then(|()| from.end())
+                message::read_json_text(&mut fields, body, &context)
                     .map_err(|error| context.json_error(0, &error))?;
             }
             Encoding::Protobuf => {

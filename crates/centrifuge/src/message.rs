@@ -78,6 +78,18 @@ impl Visitor<'_> for JsonName {
     }
 }
 
+/// Reads all of `text` as a message in JSON. The depth is counted here, in both encodings alike, and not by serde_json.
+pub(crate) fn read_json_text<M: Message>(
+    message: &mut M,
+    text: &[u8],
+    context: &Context,
+) -> serde_json::Result<()> {
+    let mut from = serde_json::Deserializer::from_slice(text);
+    from.disable_recursion_limit();
+    read_json(message, &mut from, context)?;
+    from.end()
+}
+
 /// Reads a message from JSON.
 pub(crate) fn read_json<'de, M: Message, D: Deserializer<'de>>(
     message: &mut M,

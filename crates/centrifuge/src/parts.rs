@@ -56,9 +56,7 @@ impl<'m> Parts<'m> {
         let context = Context::new(self.limits);
         match self.encoding {
             Encoding::Json => {
-                let mut from = serde_json::Deserializer::from_slice(part);
-                message::read_json(&mut fields, &mut from, &context)
-                    .and_then(|()| from.end())
+                message::read_json_text(&mut fields, part, &context)
                     .map_err(|error| context.json_error(self.count, &error))?;
             }
             Encoding::Protobuf => message::read_protobuf(&mut fields, part, &context)

@@ -148,7 +148,7 @@ message! {
         /// The new token.
         2 "token" token: Token,
         /// 0 for a refresh. Others belong to shared polling.
-        5 "type" kind: i32,
+        3 "type" kind: i32,
     }
 
     /// Of `ping`.
