@@ -48,6 +48,7 @@ fn main() {
     archives();
     requests();
     credentials();
+    centrifuge();
 }
 
 fn messages() -> Vec<Message> {
@@ -248,18 +249,40 @@ fn requests() {
     }
 }
 
+/// The bytes that `hex` spells.
+fn unhex(hex: &str) -> Vec<u8> {
+    let pairs = hex.as_bytes().chunks_exact(2);
+    pairs.filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+/// The vectors of the Centrifuge client protocol in both encodings, behind the byte that tells what they are.
+fn centrifuge() {
+    let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/centrifuge/vectors.json");
+    let vectors = fs::read_to_string(vectors).expect("the vectors are readable");
+    let vectors: Vec<BTreeMap<String, String>> = serde_json::from_str(&vectors).expect("JSON");
+    for vector in &vectors {
+        let kind = if vector["what"] == "command" { 0 } else { 4 };
+        let name = vector["name"].replace(' ', "-");
+        write(
+            "centrifuge",
+            &format!("{name}-json"),
+            &[&[kind], vector["json"].as_bytes()].concat(),
+        );
+        let protobuf = [&[kind + 1], &unhex(&vector["protobuf"])[..]].concat();
+        write("centrifuge", &format!("{name}-protobuf"), &protobuf);
+    }
+    let beside = br#"{"session":"s","node":"n","data":"{\"id\":1}\n{\"id\":2}"}"#;
+    write("centrifuge", "beside-json", &[&[6], &beside[..]].concat());
+    write("centrifuge", "beside-protobuf", b"\x07\x0a\x01n\x12\x01s\x1a\x01\x00");
+}
+
 /// Frames out of the protocol's own examples.
 fn wire() {
     let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/protocol/vectors.json");
     let vectors = fs::read_to_string(vectors).expect("the protocol's vectors are readable");
     let mut stream = vec![0xff, 0xff, 7];
     for (index, rest) in vectors.split("\"hex\"").skip(1).enumerate() {
-        let hex = rest.split('"').nth(1).unwrap_or_default();
-        let frame: Vec<u8> = hex
-            .as_bytes()
-            .chunks_exact(2)
-            .filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
-            .collect();
+        let frame = unhex(rest.split('"').nth(1).unwrap_or_default());
         let Some((header, body)) = frame.split_at_checked(16) else { continue };
         let seed = [&header[4..5], body].concat();
         for target in ["protocol_request", "protocol_reply"] {
