@@ -33,19 +33,23 @@ process.on("exit", () => {
 })
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => process.exit(130))
 
-/** `sennit` with streams in storage `mode`. It says itself where it listens. */
+/** `sennit` with streams in a storage `mode`; `MODE+identity` has it ask for credentials. It says itself where it listens. */
 export function sennit(binary, mode) {
+  const [storage, identity] = mode.split(/\+(?=identity$)/)
   return {
     name: mode,
-    async start({ data, port, listenPort }) {
+    asks: identity !== undefined,
+    async start({ data, port, listenPort, key }) {
       const at = (port) => `127.0.0.1:${port ?? 0}`
       const flags = ["serve", "--json", "--data", data, "--listen", at(listenPort), "--http", at(port)]
-      flags.push("--streams-storage", mode, "--streams-long-poll-timeout", `${LONG_POLL_MS}ms`)
+      flags.push("--streams-storage", storage, "--streams-long-poll-timeout", `${LONG_POLL_MS}ms`)
       flags.push("--streams-allow-private-webhooks")
+      if (identity) flags.push("--init-admin")
       const child = server([binary, ...flags], { RUST_LOG: process.env.RUST_LOG ?? "warn" })
       const said = JSON.parse(await firstLine(child))
       const portOf = (address) => Number(address.split(":").pop())
-      return { child, port: portOf(said.http), listenPort: portOf(said.listen) }
+      // The key is said at the first start alone.
+      return { child, port: portOf(said.http), listenPort: portOf(said.listen), key: said.admin_key ?? key }
     },
   }
 }
@@ -64,7 +68,7 @@ export function other(command) {
   }
 }
 
-/** A server that runs, with a folder of its own that is removed with it. */
+/** A server that runs, with a folder of its own that is removed with it, and with the `key` that it asks for, if it does. */
 export class Broker {
   static async start(kind) {
     const broker = new Broker()
@@ -79,13 +83,20 @@ export class Broker {
     Object.assign(this, await this.kind.start({ data: this.data, ...ports }))
     this.url = `http://127.0.0.1:${this.port}`
     await answers(this)
+    // What is tested without credentials would be tested twice.
+    if (this.kind.asks && (await ask(this.url)) !== 401) throw new Error(`${this.kind.name}: it serves who shows no key`)
+  }
+
+  /** The headers that a request needs. */
+  get headers() {
+    return headersOf(this.key)
   }
 
   /** kill -9, and the same again: the same folder, the same ports. `between` is done while it is away. */
   async killAndStartAgain(between = async () => {}) {
     await this.#end()
     await between()
-    await this.#begin({ port: this.port, listenPort: this.listenPort })
+    await this.#begin({ port: this.port, listenPort: this.listenPort, key: this.key })
   }
 
   async #end() {
@@ -124,14 +135,21 @@ function freePort() {
   })
 }
 
+/** How a key is shown. */
+export const headersOf = (key) => (key ? { Authorization: `Bearer ${key}` } : {})
+
+/** The status with which a stream's route is answered. */
+function ask(url, headers) {
+  return fetch(`${url}/v1/stream/conformance-ready`, { method: "HEAD", headers })
+    .then((response) => response.status, () => 503)
+}
+
 /** Ready is who answers a stream's route with anything but a refusal to serve yet. */
-async function answers({ child, url }) {
+async function answers({ child, url, headers }) {
   const until = Date.now() + READY_MS
   for (;;) {
     if (child.exitCode !== null) throw new Error(`the server ended with ${child.exitCode}`)
-    const status = await fetch(`${url}/v1/stream/conformance-ready`, { method: "HEAD" })
-      .then((response) => response.status, () => 503)
-    if (status !== 503) return
+    if ((await ask(url, headers)) !== 503) return
     if (Date.now() > until) throw new Error(`${url} does not answer`)
     await wait(20)
   }

@@ -8,7 +8,7 @@ import { parseArgs } from "node:util"
 
 import { Broker, LONG_POLL_MS, launch, other, sennit } from "./broker.mjs"
 
-const MODES = ["memory", "file-fast", "file-durable", "acid"]
+const MODES = ["memory", "file-fast", "file-durable", "acid", "file-durable+identity"]
 
 /** Tests that the suite has, those of subscriptions with them: fewer would mean that some were not run. */
 const TESTS = 338
@@ -22,13 +22,16 @@ const SHOWN = 30
 const HELP = `run [options]: the official Durable Streams conformance suite
 
   --sennit FILE     the broker (default: $SENNIT, else target/debug/sennit)
-  --modes LIST      storage modes (default: ${MODES.join(",")})
+  --modes LIST      storage modes, MODE+identity with credentials
+                    (default: ${MODES.join(",")})
   --jobs N          modes at a time (default: a core each)
   --only PATTERN    only tests whose name matches
   --deadline N      seconds after which the suite of a mode is given up (default: ${DEADLINE_S})
   --base-url URL    a server that runs already, instead
   --server COMMAND  a server that COMMAND starts with PORT, DATA and LONG_POLL_MS set, instead
-  --report FILE     where the JSON report goes (default: report.json where this was installed)`
+  --report FILE     where the JSON report goes (default: report.json where this was installed)
+
+$CONFORMANCE_KEY is shown to the server, if it is set, and not the key that a broker with credentials has made.`
 
 const here = dirname(fileURLToPath(import.meta.url))
 const { values: options } = parseArgs({
@@ -45,14 +48,15 @@ const { values: options } = parseArgs({
   },
 })
 
-/** The suite against `url`: how many passed, and the names of the tests that did not. */
-async function suite(name, url) {
+/** The suite against `url`, with a key if one is needed: how many passed, and the names of the tests that did not. */
+async function suite(name, url, key) {
   const json = join(here, "results", `${name.replaceAll(/[^a-z0-9-]/gi, "_")}.json`)
   await rm(json, { force: true })
   const flags = ["run", "--config", "vitest.config.mjs", "--reporter=json", `--outputFile=${json}`]
   if (options.only) flags.push("-t", options.only)
   // Not BASE_URL, which vitest sets to something of its own.
   const env = { CONFORMANCE_URL: url, CONFORMANCE_LONG_POLL_MS: String(LONG_POLL_MS), NO_COLOR: "1" }
+  env.CONFORMANCE_KEY = process.env.CONFORMANCE_KEY ?? key
   const begun = Date.now()
   const { said, isLate } = await ended(launch([process.execPath, join(here, "node_modules/vitest/vitest.mjs"), ...flags], {
     cwd: here, env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "pipe"],
@@ -92,7 +96,7 @@ async function measure(kind) {
   const broker = await Broker.start(kind).catch((error) => ({ error }))
   if (broker.error) return { ...nothing, error: broker.error.message }
   try {
-    return await suite(kind.name, broker.url)
+    return await suite(kind.name, broker.url, broker.key)
   } catch (error) {
     return { ...nothing, error: error.message }
   } finally {
@@ -123,7 +127,7 @@ async function all(waiting, jobs) {
 
 function line({ mode, passed, failed, missing, seconds }) {
   const counts = [passed, failed, missing].map((count) => String(count).padStart(8))
-  return `${mode.padEnd(16)}${counts.join("")}${seconds.toFixed(0).padStart(6)} s\n`
+  return `${mode.padEnd(23)}${counts.join("")}${seconds.toFixed(0).padStart(6)} s\n`
 }
 
 if (options.help) {
@@ -131,7 +135,7 @@ if (options.help) {
   process.exit(0)
 }
 await mkdir(join(here, "results"), { recursive: true })
-console.log("mode              passed  failed not run    took")
+console.log("mode                     passed  failed not run    took")
 const results = await all(kinds(), Number(options.jobs))
 for (const { mode, error, failures } of results) {
   if (error) console.log(`${mode}: ${error}`)

@@ -1,5 +1,5 @@
 // The official conformance suite as a library: its own command line finds no test under vitest 4,
-// and never enables the tests of subscriptions.
+// and never enables the tests of subscriptions. It knows no credentials: identity.setup.mjs shows them.
 import { runConformanceTests } from "@durable-streams/server-conformance-tests"
 
 runConformanceTests({

@@ -1,5 +1,6 @@
 // Starts a broker, puts into it what there is to be found, and has Schemathesis ask it whatever the page of the
 // HTTP interface allows. `./run --help` tells the options.
+import { execFileSync } from "node:child_process"
 import { appendFileSync } from "node:fs"
 import { parseArgs } from "node:util"
 
@@ -8,6 +9,7 @@ import { Broker, launch, sennit } from "./broker.mjs"
 const HELP = `run [options]: docs/reference/openapi.yaml against a broker, by Schemathesis
 
   --sennit FILE     the broker (default: $SENNIT, else target/debug/sennit)
+  --identity        has the broker ask for credentials
   --examples N      requests made up for each operation (default: 25)
   --report FILE     where every request and answer is written, as HAR
   --seed N          what they are made up from (default: drawn, and printed)`
@@ -18,6 +20,7 @@ const { values: options } = parseArgs({
     examples: { type: "string", default: "25" },
     seed: { type: "string", default: String(Math.floor(Math.random() * 2 ** 32)) },
     report: { type: "string" },
+    identity: { type: "boolean", default: false },
     help: { type: "boolean", default: false },
   },
 })
@@ -40,14 +43,20 @@ const THERE = [
   ["POST", "__ds/subscriptions/puller/claim", JSON_TYPE, '{"worker":"schemathesis"}'],
 ]
 
+/** A key without a right. */
+function powerlessKey() {
+  const env = { ...process.env, SENNIT_SERVER: `127.0.0.1:${broker.listenPort}`, SENNIT_KEY: broker.key }
+  return execFileSync(options.sennit, ["auth", "key", "create", "powerless"], { env, encoding: "utf8" }).trim()
+}
+
 if (options.help) {
   console.log(HELP)
   process.exit(0)
 }
-const broker = await Broker.start(sennit(options.sennit, "file-durable"))
+const broker = await Broker.start(sennit(options.sennit, options.identity ? "file-durable+identity" : "file-durable"))
 let last
 for (const [method, path, headers, body] of THERE) {
-  const reply = await fetch(`${broker.url}/v1/stream/${path}`, { method, headers, body })
+  const reply = await fetch(`${broker.url}/v1/stream/${path}`, { method, headers: { ...headers, ...broker.headers }, body })
   last = await reply.text()
   if (!reply.ok) throw new Error(`${method} ${path}: ${reply.status} ${last}`)
 }
@@ -56,9 +65,11 @@ const { SCHEMATHESIS, OPENAPI, CONFIG } = process.env
 const flags = ["--config-file", CONFIG, "run", OPENAPI, "--url", broker.url, "--no-color"]
 flags.push("--max-examples", options.examples, "--seed", options.seed, "--generation-database", "none")
 if (options.report) flags.push("--report-har-path", options.report)
-const child = launch([SCHEMATHESIS, ...flags], { stdio: ["ignore", "inherit", "inherit"], env: { ...process.env, CLAIMED: last } })
+const env = { ...process.env, CLAIMED: last, CONFORMANCE_KEY: broker.key && (process.env.CONFORMANCE_KEY ?? broker.key) }
+env.POWERLESS_KEY = broker.key && powerlessKey()
+const child = launch([SCHEMATHESIS, ...flags], { stdio: ["ignore", "inherit", "inherit"], env })
 const code = await new Promise((resolve) => child.once("exit", resolve))
-const metrics = await fetch(`${broker.url}/metrics`).then((reply) => reply.text(), () => "")
+const metrics = await fetch(`${broker.url}/metrics`, { headers: broker.headers }).then((reply) => reply.text(), () => "")
 const answers = (kind) =>
   [...metrics.matchAll(RegExp(`^sennit_http_answers_${kind}_total\\S* (\\d+)`, "gm"))].reduce((sum, [, count]) => sum + Number(count), 0)
 const [done, refused, failed] = ["2xx", "4xx", "5xx"].map(answers)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"sync"
@@ -51,6 +52,16 @@ func must(err error) {
 	}
 }
 
+// headers has the key, if one is to be shown, and what is added to it.
+func headers(more map[string]string) map[string]string {
+	all := map[string]string{}
+	if key := os.Getenv("CONFORMANCE_KEY"); key != "" {
+		all["Authorization"] = "Bearer " + key
+	}
+	maps.Copy(all, more)
+	return all
+}
+
 func step(name string) { fmt.Println("step", name) }
 
 // follow reads a stream from its start. The client ends an iteration whose connection breaks, so it is
@@ -63,8 +74,9 @@ type follow struct {
 
 func (f *follow) run(stream *streams.Stream, live streams.LiveMode, isJSON bool) {
 	offset := streams.Offset("-1")
+	withKey := streams.WithReadHeaders(headers(nil))
 	for {
-		it := stream.Read(context.Background(), streams.WithOffset(offset), streams.WithLive(live))
+		it := stream.Read(context.Background(), streams.WithOffset(offset), streams.WithLive(live), withKey)
 		for {
 			chunk, err := it.Next()
 			if err != nil {
@@ -111,25 +123,27 @@ func main() {
 	base := fmt.Sprintf("%s/v1/stream/clients/go-%d", os.Args[1], os.Getpid())
 	client := streams.NewClient()
 	jsons, octets := client.Stream(base+"/json"), client.Stream(base+"/bytes")
-	must(jsons.Create(ctx, streams.WithContentType("application/json")))
-	must(octets.Create(ctx, streams.WithContentType("application/octet-stream")))
+	createWithKey, readWithKey := streams.WithCreateHeaders(headers(nil)), streams.WithReadHeaders(headers(nil))
+	must(jsons.Create(ctx, streams.WithContentType("application/json"), createWithKey))
+	must(octets.Create(ctx, streams.WithContentType("application/octet-stream"), createWithKey))
 	step("create")
 
 	sent := 0
-	appendMore := func(count int, options ...streams.AppendOption) {
+	appendMore := func(count int, more map[string]string) {
+		withHeaders := streams.WithAppendHeaders(headers(more))
 		for n := sent; n < sent+count; n++ {
-			_, err := jsons.AppendJSON(ctx, messageOf(n), options...)
+			_, err := jsons.AppendJSON(ctx, messageOf(n), withHeaders)
 			must(err)
-			_, err = octets.Append(ctx, chunkOf(n), options...)
+			_, err = octets.Append(ctx, chunkOf(n), withHeaders)
 			must(err)
 		}
 		sent += count
 	}
-	appendMore(first)
+	appendMore(first, nil)
 	step("append")
 
 	var read []message
-	for item, err := range streams.JSONItems[message](ctx, jsons, streams.WithOffset("-1")) {
+	for item, err := range streams.JSONItems[message](ctx, jsons, streams.WithOffset("-1"), readWithKey) {
 		must(err)
 		read = append(read, item)
 	}
@@ -137,7 +151,7 @@ func main() {
 		must(errors.New("json: other than was appended"))
 	}
 	var whole []byte
-	for chunk, err := range octets.Chunks(ctx, streams.WithOffset("-1")) {
+	for chunk, err := range octets.Chunks(ctx, streams.WithOffset("-1"), readWithKey) {
 		must(err)
 		whole = append(whole, chunk.Data...)
 	}
@@ -154,21 +168,21 @@ func main() {
 		has(&ofBytes, "bytes", func() []byte { return ofBytes.bytes }, bytes.Join(upTo(sent, chunkOf), nil))
 	}
 	hasAll()
-	appendMore(tailed)
+	appendMore(tailed, nil)
 	hasAll()
 	step("tail")
 
 	fmt.Println("kill")
 	_, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	must(err)
-	appendMore(after)
+	appendMore(after, nil)
 	hasAll()
 	step("restart")
 
 	// This client knows no close yet: its headers do it, with a last message.
-	appendMore(1, streams.WithAppendHeaders(map[string]string{"Stream-Closed": "true"}))
+	appendMore(1, map[string]string{"Stream-Closed": "true"})
 	hasAll()
-	if _, err := jsons.AppendJSON(ctx, messageOf(sent)); !errors.Is(err, streams.ErrSeqConflict) {
+	if _, err := jsons.AppendJSON(ctx, messageOf(sent), streams.WithAppendHeaders(headers(nil))); !errors.Is(err, streams.ErrSeqConflict) {
 		must(fmt.Errorf("an append to a closed stream: %v", err))
 	}
 	step("close")

@@ -13,6 +13,8 @@ BASE = f"{sys.argv[1]}/v1/stream/clients/python-{os.getpid()}"
 JSON, BYTES = f"{BASE}/json", f"{BASE}/bytes"
 FIRST, TAILED, AFTER = 20, 5, 10
 DEADLINE_S = 60
+KEY = os.environ.get("CONFORMANCE_KEY")
+HEADERS = {"Authorization": f"Bearer {KEY}"} if KEY else {}
 
 
 def message(n):
@@ -42,7 +44,7 @@ class Tail(threading.Thread):
         offset = "-1"
         while not self.closed:
             try:
-                with stream(self.url, offset=offset, live=self.live) as session:
+                with stream(self.url, offset=offset, live=self.live, headers=HEADERS) as session:
                     for event in session.iter_events(mode=self.mode):
                         offset = event.next_offset
                         with self.change:
@@ -59,8 +61,8 @@ class Tail(threading.Thread):
         assert whole, f"{self.url}: {len(self.items)} of {count} have come"
 
 
-json_stream = DurableStream.create(JSON, content_type="application/json")
-bytes_stream = DurableStream.create(BYTES, content_type="application/octet-stream")
+json_stream = DurableStream.create(JSON, content_type="application/json", headers=HEADERS)
+bytes_stream = DurableStream.create(BYTES, content_type="application/octet-stream", headers=HEADERS)
 step("create")
 
 sent = 0
@@ -77,9 +79,9 @@ def append(count):
 append(FIRST)
 step("append")
 
-with stream(JSON, offset="-1", live=False) as session:
+with stream(JSON, offset="-1", live=False, headers=HEADERS) as session:
     assert session.read_json() == [message(n) for n in range(FIRST)]
-with stream(BYTES, offset="-1", live=False) as session:
+with stream(BYTES, offset="-1", live=False, headers=HEADERS) as session:
     assert session.read_bytes() == b"".join(map(chunk, range(FIRST)))
 step("read")
 
@@ -106,7 +108,7 @@ tailed()
 step("restart")
 
 # This client knows no close yet: its headers do it, with a last message.
-closing = {"Stream-Closed": "true"}
+closing = {**HEADERS, "Stream-Closed": "true"}
 for url, content_type, last in [
     (JSON, "application/json", message(sent)),
     (BYTES, "application/octet-stream", chunk(sent)),

@@ -8,7 +8,9 @@ import { DurableStream, IdempotentProducer, stream } from "@durable-streams/clie
 const base = `${process.argv[2]}/v1/stream/clients/typescript-${process.pid}`
 const [FIRST, TAILED, AFTER] = [20, 5, 10]
 
-const quiet = { warnOnHttp: false }
+const { CONFORMANCE_KEY: key } = process.env
+const headers = key ? { Authorization: `Bearer ${key}` } : {}
+const quiet = { warnOnHttp: false, headers }
 const json = { url: `${base}/json`, contentType: "application/json", ...quiet }
 const bytes = { url: `${base}/bytes`, contentType: "application/octet-stream", ...quiet }
 const produced = { url: `${base}/produced`, contentType: "application/json", ...quiet }

@@ -6,7 +6,10 @@ use std::{cell::RefCell, env, error::Error, process, rc::Rc, time::Duration};
 
 use eventsource_stream::Eventsource;
 use futures_util::StreamExt;
-use reqwest::{Client, Response, StatusCode};
+use reqwest::{
+    Client, Response, StatusCode,
+    header::{AUTHORIZATION, HeaderMap, HeaderValue},
+};
 use serde_json::{Value, json};
 use tokio::{io::AsyncBufReadExt, task::LocalSet, time};
 
@@ -139,8 +142,19 @@ async fn follow_polls(writer: Rc<Writer>, followed: Rc<Followed>) -> Result<()> 
     Ok(())
 }
 
+/// What each request shows: the key, if there is one.
+fn credentials() -> Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    if let Ok(key) = env::var("CONFORMANCE_KEY") {
+        let mut shown = HeaderValue::try_from(format!("Bearer {key}"))?;
+        shown.set_sensitive(true);
+        headers.insert(AUTHORIZATION, shown);
+    }
+    Ok(headers)
+}
+
 async fn run(base: String) -> Result<()> {
-    let http = Client::builder().build()?;
+    let http = Client::builder().default_headers(credentials()?).build()?;
     let messages = Rc::new(Writer::create(&http, format!("{base}/json"), "application/json").await?);
     let octets =
         Rc::new(Writer::create(&http, format!("{base}/bytes"), "application/octet-stream").await?);
