@@ -24,6 +24,7 @@ use sennit_model::{
     TopicConfig, TopicId, TopicKind,
 };
 use sennit_server::check_archive;
+use sennit_websocket::{Deflater, FrameHead, Opcode, WindowBits, client};
 use xxhash_rust::xxh3::xxh3_64;
 
 fn write(target: &str, name: &str, seed: &[u8]) {
@@ -49,6 +50,7 @@ fn main() {
     requests();
     credentials();
     centrifuge();
+    web_sockets();
 }
 
 fn messages() -> Vec<Message> {
@@ -247,6 +249,76 @@ fn requests() {
     ] {
         write("http1", name, &[&[7], text.as_bytes()].concat());
     }
+}
+
+/// What each end of a WebSocket sends: messages whole and in parts, compressed ones, control frames between, and closes.
+/// The last ones are wrong. Behind the two bytes, or the one, that say who reads.
+fn web_sockets() {
+    let head = |opcode, is_final, is_compressed| FrameHead {
+        is_final,
+        is_compressed,
+        ..FrameHead::whole(opcode, 0)
+    };
+    let text = "grüß dich, grüß dich, grüß dich".as_bytes();
+    let mut deflater = Deflater::new();
+    let deflated = deflater.deflate(text, WindowBits::MAX).expect("it is shorter").to_vec();
+    let close = [&1000_u16.to_be_bytes(), &b"bye"[..]].concat();
+    let lives = [
+        (
+            "whole",
+            vec![
+                (head(Opcode::Text, true, false), text),
+                (head(Opcode::Binary, true, false), b"\xff"),
+            ],
+        ),
+        (
+            "empty",
+            vec![(head(Opcode::Text, true, false), b""), (head(Opcode::Close, true, false), b"")],
+        ),
+        (
+            "parts",
+            vec![
+                (head(Opcode::Text, false, false), &text[..3]),
+                (head(Opcode::Ping, true, false), b"?"),
+                (head(Opcode::Continuation, false, false), b""),
+                (head(Opcode::Continuation, true, false), &text[3..]),
+                (head(Opcode::Pong, true, false), b"!"),
+                (head(Opcode::Close, true, false), &close),
+            ],
+        ),
+        ("long", vec![(head(Opcode::Binary, true, false), &[7; 300])]),
+        ("deflated", vec![(head(Opcode::Text, true, true), &deflated)]),
+        (
+            "deflated-parts",
+            vec![
+                (head(Opcode::Text, false, true), &deflated[..5]),
+                (head(Opcode::Continuation, true, false), &deflated[5..]),
+            ],
+        ),
+        ("not-text", vec![(head(Opcode::Text, true, false), b"a\xff")]),
+        ("no-beginning", vec![(head(Opcode::Continuation, true, false), b"a")]),
+        ("close-code", vec![(head(Opcode::Close, true, false), b"\x03\xec")]),
+    ];
+    for (name, frames) in lives {
+        let (mut by_client, mut by_server) = (Vec::new(), Vec::new());
+        for (frame, payload) in frames {
+            client::put_fragment(frame, payload, [0x37, 0xfa, 0x21, 0x3d], &mut by_client);
+            FrameHead { payload_len: payload.len() as u64, ..frame }.put(&mut by_server);
+            by_server.extend_from_slice(payload);
+        }
+        write("websocket", &format!("{name}-of-client"), &[&[3, 2], &by_client[..]].concat());
+        write("websocket", &format!("{name}-of-server"), &[&[3, 3], &by_server[..]].concat());
+        write("websocket_twin", &format!("{name}-of-client"), &[&[0], &by_client[..]].concat());
+        write("websocket_twin", &format!("{name}-of-server"), &[&[1], &by_server[..]].concat());
+    }
+    let request = "Upgrade: websocket\nConnection: keep-alive, Upgrade\nSec-WebSocket-Version: 13\n\
+        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\nSec-WebSocket-Protocol: a, b\n\
+        Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits, permessage-deflate\n";
+    write("websocket", "request", &[&[1, 4], request.as_bytes()].concat());
+    let answer = "Upgrade: websocket\nConnection: Upgrade\n\
+        Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\nSec-WebSocket-Protocol: b\n\
+        Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover\n";
+    write("websocket", "answer", &[&[1, 4], answer.as_bytes()].concat());
 }
 
 /// The bytes that `hex` spells.
