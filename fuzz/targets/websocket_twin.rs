@@ -114,8 +114,9 @@ fn verdict(fault: &Fault) -> Verdict {
 /// Whether the other one has a reason of its own to see something else in what is a fault to us.
 fn differs(fault: &Fault, theirs: Verdict) -> bool {
     match fault {
-        // RFC 6455, section 5.2: "the minimal number of bytes MUST be used". It reads on.
-        Fault::LengthNotMinimal => true,
+        // RFC 6455, section 5.2: "the minimal number of bytes MUST be used". It reads on. To us a control frame that has
+        // its length in more than a byte is too long, whatever the length.
+        Fault::LengthNotMinimal | Fault::ControlTooLong => true,
         // It has a code in place of the one that may not be sent, and reports a close; or sees the text behind it first.
         Fault::CloseCode(_) => matches!(theirs, Verdict::Sound | Verdict::NotText),
         // It looks at the length before the rest of a head.
