@@ -27,6 +27,7 @@ class Client(fuzzing.FuzzingClientFactory):
 
     def logCase(self, result):
         fuzzing.FuzzingClientFactory.logCase(self, result)
+        print("%(id)s: %(behavior)s, its close: %(behaviorClose)s, %(duration)s ms" % result)
         if "TEST_PROGRESS" in os.environ:
             with open(os.environ["TEST_PROGRESS"], "a") as progress:
                 progress.write("autobahn: case %s\n" % result["id"])
