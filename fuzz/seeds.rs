@@ -24,6 +24,7 @@ use sennit_model::{
     TopicConfig, TopicId, TopicKind,
 };
 use sennit_server::check_archive;
+use sennit_websocket::{Deflater, FrameHead, Opcode, WindowBits, client};
 use xxhash_rust::xxh3::xxh3_64;
 
 fn write(target: &str, name: &str, seed: &[u8]) {
@@ -48,6 +49,8 @@ fn main() {
     archives();
     requests();
     credentials();
+    centrifuge();
+    web_sockets();
 }
 
 fn messages() -> Vec<Message> {
@@ -248,18 +251,110 @@ fn requests() {
     }
 }
 
+/// What each end of a WebSocket sends: messages whole and in parts, compressed ones, control frames between, and closes.
+/// The last ones are wrong. Behind the two bytes, or the one, that say who reads.
+fn web_sockets() {
+    let head = |opcode, is_final, is_compressed| FrameHead {
+        is_final,
+        is_compressed,
+        ..FrameHead::whole(opcode, 0)
+    };
+    let text = "grüß dich, grüß dich, grüß dich".as_bytes();
+    let mut deflater = Deflater::new();
+    let deflated = deflater.deflate(text, WindowBits::MAX).expect("it is shorter").to_vec();
+    let close = [&1000_u16.to_be_bytes(), &b"bye"[..]].concat();
+    let lives = [
+        (
+            "whole",
+            vec![
+                (head(Opcode::Text, true, false), text),
+                (head(Opcode::Binary, true, false), b"\xff"),
+            ],
+        ),
+        (
+            "empty",
+            vec![(head(Opcode::Text, true, false), b""), (head(Opcode::Close, true, false), b"")],
+        ),
+        (
+            "parts",
+            vec![
+                (head(Opcode::Text, false, false), &text[..3]),
+                (head(Opcode::Ping, true, false), b"?"),
+                (head(Opcode::Continuation, false, false), b""),
+                (head(Opcode::Continuation, true, false), &text[3..]),
+                (head(Opcode::Pong, true, false), b"!"),
+                (head(Opcode::Close, true, false), &close),
+            ],
+        ),
+        ("long", vec![(head(Opcode::Binary, true, false), &[7; 300])]),
+        ("deflated", vec![(head(Opcode::Text, true, true), &deflated)]),
+        (
+            "deflated-parts",
+            vec![
+                (head(Opcode::Text, false, true), &deflated[..5]),
+                (head(Opcode::Continuation, true, false), &deflated[5..]),
+            ],
+        ),
+        ("not-text", vec![(head(Opcode::Text, true, false), b"a\xff")]),
+        ("no-beginning", vec![(head(Opcode::Continuation, true, false), b"a")]),
+        ("close-code", vec![(head(Opcode::Close, true, false), b"\x03\xec")]),
+    ];
+    for (name, frames) in lives {
+        let (mut by_client, mut by_server) = (Vec::new(), Vec::new());
+        for (frame, payload) in frames {
+            client::put_fragment(frame, payload, [0x37, 0xfa, 0x21, 0x3d], &mut by_client);
+            FrameHead { payload_len: payload.len() as u64, ..frame }.put(&mut by_server);
+            by_server.extend_from_slice(payload);
+        }
+        write("websocket", &format!("{name}-of-client"), &[&[3, 2], &by_client[..]].concat());
+        write("websocket", &format!("{name}-of-server"), &[&[3, 3], &by_server[..]].concat());
+        write("websocket_twin", &format!("{name}-of-client"), &[&[0], &by_client[..]].concat());
+        write("websocket_twin", &format!("{name}-of-server"), &[&[1], &by_server[..]].concat());
+    }
+    let request = "Upgrade: websocket\nConnection: keep-alive, Upgrade\nSec-WebSocket-Version: 13\n\
+        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\nSec-WebSocket-Protocol: a, b\n\
+        Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits, permessage-deflate\n";
+    write("websocket", "request", &[&[1, 4], request.as_bytes()].concat());
+    let answer = "Upgrade: websocket\nConnection: Upgrade\n\
+        Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\nSec-WebSocket-Protocol: b\n\
+        Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover\n";
+    write("websocket", "answer", &[&[1, 4], answer.as_bytes()].concat());
+}
+
+/// The bytes that `hex` spells.
+fn unhex(hex: &str) -> Vec<u8> {
+    let pairs = hex.as_bytes().chunks_exact(2);
+    pairs.filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+/// The vectors of the Centrifuge client protocol in both encodings, behind the byte that tells what they are.
+fn centrifuge() {
+    let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/centrifuge/vectors.json");
+    let vectors = fs::read_to_string(vectors).expect("the vectors are readable");
+    let vectors: Vec<BTreeMap<String, String>> = serde_json::from_str(&vectors).expect("JSON");
+    for vector in &vectors {
+        let kind = if vector["what"] == "command" { 0 } else { 4 };
+        let name = vector["name"].replace(' ', "-");
+        write(
+            "centrifuge",
+            &format!("{name}-json"),
+            &[&[kind], vector["json"].as_bytes()].concat(),
+        );
+        let protobuf = [&[kind + 1], &unhex(&vector["protobuf"])[..]].concat();
+        write("centrifuge", &format!("{name}-protobuf"), &protobuf);
+    }
+    let beside = br#"{"session":"s","node":"n","data":"{\"id\":1}\n{\"id\":2}"}"#;
+    write("centrifuge", "beside-json", &[&[6], &beside[..]].concat());
+    write("centrifuge", "beside-protobuf", b"\x07\x0a\x01n\x12\x01s\x1a\x01\x00");
+}
+
 /// Frames out of the protocol's own examples.
 fn wire() {
     let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/protocol/vectors.json");
     let vectors = fs::read_to_string(vectors).expect("the protocol's vectors are readable");
     let mut stream = vec![0xff, 0xff, 7];
     for (index, rest) in vectors.split("\"hex\"").skip(1).enumerate() {
-        let hex = rest.split('"').nth(1).unwrap_or_default();
-        let frame: Vec<u8> = hex
-            .as_bytes()
-            .chunks_exact(2)
-            .filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
-            .collect();
+        let frame = unhex(rest.split('"').nth(1).unwrap_or_default());
         let Some((header, body)) = frame.split_at_checked(16) else { continue };
         let seed = [&header[4..5], body].concat();
         for target in ["protocol_request", "protocol_reply"] {
