@@ -9,7 +9,7 @@
 //! `route`; the `browser_guard` says whether a page may send it (`allowed_hosts`, `allowed_origins`,
 //! `browser_headers`); a `response` has a `body`. `thread_state` is what the connections of a thread share. A
 //! connection of `http1` moves to the core of its streams (`core_affinity`); one that waits for a stream leaves its
-//! task (`parking`, `parking_entry`). The `client` sends requests to servers elsewhere.
+//! task (`parking`, `parking_entry`), as does one that goes on at another door (`upgrade`). The `client` sends requests to servers elsewhere.
 
 pub(crate) mod allowed_hosts;
 pub(crate) mod allowed_origins;
@@ -48,6 +48,7 @@ pub(crate) mod route;
 mod socket;
 pub(crate) mod thread_state;
 mod unsent;
+pub(crate) mod upgrade;
 
 pub use self::allowed_origins::{HttpOrigin, HttpOriginError};
 pub use self::bad_request::Refused;

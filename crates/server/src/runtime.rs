@@ -33,6 +33,7 @@ pub(crate) mod session_takeover;
 pub(crate) mod shard_answers;
 pub(crate) mod shard_files;
 pub(crate) mod slot_thread;
+pub(crate) mod socket_events;
 pub(crate) mod thread_priority;
 pub(crate) mod tls_port;
 pub(crate) mod tls_reload;

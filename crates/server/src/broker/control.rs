@@ -8,6 +8,7 @@ mod delayed;
 mod descriptions;
 mod explain;
 mod groups;
+mod live;
 mod reading;
 mod start;
 mod topics;
@@ -41,6 +42,7 @@ use crate::runtime::{
 
 use self::{topics::place_of, watches::Watches};
 pub(crate) use self::{
+    live::{BeginLive, LiveStart},
     watch::watch,
     watches::{CHANGES_WAITING_MAX, Change, WatchedTopic},
 };

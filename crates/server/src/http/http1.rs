@@ -32,6 +32,7 @@ use super::{
     response::Response,
     thread_state::{BodyAccount, HttpThreadState, OpenConnection},
     unsent::Unsent,
+    upgrade::Upgrade,
 };
 use crate::runtime::write_buffer::WriteBuffer;
 
@@ -62,6 +63,8 @@ impl From<io::Error> for Gone {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Inlet {
     Open,
+    /// Nothing yet: it may be for another door, to which the last request asks to go.
+    Held,
     /// Nothing: the last request has come, or none that can be read.
     Shut,
 }
@@ -110,6 +113,8 @@ struct Http1<S> {
     next: Option<Box<Next>>,
     /// The body of the answer that goes out.
     streaming: Option<Streaming>,
+    /// Where the connection goes on, once the answer that says so is out.
+    upgrade: Option<Upgrade>,
     unsent: Unsent,
     inlet: Inlet,
     /// Whether the client has said that it sends no more.
@@ -190,6 +195,7 @@ where
             weight: 0,
             next: None,
             streaming: None,
+            upgrade: None,
             unsent: Unsent::default(),
             inlet: Inlet::Open,
             has_ended: false,
@@ -221,6 +227,9 @@ where
         loop {
             if !self.lingers && self.work(context).is_err() {
                 return Poll::Ready(None);
+            }
+            if let Some(upgrade) = self.take_upgrade() {
+                return Poll::Ready(Some(Left::Upgrades(upgrade, std::mem::take(&mut self.input))));
             }
             if let Some(departure) = self.departure() {
                 return Poll::Ready(Some(Left::Moves(departure)));
@@ -338,7 +347,7 @@ where
                     self.input = BytesMut::new();
                 }
             }
-            let is_full = self.inlet == Inlet::Open && self.input.len() >= HEAD_BYTES_MAX;
+            let is_full = self.inlet != Inlet::Shut && self.input.len() >= HEAD_BYTES_MAX;
             if is_full || self.has_ended {
                 break;
             }
@@ -381,7 +390,7 @@ where
         if self.input.is_empty() && has_room {
             self.begin_all(&mut bytes);
         }
-        if self.inlet == Inlet::Open {
+        if self.inlet != Inlet::Shut {
             self.input.extend_from_slice(bytes);
             self.hold(self.input.len());
         }
@@ -390,7 +399,7 @@ where
 
     /// Counts what has come of a request and is not whole, and so many bytes that wait to be looked at.
     fn hold(&mut self, waiting: usize) {
-        let waiting = if self.inlet == Inlet::Open { waiting } else { 0 };
+        let waiting = if self.inlet == Inlet::Shut { 0 } else { waiting };
         if let Err(refused) = self.body.set(self.requests.weight() + waiting) {
             self.refuse(refused);
         }
@@ -410,7 +419,7 @@ where
             }
         }
         self.hold(bytes.len());
-        if self.inlet != Inlet::Open {
+        if self.inlet == Inlet::Shut {
             *bytes = &[];
         }
         if was_under_way == UnderWay::Nothing {
@@ -423,6 +432,8 @@ where
         let Received { request, keep_alive } = received;
         if !keep_alive {
             self.inlet = Inlet::Shut;
+        } else if request.asks_for_upgrade() {
+            self.inlet = Inlet::Held;
         }
         let (concurrency, manner) =
             (self.handler.concurrency(&request), Manner::of(&request, !keep_alive));
@@ -553,6 +564,10 @@ where
             self.give_up_the_others();
         }
         self.thread_state.count(answer.status());
+        self.upgrade = answer.upgrade.clone();
+        if self.inlet == Inlet::Held && self.upgrade.is_none() && self.begun.is_empty() {
+            self.inlet = Inlet::Open;
+        }
         self.streaming = encode(answer, manner, &self.thread_state.date.now(), out);
     }
 

@@ -74,8 +74,10 @@ pub(crate) fn encode(
     date: &[u8; DATE_BYTES],
     out: &mut WriteBuffer,
 ) -> Option<Streaming> {
-    let Response { status, headers, body } = answer;
-    let has_no_body = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let Response { status, headers, body, upgrade } = answer;
+    let is_upgrade = upgrade.is_some();
+    let has_no_body =
+        is_upgrade || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let own = out.own();
     status_line(status, own);
     own.extend_from_slice(b"date: ");
@@ -88,7 +90,7 @@ pub(crate) fn encode(
     }
     let length = length(&headers, &body, manner.is_head || has_no_body);
     let is_chunked = length.is_none() && !has_no_body && !manner.is_old;
-    if let Some(length) = length.filter(|_| status != StatusCode::NO_CONTENT) {
+    if let Some(length) = length.filter(|_| status != StatusCode::NO_CONTENT && !is_upgrade) {
         own.extend_from_slice(b"content-length: ");
         decimal(length, own);
         own.extend_from_slice(b"\r\n");
@@ -96,6 +98,8 @@ pub(crate) fn encode(
         own.extend_from_slice(b"transfer-encoding: chunked\r\n");
     }
     match (manner.closes, manner.is_old) {
+        // Such an answer names the protocol that the connection goes on with.
+        _ if is_upgrade => own.extend_from_slice(b"connection: upgrade\r\n"),
         (true, _) => own.extend_from_slice(b"connection: close\r\n"),
         (false, true) => own.extend_from_slice(b"connection: keep-alive\r\n"),
         (false, false) => {}

@@ -144,7 +144,7 @@ impl RequestAnswers {
             Err(refused) => (refused.answer(), self.activity.hold()),
         };
         self.thread_state.count(answer.status());
-        let Response { status, headers, mut body } = answer;
+        let Response { status, headers, mut body, upgrade: _ } = answer;
         let mut header_map = HeaderMap::with_capacity(16);
         header_map.extend(headers.iter().cloned());
         if is_head {

@@ -1,8 +1,10 @@
 //! A connection leaves its task for one of these reasons, and comes back with these things after it was parked.
 
+use bytes::BytesMut;
+
 use super::{
     core_affinity::Departure, handler::Wait, http1_answers::Manner, parking_entry::Parking,
-    thread_state::OpenConnection,
+    thread_state::OpenConnection, upgrade::Upgrade,
 };
 use crate::runtime::write_buffer::WriteBuffer;
 
@@ -13,6 +15,8 @@ pub(crate) enum Left {
     Moves(Departure),
     /// To be parked.
     Parks(Parking),
+    /// For another door, with what has come behind its request.
+    Upgrades(Upgrade, BytesMut),
 }
 
 /// What a connection brings that was parked.

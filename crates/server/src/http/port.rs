@@ -20,6 +20,7 @@ use super::{
     parking_entry::Arriving,
     socket::Socket,
     thread_state::HttpThreadState,
+    upgrade::Upgraded,
 };
 use crate::runtime::{
     core::Cores,
@@ -205,9 +206,16 @@ fn see_off(left: Option<(Socket, Left)>, place: OwnedSemaphorePermit, http: &Htt
         return http.thread_state.parking_entry.enter(Arriving { wire, place, parking });
     }
     http.thread_state.metrics.http_connections.less(1);
-    if let Some((wire, Left::Moves(Departure { to, moves }))) = left {
-        let arrival = Arrival { wire, place, moves };
-        let _ = http.cores.inboxes[to].send(arrives(arrival));
+    match left {
+        Some((wire, Left::Moves(Departure { to, moves }))) => {
+            let arrival = Arrival { wire, place, moves };
+            let _ = http.cores.inboxes[to].send(arrives(arrival));
+        }
+        Some((wire, Left::Upgrades(upgrade, unread))) => {
+            let upgraded = Upgraded { wire, place, upgrade, unread };
+            http.thread_state.upgrade_entry.enter(upgraded);
+        }
+        Some((_, Left::Parks(_))) | None => {}
     }
 }
 

@@ -4,7 +4,7 @@
 use std::{fmt, ops::Range};
 
 use bytes::Bytes;
-use http::{HeaderName, Method, Uri};
+use http::{HeaderName, Method, Uri, header};
 
 use super::limits::HEAD_FREE_BYTES;
 
@@ -170,6 +170,19 @@ impl Request {
     #[must_use]
     pub fn body(&self) -> &Bytes {
         &self.body
+    }
+
+    /// Whether its client wants to go on with another protocol on this connection.
+    pub(crate) fn asks_for_upgrade(&self) -> bool {
+        let names_upgrade = |value: &[u8]| {
+            value.split(|byte| *byte == b',').any(|token| {
+                token.trim_ascii().eq_ignore_ascii_case(b"upgrade")
+            })
+        };
+        self.method == Method::GET
+            && !self.is_old
+            && self.headers.get(&header::UPGRADE).is_some()
+            && self.headers.all(&header::CONNECTION).any(names_upgrade)
     }
 
     /// What it holds until it is answered, as it is counted.

@@ -2,7 +2,7 @@
 
 use http::{HeaderName, HeaderValue, StatusCode};
 
-use super::body::Body;
+use super::{body::Body, upgrade::Upgrade};
 
 /// What a request is answered.
 #[derive(Debug)]
@@ -10,6 +10,8 @@ pub(crate) struct Response {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderList,
     pub(crate) body: Body,
+    /// With 101: the connection goes on at another door. Answers over HTTP/2 have none.
+    pub(crate) upgrade: Option<Upgrade>,
 }
 
 /// A header.
@@ -26,7 +28,7 @@ pub(crate) struct HeaderList {
 impl Response {
     /// One that says yes.
     pub(crate) fn new(body: Body) -> Self {
-        Self { status: StatusCode::OK, headers: HeaderList::default(), body }
+        Self { status: StatusCode::OK, headers: HeaderList::default(), body, upgrade: None }
     }
 
     /// The same with another body.

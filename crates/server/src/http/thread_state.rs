@@ -18,6 +18,7 @@ use super::{
     date::Date,
     limits::BODIES_BYTES_MAX,
     parking_entry::ParkingEntry,
+    upgrade::UpgradeEntry,
 };
 use crate::runtime::{
     core::Closes, metrics::CoreMetrics, peer_cores::PeerCores, write_buffer::WriteBuffer,
@@ -32,6 +33,8 @@ pub(crate) struct HttpThreadState {
     pub(crate) closing: Closing,
     /// Where those go who wait for streams.
     pub(crate) parking_entry: ParkingEntry,
+    /// Where those go who go on at another door.
+    pub(crate) upgrade_entry: UpgradeEntry,
     pub(crate) metrics: Arc<CoreMetrics>,
     /// The other cores; none where connections do not move.
     pub(crate) peer_cores: Option<Rc<PeerCores>>,
@@ -61,6 +64,7 @@ impl HttpThreadState {
             peer_cores,
             closing: Closing::default(),
             parking_entry: ParkingEntry::default(),
+            upgrade_entry: UpgradeEntry::default(),
             metrics,
             read: RefCell::new(BytesMut::with_capacity(READ_BYTES)),
             write: RefCell::default(),

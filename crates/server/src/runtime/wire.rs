@@ -14,7 +14,7 @@
 use std::{
     cell::RefCell,
     future::poll_fn,
-    io::{self, IoSlice, Write as _},
+    io::{self, IoSlice, Read as _, Write as _},
     net::{self, SocketAddr},
     os::fd::{AsFd, BorrowedFd},
     pin::{Pin, pin},
@@ -255,6 +255,38 @@ impl WireAtRest {
     pub(crate) fn register(self) -> io::Result<Wire> {
         let codec = self.codec.map(|codec| Rc::new(RefCell::new(codec)));
         Ok(Wire { tcp: TcpStream::from_std(self.tcp)?, codec, due: self.due })
+    }
+
+    /// Reads what has come, and says how much: `None` if that is nothing, or less than a record of TLS; 0 at the end.
+    pub(crate) fn read_now(&mut self, into: &mut impl BufMut) -> io::Result<Option<usize>> {
+        let before = into.remaining_mut();
+        let tcp = &self.tcp;
+        let read = |room: &mut [u8]| match (&mut &*tcp).read(room) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            read => read.map(Some),
+        };
+        RECORDS.with_borrow_mut(|room| {
+            room.resize(RECORDS_BYTES, 0);
+            let wanted = before.clamp(RECORDS_BYTES_MIN, RECORDS_BYTES);
+            let Some(codec) = &mut self.codec else {
+                let Some(count) = read(&mut room[..wanted.min(before)])? else { return Ok(None) };
+                into.put_slice(&room[..count]);
+                return Ok(Some(count));
+            };
+            codec.read(into).map_err(broken)?;
+            while into.remaining_mut() == before && !codec.has_ended() {
+                let Some(count) = read(&mut room[..wanted])? else { return Ok(None) };
+                match &room[..count] {
+                    [] => codec.end(),
+                    records => codec.feed(records, into).map_err(broken)?,
+                }
+                if codec.has_pending() {
+                    // What it does not take now goes before what is written next.
+                    let _ = codec.flush(|bytes| (&mut &*tcp).write(bytes));
+                }
+            }
+            Ok(Some(before - into.remaining_mut()))
+        })
     }
 
     /// Whether something has come that nobody has read and that the system does not report: it lies in the codec.

@@ -51,7 +51,7 @@ impl Control {
         }
     }
 
-    async fn new_topic(
+    pub(super) async fn new_topic(
         &self,
         name: TopicName,
         config: TopicConfig,

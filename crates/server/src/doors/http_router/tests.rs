@@ -88,7 +88,7 @@ fn ask(door: &Rc<HttpRouter>, method: &str, path: &str, headers: &[(&str, &str)]
     }
     let request = Request::from(request.body(Bytes::new()).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let Response { status, headers, body } =
+    let Response { status, headers, body, upgrade: _ } =
         runtime.block_on(door.clone().of_peer(Peer::default()).answer(Rc::new(request)));
     let body = match body {
         Body::Full(body) => String::from_utf8(body.to_vec()).unwrap(),

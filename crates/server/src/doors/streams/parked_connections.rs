@@ -4,13 +4,12 @@
 //!
 //! In reading order: `http::parking_entry` and `http::parking` are the way in and out, `readers` holds the
 //! connections, `notices` encodes the answers; `deadlines` acts when nothing comes, `leaving` when a client sends
-//! something, which `sockets` detects.
+//! something, which `runtime::socket_events` detects.
 
 mod deadlines;
 mod leaving;
 mod notices;
 mod readers;
-mod sockets;
 
 use std::{collections::VecDeque, io, rc::Rc};
 
@@ -24,7 +23,6 @@ use tokio::{
 use self::{
     notices::Notice,
     readers::{Joined, Moment, Patience, Readers},
-    sockets::{SocketEvent, Sockets},
 };
 use super::{Live, ReadPosition, WaitingRead};
 use crate::{
@@ -33,6 +31,7 @@ use crate::{
     runtime::{
         core::CoreHandle,
         shard_answers::{Answer, ParkedQuestion},
+        socket_events::{Interest, SocketEvent, Sockets},
         write_buffer::WriteBuffer,
     },
 };
@@ -181,7 +180,7 @@ impl ParkedConnections {
         let due = self.due(wait.position.live, patience);
         let reader = self.readers.take_in(wire, place, moves, manner, wait.principal, due);
         let Some(held) = self.readers.get(reader) else { return };
-        if let Err(error) = self.sockets.add(&held.wire, reader) {
+        if let Err(error) = self.sockets.add(&held.wire, reader, Interest::Reading) {
             tracing::warn!(%error, "an HTTP connection could not be parked");
             return self.part(reader);
         }

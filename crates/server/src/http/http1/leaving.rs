@@ -13,12 +13,18 @@ use crate::http::{
     http1_answers::{Manner, Streaming},
     http1_requests::UnderWay,
     parking_entry::Parking,
+    upgrade::Upgrade,
 };
 
 impl<S> Http1<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    /// Where the connection goes on, once the answer that says so is out.
+    pub(super) fn take_upgrade(&mut self) -> Option<Upgrade> {
+        if self.unsent.is_empty() { self.upgrade.take() } else { None }
+    }
+
     /// Where to go, if another core is the better place and nothing has to be taken along.
     pub(super) fn departure(&self) -> Option<Departure> {
         let departure = self.affinity.place(self.thread_state.peer_cores.as_deref()?)?;

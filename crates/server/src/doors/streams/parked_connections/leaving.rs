@@ -23,10 +23,10 @@ impl ParkedConnections {
         let has_more = self.sockets.take(&mut events);
         for event in events.drain(..) {
             if event.is_gone {
-                self.part(event.reader);
+                self.part(event.number);
                 continue;
             }
-            self.hear(event.reader);
+            self.hear(event.number);
         }
         self.socket_events = events;
         has_more

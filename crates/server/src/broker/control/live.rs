@@ -1,0 +1,81 @@
+//! The beginning of a live subscription: which topic it is, where that is, and where the subscription begins. It does not
+//! deliver anything, and knows no protocol.
+
+use sennit_engine::PartitionCommand;
+use sennit_identity::Verb;
+use sennit_model::{
+    Durability, Offset, PartitionIndex, ReadFrom, TopicConfig, TopicKind, TopicName,
+};
+
+use super::{Control, gather};
+use crate::{
+    broker::{
+        control_request::ControlRefusal, reserved_names::is_reserved, stream_request::Located,
+    },
+    identity::principal::Principal,
+    runtime::shard_answers::Answer,
+};
+
+/// A live subscription that wants to begin.
+#[derive(Clone, Debug)]
+pub(crate) struct BeginLive {
+    pub(crate) topic: TopicName,
+    /// The first offset that it has not had; without, it begins with what comes.
+    pub(crate) from: Option<Offset>,
+}
+
+/// Where a live subscription begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LiveStart {
+    pub(crate) located: Located,
+    /// The offset of the first message or gap that it would receive.
+    pub(crate) first: Offset,
+    /// The end of the topic now.
+    pub(crate) end: Offset,
+}
+
+impl Control {
+    /// Finds where a live subscription begins. A topic that is missing is created, in memory, for one who may create it.
+    pub(crate) async fn begin_live(
+        &self,
+        principal: &Principal,
+        begin: BeginLive,
+    ) -> Result<LiveStart, ControlRefusal> {
+        let BeginLive { topic: name, from } = begin;
+        principal.may(Verb::Subscribe, name.as_str())?;
+        let located = self.find_or_create_live(principal, &name).await?;
+        let topic = self.topic_named(&name)?;
+        let from = from.map_or(ReadFrom::Latest, ReadFrom::Offset);
+        let asked = self.ask_partitions_that(&topic, |index| {
+            (index == PartitionIndex(0)).then_some(PartitionCommand::Locate(from, None))
+        });
+        match gather(asked).await?.pop() {
+            Some(Answer::Located { first, end }) => Ok(LiveStart { located, first, end }),
+            _ => Err(ControlRefusal::WrongAnswer),
+        }
+    }
+
+    /// Where the topic of a name is; one that is missing is created, in memory, for one who may create it.
+    pub(crate) async fn find_or_create_live(
+        &self,
+        principal: &Principal,
+        name: &TopicName,
+    ) -> Result<Located, ControlRefusal> {
+        self.wait_for_changes(name).await;
+        let unknown = || ControlRefusal::UnknownTopic(name.clone());
+        if let Some(located) = self.locate(name) {
+            return Ok(located);
+        }
+        if is_reserved(name) || principal.may(Verb::Create, name.as_str()).is_err() {
+            return Err(unknown());
+        }
+        self.check_topics_quota(principal, name)?;
+        let _changes = self.changes.of(name.as_str()).await;
+        if self.locate(name).is_none() {
+            let durability = Durability::Memory;
+            let config = TopicConfig { durability, ..TopicConfig::of_kind(TopicKind::Stream) };
+            self.new_topic(name.clone(), config, None).await?;
+        }
+        self.locate(name).ok_or_else(unknown)
+    }
+}

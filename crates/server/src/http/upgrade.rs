@@ -1,0 +1,82 @@
+//! A connection of HTTP/1.1 that goes on at another door, once its request is answered with 101 Switching Protocols. It
+//! does not know the doors.
+
+use std::{
+    any::Any,
+    cell::{Cell, RefCell},
+    fmt,
+    rc::Rc,
+};
+
+use bytes::BytesMut;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
+
+use crate::runtime::wire::WireAtRest;
+
+/// The state that the door of a connection finds again when the connection reaches it.
+#[derive(Clone)]
+pub(crate) struct Upgrade(Rc<dyn Any>);
+
+impl fmt::Debug for Upgrade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Upgrade(..)")
+    }
+}
+
+impl Upgrade {
+    pub(crate) fn new<U: Any>(state: U) -> Self {
+        Self(Rc::new(state))
+    }
+
+    /// The state, if it is of this type.
+    pub(crate) fn state<U: Any + Clone>(&self) -> Option<U> {
+        self.0.downcast_ref().cloned()
+    }
+}
+
+/// A connection whose answer is out.
+#[derive(Debug)]
+pub(crate) struct Upgraded {
+    pub(crate) wire: WireAtRest,
+    /// One of the places of the HTTP port.
+    pub(crate) place: OwnedSemaphorePermit,
+    pub(crate) upgrade: Upgrade,
+    /// What came behind the request.
+    pub(crate) unread: BytesMut,
+}
+
+/// The way from the HTTP connections of a thread to its live ones. On a thread that has none it stays closed.
+#[derive(Debug, Default)]
+pub(crate) struct UpgradeEntry {
+    is_open: Cell<bool>,
+    arriving: RefCell<Vec<Upgraded>>,
+    notify: Notify,
+}
+
+impl UpgradeEntry {
+    pub(crate) fn open(&self) {
+        self.is_open.set(true);
+    }
+
+    /// Whether somebody takes connections in.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open.get()
+    }
+
+    pub(crate) fn enter(&self, upgraded: Upgraded) {
+        if self.is_open.get() {
+            self.arriving.borrow_mut().push(upgraded);
+            self.notify.notify_one();
+        }
+    }
+
+    /// The connections that have come since this was asked last.
+    pub(crate) fn arrived(&self) -> Vec<Upgraded> {
+        self.arriving.take()
+    }
+
+    /// Waits until one has come.
+    pub(crate) async fn wait(&self) {
+        self.notify.notified().await;
+    }
+}
