@@ -92,6 +92,10 @@ pub struct Config {
     /// How long a connection lasts on which they come: those between it and the reader may let several
     /// share one.
     pub streams_events_span: Duration,
+    /// How often the client of a live connection is asked whether it is there.
+    pub live_ping_interval: Duration,
+    /// How long the client of a live connection may take to say who it is.
+    pub live_connect_timeout: Duration,
     /// Allows subscriptions to call webhooks of this machine, and without TLS: for development.
     pub streams_allow_private_webhooks: bool,
     /// How segments are written.
@@ -133,6 +137,8 @@ impl Default for Config {
             streams_long_poll_timeout: Duration::from_secs(30),
             streams_events_silence: Duration::from_secs(15),
             streams_events_span: Duration::from_secs(60),
+            live_ping_interval: Duration::from_secs(25),
+            live_connect_timeout: Duration::from_secs(10),
             streams_allow_private_webhooks: false,
             access: Access::Auto,
             scrub_every: Some(Duration::from_secs(7 * 86_400)),

@@ -33,6 +33,7 @@ use crate::{
     config::Config,
     doors::{
         http_router::HttpRouter,
+        live::connections::{LiveConnections, LiveTimes},
         native::{connection::NativeDoor, session_guard::SessionGuards},
         status::Status,
         streams::{CurrentStreamsSettings, StreamsDoor, parked_connections::ParkedConnections},
@@ -184,6 +185,14 @@ fn open_http(
         authority.clone(),
         cores.inboxes[CoreIndex::FIRST].clone(),
     ));
+    let times = LiveTimes {
+        ping_interval: config.live_ping_interval,
+        connect_timeout: config.live_connect_timeout,
+    };
+    match LiveConnections::open(core.clone(), thread_state.clone(), authority.clone(), times) {
+        Ok(live) => drop(spawn_local(live.run())),
+        Err(error) => tracing::warn!(%error, "live connections are refused"),
+    }
     let http = Rc::new(HttpThread { thread_state, handlers, cores });
     let (silence, authority) = (config.streams_events_silence, authority.clone());
     match ParkedConnections::open(core.clone(), http.clone(), silence, authority) {

@@ -4,6 +4,7 @@
 mod http_login;
 pub(crate) mod http_router;
 pub(crate) mod http_routes;
+pub(crate) mod live;
 pub(crate) mod native;
 pub(crate) mod status;
 pub(crate) mod streams;

@@ -8,6 +8,7 @@
 mod auth;
 mod http;
 mod journal;
+mod live;
 mod log;
 mod native;
 mod server;
@@ -60,6 +61,7 @@ pub static SETTINGS: LazyLock<Vec<Setting<Start>>> = LazyLock::new(|| {
         http::SETTINGS,
         journal::SETTINGS,
         streams::SETTINGS,
+        live::SETTINGS,
         tls::SETTINGS,
         auth::SETTINGS,
         log::SETTINGS,

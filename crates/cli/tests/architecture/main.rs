@@ -33,7 +33,7 @@ const DRAWERS: [&str; 7] = ["util", "utils", "common", "helper", "helpers", "mis
 const UNSAFE: [&str; 4] = [
     "crates/cli/src/allocator.rs",
     "crates/engine/tests/footprint.rs",
-    "crates/server/src/doors/streams/parked_connections/sockets.rs",
+    "crates/server/src/runtime/socket_events.rs",
     "crates/server/tests/counting/mod.rs",
 ];
 

@@ -40,12 +40,12 @@ use crate::runtime::{
     shard_answers::Answer,
 };
 
-use self::{topics::place_of, watches::Watches};
 pub(crate) use self::{
-    live::{BeginLive, LiveStart},
+    live::LiveStart,
     watch::watch,
     watches::{CHANGES_WAITING_MAX, Change, WatchedTopic},
 };
+use self::{topics::place_of, watches::Watches};
 
 /// The control of names and settings, on the first core.
 #[derive(Clone, Debug)]

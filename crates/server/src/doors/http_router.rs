@@ -9,6 +9,7 @@ use sennit_identity::Verb;
 use super::{
     http_login::{self, unauthorized},
     http_routes::{self, Login, Resource},
+    live,
     status::Status,
     streams::{
         self, StreamsDoor,
@@ -108,10 +109,10 @@ impl HttpRouter {
         let route = found.map(|(route, ..)| route);
         let (mut response, reach) = match (guard.check(request, route), found) {
             // Nothing is said to a page that may not ask.
-            (Err(misdirected), _) => (misdirected.answer(), Reach::OwnPages),
+            (Err(misdirected), _) => (misdirected.answer(), Reach::Own),
             (Ok(()), None) => {
                 let login = self.log_in(request, peer).await;
-                (login.map_or_else(unauthorized, |_| nothing_here()), Reach::OwnPages)
+                (login.map_or_else(unauthorized, |_| nothing_here()), Reach::Own)
             }
             (Ok(()), Some((route, resource, captures))) => {
                 let answer = self.answer_at((route, resource, captures), request, peer);
@@ -135,8 +136,11 @@ impl HttpRouter {
         }
         let principal = match resource.login() {
             Login::Open => Principal::nobody(),
+            Login::Optional if http_login::shown(request.headers()).is_empty() => {
+                Principal::nobody()
+            }
             // A parked read keeps the principal with which it began.
-            Login::Needed => match self.log_in(request, peer).await {
+            Login::Optional | Login::Needed => match self.log_in(request, peer).await {
                 Ok(principal) => principal,
                 Err(refusal) => return unauthorized(refusal),
             },
@@ -150,6 +154,9 @@ impl HttpRouter {
                 Some(streams) => streams.answer(principal, request, resource, captures).await,
                 None => not_ready(),
             },
+            Resource::Live => {
+                live::upgrade::answer(&self.thread_state, request, principal.clone(), peer)
+            }
             Resource::Alive => self.status.alive(),
             Resource::Ready => self.status.ready(),
             Resource::Metrics => match principal.may(Verb::Monitor, "") {

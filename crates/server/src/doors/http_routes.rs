@@ -17,6 +17,8 @@ pub(crate) enum Resource {
     Metrics,
     /// An archive of all that the broker holds.
     Backup,
+    /// Live connections that speak the Centrifuge client protocol.
+    Live,
 }
 
 /// Whether a resource is served to those only who have credentials.
@@ -24,6 +26,8 @@ pub(crate) enum Resource {
 pub(crate) enum Login {
     /// To all: it says nothing of what the broker holds, or has a token of its own.
     Open,
+    /// To all; credentials that are shown have to be good.
+    Optional,
     /// To those only.
     Needed,
 }
@@ -33,6 +37,8 @@ impl Resource {
     pub(crate) fn login(self) -> Login {
         match self {
             Self::Alive | Self::Ready => Login::Open,
+            // A browser cannot show credentials here: the first command does.
+            Self::Live => Login::Optional,
             Self::Metrics | Self::Backup => Login::Needed,
             Self::Streams(resource) => match resource {
                 StreamsResource::Stream | StreamsResource::Atomic => Login::Needed,
@@ -54,15 +60,19 @@ impl Resource {
 }
 
 /// The routes of the broker itself.
-static OWN: [(Route, Resource); 4] = [
+static OWN: [(Route, Resource); 5] = [
     (own("/healthz", "GET, HEAD"), Resource::Alive),
     (own("/readyz", "GET, HEAD"), Resource::Ready),
     (own("/metrics", "GET, HEAD"), Resource::Metrics),
     (own("/v1/admin/backup", "GET"), Resource::Backup),
+    (LIVE, Resource::Live),
 ];
 
+const LIVE: Route =
+    Route { path: "/connection/websocket", methods: "GET", reach: Reach::AllowedToChange };
+
 const fn own(path: &'static str, methods: &'static str) -> Route {
-    Route { path, methods, reach: Reach::OwnPages }
+    Route { path, methods, reach: Reach::Own }
 }
 
 /// All routes.

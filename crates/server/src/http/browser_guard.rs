@@ -85,19 +85,21 @@ impl BrowserGuard {
     ) -> Result<(), Misdirected> {
         self.check_host(request.headers())?;
         let may = self.may(request.headers());
-        let is_for_pages = route.is_some_and(|route| route.reach == Reach::AllowedPages);
+        let reach = route.map_or(Reach::Own, |route| route.reach);
         let has_origin = request.headers().get(&header::ORIGIN).is_some();
-        let is_allowed = match (may, is_for_pages) {
-            (Pages::Own, _) | (Pages::May(May::Change), true) => true,
-            (Pages::May(_), false) => false,
+        let is_allowed = match (may, reach) {
+            (Pages::Own, _) => true,
+            (Pages::May(_), Reach::Own) => false,
+            (Pages::May(May::Change), _) => true,
+            (Pages::May(_), Reach::AllowedToChange) => false,
             // What is asked without an origin cannot be read by the page, and a preflight asks for nothing.
-            (Pages::May(may), true) => match *request.method() {
+            (Pages::May(may), Reach::Allowed) => match *request.method() {
                 Method::OPTIONS => true,
                 Method::GET | Method::HEAD => may == May::Read || !has_origin,
                 _ => false,
             },
         };
-        if is_allowed { Ok(()) } else { Err(foreign(request, is_for_pages)) }
+        if is_allowed { Ok(()) } else { Err(foreign(request, reach)) }
     }
 
     /// The answer to a browser that asks what the page of a request may ask of `route`.
@@ -112,7 +114,7 @@ impl BrowserGuard {
     /// Says what the answer to `request` says to browsers whatever it is. What is kept on the way says it
     /// to pages of other origins too, whoever has asked first.
     pub(crate) fn say(&self, headers: &mut HeaderList, request: &Request, reach: Reach) {
-        if reach == Reach::AllowedPages {
+        if reach == Reach::Allowed {
             let is_read = match *request.method() {
                 Method::GET => true,
                 // A preflight says by itself what its page may.
@@ -203,17 +205,19 @@ fn wrong_host(code: &'static str, detail: String) -> Misdirected {
     Misdirected { status: StatusCode::MISDIRECTED_REQUEST, code, detail }
 }
 
-fn foreign(request: &Request, is_for_pages: bool) -> Misdirected {
+fn foreign(request: &Request, reach: Reach) -> Misdirected {
     let whose = match request.headers().get(&header::ORIGIN) {
         Some(origin) => format!("a page of {}", origin.escape_ascii()),
         None => "a page of another origin".to_owned(),
     };
-    let detail = if is_for_pages {
+    let detail = if reach != Reach::Own {
         format!(
             "{whose} may not do this: if it is to, start the broker with --http-origin and its origin"
         )
     } else {
-        format!("{whose} may not ask this: only streams are for pages of other origins")
+        format!(
+            "{whose} may not ask this: only streams and live connections are for pages of other origins"
+        )
     };
     Misdirected { status: StatusCode::FORBIDDEN, code: "foreign_origin", detail }
 }

@@ -97,7 +97,7 @@ mod tests {
     fn a_preflight_allows_the_headers_that_pages_may_send() {
         let page_headers = &PageHeaders::new("content-type, x-mine", "etag");
         let methods = "GET, HEAD, POST, PUT, DELETE, OPTIONS";
-        let route = &Route { path: "/v1/stream/{path}", methods, reach: Reach::AllowedPages };
+        let route = &Route { path: "/v1/stream/{path}", methods, reach: Reach::Allowed };
         let response = preflight(route, May::Change, page_headers);
         let allowed = &response.headers[header::ACCESS_CONTROL_ALLOW_HEADERS];
         assert_eq!(allowed, "content-type, x-mine");

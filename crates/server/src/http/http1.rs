@@ -308,14 +308,6 @@ where
             && self.has_room_for_answer()
     }
 
-    /// Whether everything that was asked is answered, and the answers are out.
-    fn is_at_rest(&self) -> bool {
-        self.begun.is_empty()
-            && self.next.is_none()
-            && self.streaming.is_none()
-            && self.unsent.is_empty()
-    }
-
     fn waits(&self) -> Waits {
         if self.lingers {
             return Waits { lingers: true, ..Waits::default() };
@@ -599,11 +591,6 @@ where
         if self.has_ended && !self.has_no_end() {
             self.clock.ended_at = self.clock.now;
         }
-    }
-
-    /// Whether nobody knows when the answer ends that goes out.
-    fn has_no_end(&self) -> bool {
-        self.streaming.as_ref().is_some_and(Streaming::is_endless)
     }
 }
 

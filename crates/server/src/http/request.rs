@@ -175,9 +175,9 @@ impl Request {
     /// Whether its client wants to go on with another protocol on this connection.
     pub(crate) fn asks_for_upgrade(&self) -> bool {
         let names_upgrade = |value: &[u8]| {
-            value.split(|byte| *byte == b',').any(|token| {
-                token.trim_ascii().eq_ignore_ascii_case(b"upgrade")
-            })
+            value
+                .split(|byte| *byte == b',')
+                .any(|token| token.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
         };
         self.method == Method::GET
             && !self.is_old

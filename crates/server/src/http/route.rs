@@ -5,9 +5,11 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// Those of the broker's own origin. No answer says anything to others.
-    OwnPages,
+    Own,
     /// Those of allowed origins too: browsers read and write streams.
-    AllowedPages,
+    Allowed,
+    /// The same, but for those that may read only: one request begins a connection by which its page reads and writes.
+    AllowedToChange,
 }
 
 /// A route.

@@ -148,10 +148,15 @@ impl Core {
 
     /// Gives a new session its number and its way out.
     pub(crate) fn open_session(&mut self, sink: Rc<dyn EffectSink>) -> SessionId {
+        self.metrics().connections.add(1);
+        self.open_own_session(sink)
+    }
+
+    /// The same for a part of the broker that stays until the broker stops, and is no connection.
+    pub(crate) fn open_own_session(&mut self, sink: Rc<dyn EffectSink>) -> SessionId {
         self.sessions_opened += 1;
         let session = CoreSession::new(self.index, self.sessions_opened).into();
         self.sinks.insert(session, sink);
-        self.metrics().connections.add(1);
         session
     }
 

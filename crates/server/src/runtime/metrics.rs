@@ -142,6 +142,9 @@ counts! {
     counter http_answers_3xx none "HTTP requests answered with another place, or with nothing new";
     counter http_answers_4xx none "HTTP requests answered with a fault of the client's";
     counter http_answers_5xx none "HTTP requests answered with a fault of the broker's, or not now";
+    gauge live_connections none "Live connections open now";
+    gauge live_subscriptions none "Subscriptions of live connections";
+    counter live_deliveries none "Messages written to live connections, counted for each of them";
     gauge subscriptions none "Subscriptions over HTTP";
     gauge subscription_links none "Streams that subscriptions are linked to, counted for each of them";
     gauge subscriptions_woken none "Subscriptions that wait for somebody to take their work";

@@ -52,7 +52,8 @@ impl Sockets {
     pub(crate) fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         // SAFETY: an owned descriptor stays open, and the same, until it is dropped.
-        let registered = unsafe { AsyncFd::register_with_interest(epoll, async_io::Interest::READABLE) };
+        let registered =
+            unsafe { AsyncFd::register_with_interest(epoll, async_io::Interest::READABLE) };
         Ok(Self(registered?))
     }
 

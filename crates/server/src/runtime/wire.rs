@@ -289,6 +289,20 @@ impl WireAtRest {
         })
     }
 
+    /// Whether there is no TLS on it. Bytes that a plain wire has not taken need not be offered again.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.codec.is_none()
+    }
+
+    /// Nothing more is written: its client receives the end behind what was.
+    pub(crate) fn shut_down(&mut self) -> io::Result<()> {
+        if let Some(codec) = &mut self.codec {
+            codec.close();
+            codec.flush(|bytes| (&self.tcp).write(bytes))?;
+        }
+        self.tcp.shutdown(net::Shutdown::Write)
+    }
+
     /// Whether something has come that nobody has read and that the system does not report: it lies in the codec.
     pub(crate) fn holds_unread(&mut self) -> bool {
         self.codec.as_mut().is_some_and(|codec| codec.has_unread() || codec.has_ended())

@@ -23,8 +23,8 @@ use crate::{
 };
 
 /// A broker that accepts client certificates, with an authority that signs them.
-struct Certified {
-    guarded: Guarded,
+pub struct Certified {
+    pub guarded: Guarded,
     clients: Authority,
     /// The folder with the certificates.
     folder: TempDir,
@@ -32,7 +32,7 @@ struct Certified {
 }
 
 impl Certified {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let folder = TempDir::new().unwrap();
         let (clients, _) = Authority::create("clients", 30).unwrap();
         let client_ca = folder.path().join("clients.pem");
@@ -51,12 +51,12 @@ impl Certified {
     }
 
     /// How a client connects with a certificate of this common name.
-    fn dialing(&self, name: &str) -> Dialing {
+    pub fn dialing(&self, name: &str) -> Dialing {
         let files = certificate(&self.clients, self.folder.path(), name);
         Dialing::secure(&self.broker_ca, Some(&files))
     }
 
-    fn user(&mut self, user: &str, certificate: &str, tenant: &str, rights: &[&str]) {
+    pub fn user(&mut self, user: &str, certificate: &str, tenant: &str, rights: &[&str]) {
         let rights = rights.iter().map(ToString::to_string).collect();
         let holder = control::Holder { tenant: tenant.into(), rights, ..<_>::default() };
         self.guarded.change(certificates(user, &[certificate], holder));

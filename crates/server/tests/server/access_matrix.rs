@@ -500,7 +500,7 @@ fn nothing_is_answered_to_a_client_without_valid_credentials() {
     }
 }
 
-fn now_ms() -> u64 {
+pub fn now_ms() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     u64::try_from(now.as_millis()).unwrap()
 }

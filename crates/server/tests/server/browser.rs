@@ -106,6 +106,11 @@ impl Browser {
         String::from_utf8(std::mem::take(&mut self.input)).unwrap()
     }
 
+    /// The connection, and what was read of it and not heard.
+    pub fn into_parts(self) -> (Stream, Vec<u8>) {
+        (self.stream, self.input)
+    }
+
     /// Says that nothing more is said.
     pub fn send_no_more(&mut self) {
         self.stream.end();

@@ -366,10 +366,10 @@ fn a_fork_is_waited_for_as_any_stream() {
 }
 
 /// Numbers that look random, from a seed that a failure tells.
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
-    fn below(&mut self, most: u64) -> u64 {
+    pub fn below(&mut self, most: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -3,6 +3,7 @@
 
 mod access;
 mod access_certificates;
+mod access_live;
 mod access_matrix;
 mod access_matrix_http;
 mod admission;
@@ -29,6 +30,8 @@ mod http_parked;
 mod http_streams;
 mod http_strictness;
 mod last_use;
+mod live;
+mod live_client;
 mod lockout;
 mod moving;
 mod publishing;

@@ -16,41 +16,34 @@ use crate::{
     runtime::shard_answers::Answer,
 };
 
-/// A live subscription that wants to begin.
-#[derive(Clone, Debug)]
-pub(crate) struct BeginLive {
-    pub(crate) topic: TopicName,
-    /// The first offset that it has not had; without, it begins with what comes.
-    pub(crate) from: Option<Offset>,
-}
-
-/// Where a live subscription begins.
+/// Where a live subscription may begin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LiveStart {
     pub(crate) located: Located,
-    /// The offset of the first message or gap that it would receive.
-    pub(crate) first: Offset,
+    /// The first offset that is kept.
+    pub(crate) kept_from: Offset,
     /// The end of the topic now.
     pub(crate) end: Offset,
 }
 
 impl Control {
-    /// Finds where a live subscription begins. A topic that is missing is created, in memory, for one who may create it.
+    /// Finds where a live subscription to a topic may begin. A topic that is missing is created, in memory, for one who may create it.
     pub(crate) async fn begin_live(
         &self,
         principal: &Principal,
-        begin: BeginLive,
+        name: &TopicName,
     ) -> Result<LiveStart, ControlRefusal> {
-        let BeginLive { topic: name, from } = begin;
         principal.may(Verb::Subscribe, name.as_str())?;
-        let located = self.find_or_create_live(principal, &name).await?;
-        let topic = self.topic_named(&name)?;
-        let from = from.map_or(ReadFrom::Latest, ReadFrom::Offset);
+        let located = self.find_or_create_live(principal, name).await?;
+        let topic = self.topic_named(name)?;
+        let locate = PartitionCommand::Locate(ReadFrom::Earliest, None);
         let asked = self.ask_partitions_that(&topic, |index| {
-            (index == PartitionIndex(0)).then_some(PartitionCommand::Locate(from, None))
+            (index == PartitionIndex(0)).then(|| locate.clone())
         });
         match gather(asked).await?.pop() {
-            Some(Answer::Located { first, end }) => Ok(LiveStart { located, first, end }),
+            Some(Answer::Located { first: kept_from, end }) => {
+                Ok(LiveStart { located, kept_from, end })
+            }
             _ => Err(ControlRefusal::WrongAnswer),
         }
     }

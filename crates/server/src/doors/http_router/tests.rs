@@ -103,7 +103,7 @@ fn ask_all(door: &Rc<HttpRouter>, headers: &[(&str, &str)], mut look: impl FnMut
         let (route, resource) = found.unzip();
         for method in METHODS {
             let told = ask(door, method, &path, headers);
-            let reach = route.map_or(Reach::OwnPages, |route| route.reach);
+            let reach = route.map_or(Reach::Own, |route| route.reach);
             look(Asked { what: format!("{method} {path}"), method, route, resource, reach }, &told);
         }
     }
@@ -125,12 +125,13 @@ impl Asked {
 }
 
 #[test]
-fn only_streams_are_for_pages_of_other_origins() {
-    let paths: Vec<_> = http_routes::all()
-        .filter(|(route, _)| route.reach == Reach::AllowedPages)
-        .map(|(route, _)| route.path)
-        .collect();
-    assert_eq!(paths, ["/v1/stream/{path}", "/v1/atomic"]);
+fn only_streams_and_live_connections_are_for_pages_of_other_origins() {
+    let of = |reach: Reach| -> Vec<_> {
+        let routes = http_routes::all().filter(|(route, _)| route.reach == reach);
+        routes.map(|(route, _)| route.path).collect()
+    };
+    assert_eq!(of(Reach::Allowed), ["/v1/stream/{path}", "/v1/atomic"]);
+    assert_eq!(of(Reach::AllowedToChange), ["/connection/websocket"]);
 }
 
 #[test]
@@ -169,6 +170,8 @@ fn a_program_may_ask_every_route() {
                 Some(_) if matches!(asked.resource, Some(Resource::Alive | Resource::Metrics)) => {
                     200
                 }
+                // It is no request for a WebSocket.
+                Some(_) if asked.resource == Some(Resource::Live) => 426,
                 Some(_) => 503,
             };
             assert_eq!(told.status, expected, "{}", asked.what);
@@ -196,7 +199,7 @@ fn a_page_of_another_origin_may_ask_no_route() {
         [EVIL, ("origin", "null"), ("origin", ""), ("origin", "http://127.0.0.1.evil.example")]
     {
         ask_all(&door, &[HOST, origin], |asked, told| {
-            if asked.reach == Reach::AllowedPages && asked.method == "OPTIONS" {
+            if asked.reach == Reach::Allowed && asked.method == "OPTIONS" {
                 // A preflight: without this a browser takes it for a no.
                 assert_eq!(told.status, 204, "{}", asked.what);
             } else {
@@ -218,11 +221,11 @@ fn a_page_that_says_no_origin_changes_nothing_and_begins_no_backup() {
     for site in [CROSS_SITE, ("sec-fetch-site", "same-site")] {
         ask_all(&door, &[HOST, site], |asked, told| {
             // It cannot read what it gets of a stream.
-            let reads = asked.reach == Reach::AllowedPages && asked.is_read();
+            let reads = asked.reach == Reach::Allowed && asked.is_read();
             if reads {
                 assert_ne!(told.status, 403, "{}", asked.what);
                 assert_eq!(told.header("cross-origin-resource-policy"), Some("same-origin"));
-            } else if !(asked.reach == Reach::AllowedPages && asked.method == "OPTIONS") {
+            } else if !(asked.reach == Reach::Allowed && asked.method == "OPTIONS") {
                 assert_eq!(told.status, 403, "{}", asked.what);
             }
         });
@@ -230,14 +233,16 @@ fn a_page_that_says_no_origin_changes_nothing_and_begins_no_backup() {
 }
 
 #[test]
-fn a_page_of_this_machine_or_one_that_is_named_may_use_streams_and_nothing_else() {
+fn a_page_of_this_machine_or_one_that_is_named_may_use_what_is_for_pages_and_nothing_else() {
     let named = ("origin", "https://app.example.com");
     let door = door_with(&["https://app.example.com"]);
     for page in [LOCAL, named] {
         ask_all(&door, &[HOST, page], |asked, told| {
-            if asked.reach == Reach::OwnPages {
+            if asked.reach == Reach::Own {
                 assert_eq!(told.status, 403, "{}", asked.what);
                 assert_eq!(told.header("access-control-allow-origin"), None, "{}", asked.what);
+            } else if asked.reach == Reach::AllowedToChange {
+                assert_eq!(told.status, if asked.method == "GET" { 426 } else { 405 });
             } else if asked.route.is_some_and(|route| route.knows(asked.method)) {
                 assert_eq!(told.header("access-control-allow-origin"), Some("*"), "{}", asked.what);
                 if asked.method == "OPTIONS" {
@@ -256,12 +261,12 @@ fn a_page_of_this_machine_or_one_that_is_named_may_use_streams_and_nothing_else(
 fn where_all_pages_may_read_streams_they_change_nothing() {
     let door = door_with(&["*"]);
     ask_all(&door, &[HOST, EVIL], |asked, told| {
-        let may_read = asked.reach == Reach::AllowedPages && asked.is_read();
+        let may_read = asked.reach == Reach::Allowed && asked.is_read();
         if may_read && asked.route.is_some_and(|route| route.knows(asked.method)) {
             assert_eq!(told.status, 503, "{}", asked.what);
             assert_eq!(told.header("access-control-allow-origin"), Some("*"));
             assert_eq!(told.header("vary"), None, "all are told the same: caches share it");
-        } else if asked.reach == Reach::AllowedPages && asked.method == "OPTIONS" {
+        } else if asked.reach == Reach::Allowed && asked.method == "OPTIONS" {
             assert_eq!(told.header("access-control-allow-methods"), Some("GET, HEAD, OPTIONS"));
         } else if !may_read {
             assert_eq!(told.status, 403, "{}", asked.what);

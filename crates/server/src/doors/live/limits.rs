@@ -27,12 +27,25 @@ pub(crate) const UNSENT_BYTES_MAX: usize = 256 << 10;
 /// Publications of a client that are not confirmed. Beyond, its commands are not read.
 pub(crate) const PUBLISHES_MAX: usize = 256;
 
-/// How long a client may take to say who it is.
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How often a client is asked whether it is there, and how long it may take to say so.
-pub(crate) const PING_EVERY: Duration = Duration::from_secs(25);
+/// How long a client may take to answer a ping.
 pub(crate) const PONG_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a client may take nothing of what waits for it.
-pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Topics whose place a core remembers for publishers.
+pub(crate) const PLACES_MAX: usize = 1 << 16;
+
+/// Topics of which a core remembers that messages are missing.
+pub(crate) const GAPS_MAX: usize = 1 << 12;
+
+/// How long a client may take to close its end, once the broker has closed the other.
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Connections that are served, or written to, before other tasks on the core run.
+pub(crate) const CONNECTIONS_AT_ONCE_MAX: usize = 512;
+
+/// The window of the reader of a topic.
+pub(crate) const BROADCAST_MESSAGES: u32 = 16 << 10;
+pub(crate) const BROADCAST_BYTES: u64 = 1 << 20;
+
+/// The window of a reader that catches up for one subscription.
+pub(crate) const CATCH_UP_MESSAGES: u32 = 256;
+pub(crate) const CATCH_UP_BYTES: u64 = 64 << 10;

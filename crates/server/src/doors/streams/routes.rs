@@ -45,7 +45,7 @@ static STREAM: (Route, StreamsResource) = (
     Route {
         path: "/v1/stream/{path}",
         methods: "GET, HEAD, POST, PUT, DELETE, OPTIONS",
-        reach: Reach::AllowedPages,
+        reach: Reach::Allowed,
     },
     StreamsResource::Stream,
 );
@@ -53,7 +53,7 @@ static STREAM: (Route, StreamsResource) = (
 /// All others.
 static OTHERS: [(Route, StreamsResource); 10] = [
     (
-        Route { path: "/v1/atomic", methods: "POST, OPTIONS", reach: Reach::AllowedPages },
+        Route { path: "/v1/atomic", methods: "POST, OPTIONS", reach: Reach::Allowed },
         StreamsResource::Atomic,
     ),
     of_subscriptions("/v1/stream/__ds/jwks.json", "GET, HEAD", SubscriptionResource::Keys),
@@ -96,7 +96,7 @@ const fn of_subscriptions(
     methods: &'static str,
     resource: SubscriptionResource,
 ) -> (Route, StreamsResource) {
-    (Route { path, methods, reach: Reach::OwnPages }, StreamsResource::Subscriptions(resource))
+    (Route { path, methods, reach: Reach::Own }, StreamsResource::Subscriptions(resource))
 }
 
 /// All of them.

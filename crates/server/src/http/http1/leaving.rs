@@ -25,6 +25,19 @@ where
         if self.unsent.is_empty() { self.upgrade.take() } else { None }
     }
 
+    /// Whether everything that was asked is answered, and the answers are out.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.begun.is_empty()
+            && self.next.is_none()
+            && self.streaming.is_none()
+            && self.unsent.is_empty()
+    }
+
+    /// Whether nobody knows when the answer ends that goes out.
+    pub(super) fn has_no_end(&self) -> bool {
+        self.streaming.as_ref().is_some_and(Streaming::is_endless)
+    }
+
     /// Where to go, if another core is the better place and nothing has to be taken along.
     pub(super) fn departure(&self) -> Option<Departure> {
         let departure = self.affinity.place(self.thread_state.peer_cores.as_deref()?)?;

@@ -1,0 +1,35 @@
+//! Settings of the section `live`: live connections.
+
+use sennit_settings::{Kind, Setting, Value};
+
+use super::{ROW, Start};
+
+/// The rows of the section.
+pub const SETTINGS: &[Setting<Start>] = &[
+    Setting {
+        section: "live",
+        field: "ping_interval",
+        kind: Kind::Duration,
+        shape: "DURATION",
+        help: "The time between two pings of a live connection; a client that does not answer within 10 s is ended",
+        get: |start| Value::duration(start.broker.live_ping_interval),
+        set: |start, given| {
+            start.broker.live_ping_interval = given.duration()?;
+            Ok(())
+        },
+        ..ROW
+    },
+    Setting {
+        section: "live",
+        field: "connect_timeout",
+        kind: Kind::Duration,
+        shape: "DURATION",
+        help: "The time within which the client of a live connection says who it is",
+        get: |start| Value::duration(start.broker.live_connect_timeout),
+        set: |start, given| {
+            start.broker.live_connect_timeout = given.duration()?;
+            Ok(())
+        },
+        ..ROW
+    },
+];

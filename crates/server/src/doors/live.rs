@@ -1,0 +1,19 @@
+//! The live door: messages of topics go to browsers over WebSocket, as the Centrifuge client protocol has it.
+//!
+//! In reading order: an HTTP request is answered by `upgrade`, and its connection comes to the `connections` of its core.
+//! These have no task each: one loop reads what clients ask (`connections/commands`), follows each topic that somebody is
+//! subscribed to by one reader (`broadcast`, `connections/deliveries`), and writes (`connections/writes`). A message is
+//! encoded once into a `ring`, in which a subscriber is a position. One that begins earlier, or falls behind, is caught up
+//! from the log by a reader of its own. `core_requests` waits for answers of other cores, `sink` takes what shards send, `channel`
+//! translates names.
+
+mod broadcast;
+mod channel;
+mod connection;
+mod connection_id;
+pub(crate) mod connections;
+mod core_requests;
+mod limits;
+mod ring;
+mod sink;
+pub(crate) mod upgrade;

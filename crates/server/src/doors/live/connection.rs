@@ -1,0 +1,224 @@
+//! One live connection: what it is, what it is subscribed to, and what waits for its socket. It decides nothing.
+
+use std::{collections::VecDeque, io, rc::Rc};
+
+use sennit_centrifuge::{Answer, ErrorCode};
+use sennit_centrifuge::{
+    Command, DisconnectCode, Encoding, Push, Reply, ReplyError, put_ping, put_push, put_reply,
+};
+use sennit_websocket::{CloseCode, Decoder, Opcode, frame};
+use tokio::{sync::OwnedSemaphorePermit, time::Instant};
+
+use super::{
+    broadcast::opcode,
+    connection_id::ConnectionId,
+    limits::{PUBLISHES_MAX, UNSENT_BYTES_MAX},
+};
+use crate::{
+    identity::{principal::Principal, tenant_meter::ConnectionPlace},
+    runtime::{peer::Peer, wire::WireAtRest, write_buffer::TakesNow as _},
+};
+
+/// How far a connection is.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// It has not said who it is.
+    Greeting(Box<Peer>),
+    /// It is connected on somebody's behalf.
+    Connected,
+    /// It has been told that it ends.
+    Ending,
+}
+
+/// What a connection is subscribed to.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    /// The channel, as its client wrote it.
+    pub(crate) channel: Rc<str>,
+    /// The number of its broadcast.
+    pub(crate) broadcast: u32,
+    /// The offset of the next message that it gets.
+    pub(crate) next: u64,
+    pub(crate) place: Place,
+}
+
+/// Where a subscription is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// At this position in the ring of its broadcast.
+    Ring(u64),
+    /// Behind the ring: this reader catches up, and so much of what it was given is not taken.
+    Log { reader: u32, owed: (u32, u64) },
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) id: ConnectionId,
+    pub(crate) wire: WireAtRest,
+    _place: OwnedSemaphorePermit,
+    /// Its place among those of its tenant.
+    pub(crate) tenant_place: Option<ConnectionPlace>,
+    pub(crate) decoder: Decoder,
+    pub(crate) encoding: Encoding,
+    pub(crate) phase: Phase,
+    /// Whether its client has said that it ends.
+    pub(crate) client_has_ended: bool,
+    /// On whose behalf it asks; before it is connected, the one whose credentials came with the handshake.
+    pub(crate) principal: Principal,
+    pub(crate) subscriptions: Vec<Subscription>,
+    /// Commands that have come and were not begun.
+    pub(crate) commands: VecDeque<Command>,
+    /// Whether a command is under way behind which others wait.
+    pub(crate) is_busy: bool,
+    /// Publications that are not confirmed.
+    pub(crate) unconfirmed: usize,
+    /// Whether its socket may have something to read.
+    pub(crate) is_readable: bool,
+    /// Whether its socket takes nothing for now.
+    pub(crate) is_blocked: bool,
+    /// What goes out before anything of a ring.
+    unsent: Vec<u8>,
+    /// How much of that the socket has.
+    sent: usize,
+    /// When it came; later, when it is asked next whether it is there.
+    pub(crate) due: Instant,
+    /// Whether it was asked, and has not said.
+    pub(crate) awaits_pong: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        id: ConnectionId,
+        (wire, place): (WireAtRest, OwnedSemaphorePermit),
+        (decoder, encoding): (Decoder, Encoding),
+        (principal, peer): (Principal, Peer),
+        due: Instant,
+    ) -> Self {
+        Self {
+            id,
+            wire,
+            _place: place,
+            tenant_place: None,
+            decoder,
+            encoding,
+            phase: Phase::Greeting(Box::new(peer)),
+            client_has_ended: false,
+            principal,
+            subscriptions: Vec::new(),
+            commands: VecDeque::new(),
+            is_busy: false,
+            unconfirmed: 0,
+            is_readable: true,
+            is_blocked: false,
+            unsent: Vec::new(),
+            sent: 0,
+            due,
+            awaits_pong: false,
+        }
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        matches!(self.phase, Phase::Ending)
+    }
+
+    /// Whether its next command may be begun.
+    pub(crate) fn may_ask(&self) -> bool {
+        !self.is_busy
+            && !self.is_ending()
+            && self.unconfirmed < PUBLISHES_MAX
+            && self.unsent().len() < UNSENT_BYTES_MAX
+    }
+
+    /// Bytes that wait for its socket, but for those in rings.
+    pub(crate) fn unsent(&self) -> &[u8] {
+        &self.unsent[self.sent..]
+    }
+
+    /// Where what goes out next is encoded: whole frames.
+    pub(crate) fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.unsent
+    }
+
+    /// The socket has taken so much of it.
+    pub(crate) fn note_sent(&mut self, bytes: usize) {
+        self.sent += bytes;
+        if self.sent == self.unsent.len() {
+            // At rest it holds nothing.
+            self.unsent = Vec::new();
+            self.sent = 0;
+        } else if self.sent >= 64 << 10 {
+            self.unsent.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    /// Writes what waits, but for rings; whether the socket has all of it.
+    pub(crate) fn write_unsent(&mut self) -> io::Result<bool> {
+        while !self.unsent().is_empty() {
+            match self.wire.take(&self.unsent[self.sent..]) {
+                Ok(count) => self.note_sent(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    fn message(&mut self, put: impl FnOnce(Encoding, &mut Vec<u8>)) {
+        if self.is_ending() {
+            return;
+        }
+        let mut body = Vec::new();
+        put(self.encoding, &mut body);
+        if self.encoding == Encoding::Json && body.last() == Some(&b'\n') {
+            body.pop();
+        }
+        frame::put_frame(opcode(self.encoding), &body, &mut self.unsent);
+    }
+
+    /// Answers a command.
+    pub(crate) fn reply(&mut self, id: u32, result: Result<Answer, ReplyError>) {
+        self.message(|encoding, out| put_reply(encoding, &Reply { id, result }, out));
+    }
+
+    /// Refuses a command.
+    pub(crate) fn refuse(&mut self, id: u32, code: ErrorCode, message: impl Into<String>) {
+        self.reply(id, Err(ReplyError::new(code, message)));
+    }
+
+    pub(crate) fn push(&mut self, push: &Push) {
+        self.message(|encoding, out| put_push(encoding, push, out));
+    }
+
+    /// Asks whether its client is there.
+    pub(crate) fn ping(&mut self) {
+        self.message(put_ping);
+    }
+
+    pub(crate) fn pong(&mut self, payload: &[u8]) {
+        if !self.is_ending() {
+            frame::put_frame(Opcode::Pong, payload, &mut self.unsent);
+        }
+    }
+
+    /// Tells its client that it ends, and why; nothing follows.
+    pub(crate) fn end(&mut self, code: DisconnectCode) {
+        self.close(CloseCode::of(code.code()), code.reason());
+    }
+
+    /// The same with a code of WebSocket.
+    pub(crate) fn close(&mut self, code: Option<CloseCode>, reason: &str) {
+        if !self.is_ending() {
+            frame::put_close(code.unwrap_or(CloseCode::NORMAL), reason, &mut self.unsent);
+            self.phase = Phase::Ending;
+            self.commands.clear();
+        }
+    }
+
+    /// Its subscription to a channel.
+    pub(crate) fn subscription(&self, channel: &str) -> Option<usize> {
+        self.subscriptions.iter().position(|held| &*held.channel == channel)
+    }
+}

@@ -1,0 +1,290 @@
+//! The live connections of a core, and the loop that serves them. It has one session at the shards, whose readers follow
+//! topics.
+
+mod commands;
+mod deliveries;
+mod subscriptions;
+mod timeouts;
+mod writes;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    rc::Rc,
+    time::Duration,
+};
+
+use foldhash::fast::RandomState;
+use sennit_engine::{Command as ShardCommand, Effect, ReaderChange, SessionId};
+use sennit_model::{TopicId, TopicName};
+use sennit_websocket::{Decoder, DecoderLimits, Inflater};
+use tokio::{
+    task::yield_now,
+    time::{Instant, interval},
+};
+
+use self::writes::ToFlush;
+use super::{
+    broadcast::{Broadcast, Scratch},
+    connection::Connection,
+    connection_id::ConnectionId,
+    core_requests::{Answers, CoreRequests},
+    limits::MESSAGE_BYTES_MAX,
+    sink::LiveSink,
+    upgrade::LiveClient,
+};
+use crate::{
+    broker::stream_request::Located,
+    http::{thread_state::HttpThreadState, upgrade::Upgraded},
+    identity::authority::Authority,
+    runtime::{
+        core::CoreHandle,
+        socket_events::{Interest, SocketEvent, Sockets},
+    },
+};
+
+/// How often it is looked whether connections are there still.
+const MIND_EVERY: Duration = Duration::from_millis(500);
+
+/// A reader that catches up for one subscription.
+#[derive(Clone, Copy, Debug)]
+struct CatchUp {
+    connection: ConnectionId,
+    broadcast: u32,
+}
+
+/// The times of live connections, as the broker is told when it starts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LiveTimes {
+    /// How often a client is asked whether it is there.
+    pub(crate) ping_interval: Duration,
+    /// How long a client may take to say who it is.
+    pub(crate) connect_timeout: Duration,
+}
+
+/// The live connections of a core.
+#[derive(Debug)]
+pub(crate) struct LiveConnections {
+    times: LiveTimes,
+    core: CoreHandle,
+    authority: Authority,
+    thread_state: Rc<HttpThreadState>,
+    sockets: Sockets,
+    sink: Rc<LiveSink>,
+    session: SessionId,
+    answers: Rc<Answers>,
+    requests: CoreRequests,
+    /// By slot.
+    connections: Vec<Option<Connection>>,
+    free: Vec<u32>,
+    generations: u32,
+    /// By the number of their reader.
+    broadcasts: HashMap<u32, Broadcast, RandomState>,
+    broadcasts_by_name: HashMap<TopicName, u32, RandomState>,
+    catch_ups: HashMap<u32, CatchUp, RandomState>,
+    readers_begun: u32,
+    /// Behind the newest message that is known to be missing of a topic.
+    gaps: HashMap<TopicId, u64, RandomState>,
+    /// Broadcasts with news that their subscribers have not got.
+    with_news: VecDeque<u32>,
+    to_flush: ToFlush,
+    /// Connections whose sockets have gone.
+    broken: Vec<ConnectionId>,
+    /// Bytes that all rings hold.
+    rings_bytes: usize,
+    scratch: Scratch,
+    inflater: Inflater,
+    read: Vec<u8>,
+    events: Vec<SocketEvent>,
+    effects: Vec<Effect>,
+    /// Connections that have something to be read.
+    to_read: Vec<u32>,
+}
+
+impl LiveConnections {
+    /// Opens the live door of a core.
+    ///
+    /// # Errors
+    /// The kernel has no room.
+    pub(crate) fn open(
+        core: CoreHandle,
+        thread_state: Rc<HttpThreadState>,
+        authority: Authority,
+        times: LiveTimes,
+    ) -> io::Result<Self> {
+        let sockets = Sockets::new()?;
+        let sink = Rc::new(LiveSink::default());
+        let session = core.with(|core| core.open_own_session(sink.clone()));
+        let answers = Rc::new(Answers::new(sink.notify.clone()));
+        let requests = CoreRequests::new(core.clone(), authority.clone(), answers.clone());
+        thread_state.upgrade_entry.open();
+        Ok(Self {
+            times,
+            core,
+            authority,
+            thread_state,
+            sockets,
+            sink,
+            session,
+            answers,
+            requests,
+            connections: Vec::new(),
+            free: Vec::new(),
+            generations: 0,
+            broadcasts: HashMap::default(),
+            broadcasts_by_name: HashMap::default(),
+            catch_ups: HashMap::default(),
+            readers_begun: 0,
+            gaps: HashMap::default(),
+            with_news: VecDeque::new(),
+            to_flush: ToFlush::default(),
+            broken: Vec::new(),
+            rings_bytes: 0,
+            scratch: Scratch::default(),
+            inflater: Inflater::new(),
+            read: Vec::new(),
+            events: Vec::new(),
+            effects: Vec::new(),
+            to_read: Vec::new(),
+        })
+    }
+
+    /// Runs for ever.
+    pub(crate) async fn run(mut self) {
+        let thread_state = self.thread_state.clone();
+        let (sink, mut changes) = (self.sink.clone(), self.authority.changes());
+        let mut minding = interval(MIND_EVERY);
+        minding.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            for upgraded in thread_state.upgrade_entry.arrived() {
+                self.welcome(upgraded);
+            }
+            let mut has_more = self.take_events();
+            for (connection, told) in self.answers.take() {
+                self.hear(connection, told);
+            }
+            has_more |= self.serve_readable();
+            self.take_effects();
+            // What has come behind a change of rights goes to nobody who has lost them.
+            if changes.has_changed().is_ok_and(|changed| changed) {
+                changes.mark_unchanged();
+                self.look_at_rights();
+            }
+            has_more |= self.flush_some();
+            if self.sink.is_closing() || thread_state.closing.has_begun() {
+                self.end_all();
+            }
+            if has_more {
+                yield_now().await;
+                continue;
+            }
+            tokio::select! {
+                () = thread_state.upgrade_entry.wait() => {}
+                () = self.sockets.wait_for_events() => {}
+                () = sink.notify.notified() => {}
+                Ok(()) = changes.changed() => self.look_at_rights(),
+                _ = minding.tick() => self.mind(Instant::now()),
+            }
+        }
+    }
+
+    /// Takes a connection in.
+    fn welcome(&mut self, upgraded: Upgraded) {
+        let Upgraded { wire, place, upgrade, unread } = upgraded;
+        let Some(LiveClient { encoding, deflate, principal, peer }) = upgrade.state() else {
+            return;
+        };
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() as u32 - 1
+        });
+        if let Err(error) = self.sockets.add(&wire, slot, Interest::Changes) {
+            tracing::warn!(%error, "a live connection could not be taken over");
+            return self.free.push(slot);
+        }
+        self.generations = self.generations.wrapping_add(1);
+        let id = ConnectionId { slot, generation: self.generations };
+        let limits = DecoderLimits { message_bytes_max: MESSAGE_BYTES_MAX };
+        let decoder = Decoder::of_server(limits, deflate.is_some());
+        let due = Instant::now() + self.times.connect_timeout;
+        let connection =
+            Connection::new(id, (wire, place), (decoder, encoding), (principal, peer), due);
+        self.connections[slot as usize] = Some(connection);
+        self.thread_state.metrics.live_connections.add(1);
+        self.decode(slot, &unread);
+        self.to_read.push(slot);
+    }
+
+    fn get(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let held = self.connections.get_mut(id.slot as usize)?.as_mut();
+        held.filter(|held| held.id == id)
+    }
+
+    fn at(&mut self, slot: u32) -> Option<&mut Connection> {
+        self.connections.get_mut(slot as usize)?.as_mut()
+    }
+
+    /// Lets a connection go, with all that it is subscribed to.
+    fn part(&mut self, slot: u32) {
+        let Some(connection) = self.connections[slot as usize].take() else { return };
+        for subscription in &connection.subscriptions {
+            self.leave(
+                connection.id,
+                connection.encoding,
+                subscription.broadcast,
+                subscription.place,
+            );
+        }
+        self.sockets.remove(&connection.wire);
+        self.free.push(slot);
+        self.thread_state.metrics.live_connections.less(1);
+    }
+
+    /// Has a shard do something for a reader of this door.
+    fn reader(&self, reader: u32, located: Located, change: ReaderChange) {
+        let (partition, home) = located.place();
+        let shard = self.core.cores.placement.shard_of(home, partition.index);
+        let session = self.session;
+        let command = ShardCommand::Reader { session, subscription: reader, partition, change };
+        self.core.with(|core| core.command(shard, command));
+    }
+
+    /// Takes what the sockets say; says whether there may be more.
+    fn take_events(&mut self) -> bool {
+        let mut events = std::mem::take(&mut self.events);
+        let has_more = self.sockets.take(&mut events);
+        for event in events.drain(..) {
+            if event.is_gone {
+                self.part(event.number);
+                continue;
+            }
+            let Some(connection) = self.at(event.number) else { continue };
+            let (reads, writes) = (event.is_readable, event.is_writable);
+            if reads && !connection.is_readable {
+                connection.is_readable = true;
+                self.to_read.push(event.number);
+            }
+            let Some(connection) = self.at(event.number) else { continue };
+            if writes && std::mem::take(&mut connection.is_blocked) {
+                let id = connection.id;
+                self.to_flush.add(id);
+            }
+        }
+        self.events = events;
+        has_more
+    }
+
+    /// The broker stops.
+    fn end_all(&mut self) {
+        for slot in 0..self.connections.len() as u32 {
+            if let Some(connection) = self.at(slot)
+                && !connection.is_ending()
+            {
+                let id = connection.id;
+                connection.end(sennit_centrifuge::DisconnectCode::Shutdown);
+                self.to_flush.add(id);
+            }
+        }
+        self.flush_some();
+    }
+}

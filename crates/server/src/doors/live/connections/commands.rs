@@ -1,0 +1,328 @@
+//! What clients of live connections ask, and what they are answered. Commands of a connection are done in their order.
+
+use std::rc::Rc;
+
+use bytes::BufMut as _;
+use sennit_centrifuge::{
+    Answer, Command, ConnectRequest, ConnectResult, DisconnectCode, Encoding, ErrorCode,
+    HistoryRequest, Limits, PublishRequest, Request, SubscribeRequest, decode_commands,
+};
+use sennit_identity::Verb;
+use sennit_model::Message;
+use sennit_websocket::Incoming;
+use tokio::time::Instant;
+
+use super::LiveConnections;
+use crate::{
+    doors::live::{
+        channel::topic_of,
+        connection::Phase,
+        connection_id::ConnectionId,
+        core_requests::{Beginning, Told},
+        limits::{COMMANDS_MAX, CONNECTIONS_AT_ONCE_MAX, MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX},
+    },
+    identity::{
+        login::{Credential, LoginRefusal},
+        principal::Principal,
+        tenant_meter::TenantMeter,
+    },
+    runtime::{clock::now, peer::Peer},
+};
+
+/// Bytes of a read.
+const READ_BYTES: usize = 64 << 10;
+
+/// Reads of a connection before others have their turn.
+const READS_MAX: usize = 4;
+
+impl LiveConnections {
+    /// Serves connections with something to read, or to do; says whether there are more.
+    pub(super) fn serve_readable(&mut self) -> bool {
+        let mut serving = std::mem::take(&mut self.to_read);
+        let later = serving.split_off(serving.len().min(CONNECTIONS_AT_ONCE_MAX));
+        for slot in serving {
+            self.serve(slot);
+        }
+        self.to_read.extend(later);
+        self.part_broken();
+        !self.to_read.is_empty()
+    }
+
+    fn serve(&mut self, slot: u32) {
+        let mut reads = 0;
+        loop {
+            self.do_commands(slot);
+            let Some(connection) = self.at(slot) else { return };
+            let id = connection.id;
+            let may_read = connection.is_ending() || connection.may_ask();
+            if !may_read || !connection.is_readable {
+                return self.to_flush.add(id);
+            }
+            if reads == READS_MAX {
+                self.to_flush.add(id);
+                return self.to_read.push(slot);
+            }
+            reads += 1;
+            let mut room = std::mem::take(&mut self.read);
+            room.clear();
+            let Some(connection) = self.at(slot) else { return };
+            let read = connection.wire.read_now(&mut (&mut room).limit(READ_BYTES));
+            let has_gone = match read {
+                Ok(Some(0)) | Err(_) => true,
+                Ok(Some(_)) => {
+                    self.decode(slot, &room);
+                    false
+                }
+                Ok(None) => {
+                    connection.is_readable = false;
+                    false
+                }
+            };
+            self.read = room;
+            if has_gone {
+                return self.broken.push(id);
+            }
+        }
+    }
+
+    /// Makes commands of what has come.
+    pub(super) fn decode(&mut self, slot: u32, mut input: &[u8]) {
+        let held = self.connections.get_mut(slot as usize).and_then(Option::as_mut);
+        let Some(connection) = held else { return };
+        let limits = Limits {
+            message_bytes_max: MESSAGE_BYTES_MAX,
+            commands_max: COMMANDS_MAX,
+            ..Limits::default()
+        };
+        let mut pongs = false;
+        loop {
+            match connection.decoder.next(&mut input, &mut self.inflater) {
+                Ok(None) => break,
+                Ok(Some(Incoming::Ping(payload))) => connection.pong(&payload),
+                Ok(Some(Incoming::Pong(_))) => {}
+                Ok(Some(Incoming::Close(close))) => {
+                    connection.client_has_ended = true;
+                    connection.close(close.code, "");
+                }
+                Ok(Some(message @ (Incoming::Text(_) | Incoming::Binary(_)))) => {
+                    let bytes = match &message {
+                        Incoming::Text(text) => text.as_bytes(),
+                        Incoming::Binary(bytes) => bytes,
+                        _ => &[],
+                    };
+                    for command in decode_commands(connection.encoding, bytes, limits) {
+                        match command {
+                            Ok(command) if command.is_pong() => pongs = true,
+                            Ok(command) => connection.commands.push_back(command),
+                            Err(error) => {
+                                tracing::debug!(%error, "a live client sent what is no command");
+                                connection.end(DisconnectCode::BadRequest);
+                            }
+                        }
+                    }
+                }
+                Err(fault) => connection.close(Some(fault.close_code()), &fault.to_string()),
+            }
+        }
+        if pongs {
+            self.heard_pong(slot);
+        }
+    }
+
+    /// Does what a connection has asked, up to what others have to wait for.
+    fn do_commands(&mut self, slot: u32) {
+        while let Some(connection) = self.at(slot) {
+            let id = connection.id;
+            if !connection.may_ask() {
+                return;
+            }
+            let Some(command) = connection.commands.pop_front() else { return };
+            self.command(id, command);
+        }
+    }
+
+    fn command(&mut self, id: ConnectionId, command: Command) {
+        let Command { id: number, request } = command;
+        let Some(connection) = self.get(id) else { return };
+        let is_connected = matches!(connection.phase, Phase::Connected);
+        if is_connected && connection.principal.expires().is_some_and(|at| at <= now()) {
+            return connection.end(DisconnectCode::Expired);
+        }
+        let Some(request) = request else { return connection.end(DisconnectCode::BadRequest) };
+        if is_connected == matches!(request, Request::Connect(_)) {
+            return connection.end(DisconnectCode::BadRequest);
+        }
+        if number == 0 && !matches!(request, Request::Send(_)) {
+            return connection.end(DisconnectCode::BadRequest);
+        }
+        match request {
+            Request::Connect(request) => self.connect(id, number, &request),
+            Request::Subscribe(request) => self.subscribe(id, number, request),
+            Request::Unsubscribe(request) => {
+                if let Some(at) = connection.subscription(&request.channel) {
+                    let held = connection.subscriptions.swap_remove(at);
+                    let encoding = connection.encoding;
+                    connection.reply(number, Ok(Answer::Unsubscribe));
+                    self.leave(id, encoding, held.broadcast, held.place);
+                } else {
+                    connection.reply(number, Ok(Answer::Unsubscribe));
+                }
+            }
+            Request::Publish(request) => self.publish(id, number, request),
+            Request::History(request) => self.history(id, number, &request),
+            Request::Ping => connection.reply(number, Ok(Answer::Ping)),
+            // Nobody takes these.
+            Request::Send(_) => {}
+            Request::Presence(_)
+            | Request::PresenceStats(_)
+            | Request::Rpc(_)
+            | Request::Refresh(_)
+            | Request::SubRefresh(_) => {
+                let detail = "this broker does not serve this yet";
+                connection.refuse(number, ErrorCode::NotAvailable, detail);
+            }
+        }
+    }
+
+    fn connect(&mut self, id: ConnectionId, number: u32, request: &ConnectRequest) {
+        let Some(connection) = self.get(id) else { return };
+        connection.is_busy = true;
+        let token = request.token.as_str();
+        if token.is_empty() && connection.principal.is_known() {
+            // The handshake has shown who it is.
+            let principal = connection.principal.clone();
+            return self.connected(id, number, principal);
+        }
+        let credential = match token {
+            "" => Credential::None,
+            token => Credential::Key(token.to_owned()),
+        };
+        let Phase::Greeting(peer) = &connection.phase else { return };
+        let peer = Peer::clone(peer);
+        self.requests.log_in(id, number, credential, peer);
+    }
+
+    /// An answer has come for a connection.
+    pub(super) fn hear(&mut self, id: ConnectionId, told: Told) {
+        let Some(connection) = self.get(id) else { return };
+        match told {
+            Told::LoggedIn(number, Ok(principal)) => self.connected(id, number, principal),
+            Told::LoggedIn(number, Err(refusal)) => {
+                connection.is_busy = false;
+                match refusal {
+                    LoginRefusal::Expired => {
+                        connection.refuse(number, ErrorCode::TokenExpired, refusal.to_string());
+                    }
+                    LoginRefusal::NotReady => {
+                        connection.refuse(number, ErrorCode::Internal, refusal.to_string());
+                    }
+                    LoginRefusal::TooMany(_) => {
+                        connection.refuse(number, ErrorCode::TooManyRequests, refusal.to_string());
+                    }
+                    _ => connection.end(DisconnectCode::InvalidToken),
+                }
+            }
+            Told::Begins(beginning, start) => {
+                connection.is_busy = false;
+                match start {
+                    Ok(start) => self.begin(id, beginning, start),
+                    Err(error) => connection.reply(beginning.command, Err(error)),
+                }
+            }
+            Told::Handed => connection.is_busy = false,
+            Told::Published(number, outcome) => {
+                connection.unconfirmed -= 1;
+                connection.reply(number, outcome.map(|()| Answer::Publish));
+            }
+        }
+        self.to_flush.add(id);
+        self.to_read.push(id.slot);
+    }
+
+    /// A client has said who it is.
+    fn connected(&mut self, id: ConnectionId, number: u32, principal: Principal) {
+        let ping_interval = self.times.ping_interval;
+        let Some(connection) = self.get(id) else { return };
+        connection.is_busy = false;
+        match principal.meter().map(TenantMeter::connect).transpose() {
+            Ok(place) => connection.tenant_place = place,
+            Err(over) => {
+                tracing::debug!(%over, "a live connection was refused");
+                return connection.end(DisconnectCode::ConnectionLimit);
+            }
+        }
+        let expires = principal.expires().map(|at| at.since(now()));
+        let ttl = expires.map_or(0, |left| u32::try_from(left.as_secs()).unwrap_or(u32::MAX));
+        let result = ConnectResult {
+            client: format!("{:08x}{:08x}", id.generation, id.slot),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            expires: expires.is_some(),
+            ttl_s: ttl,
+            ping_s: u32::try_from(ping_interval.as_secs().max(1)).unwrap_or(u32::MAX),
+            pong: true,
+            ..ConnectResult::default()
+        };
+        connection.principal = principal;
+        connection.phase = Phase::Connected;
+        connection.due = Instant::now() + ping_interval;
+        connection.reply(number, Ok(Answer::Connect(result)));
+    }
+
+    fn subscribe(&mut self, id: ConnectionId, number: u32, request: SubscribeRequest) {
+        let Some(connection) = self.get(id) else { return };
+        let topic = match topic_of(&request.channel) {
+            Ok(topic) => topic,
+            Err(error) => {
+                return connection.refuse(number, ErrorCode::BadRequest, error.to_string());
+            }
+        };
+        if request.kind != 0 {
+            let detail = "subscriptions are to streams: other types are not served";
+            return connection.refuse(number, ErrorCode::BadRequest, detail);
+        }
+        if let Err(missing) = connection.principal.may(Verb::Subscribe, topic.as_str()) {
+            return connection.refuse(number, ErrorCode::PermissionDenied, missing.to_string());
+        }
+        if connection.subscription(&request.channel).is_some() {
+            let detail = ErrorCode::AlreadySubscribed.message();
+            return connection.refuse(number, ErrorCode::AlreadySubscribed, detail);
+        }
+        if connection.subscriptions.len() >= SUBSCRIPTIONS_MAX {
+            let detail = format!("SUBSCRIPTIONS_MAX is {SUBSCRIPTIONS_MAX}");
+            return connection.refuse(number, ErrorCode::LimitExceeded, detail);
+        }
+        connection.is_busy = true;
+        let principal = connection.principal.clone();
+        let channel: Rc<str> = request.channel.into();
+        let recovers = request.recover.then_some((request.epoch, request.offset));
+        let beginning = Beginning { command: number, channel, topic, recovers };
+        self.requests.begin(id, &principal, beginning);
+    }
+
+    fn publish(&mut self, id: ConnectionId, number: u32, request: PublishRequest) {
+        let Some(connection) = self.get(id) else { return };
+        let topic = match topic_of(&request.channel) {
+            Ok(topic) => topic,
+            Err(error) => {
+                return connection.refuse(number, ErrorCode::BadRequest, error.to_string());
+            }
+        };
+        if request.data.is_absent() && connection.encoding == Encoding::Json {
+            let detail = "a publication has data";
+            return connection.refuse(number, ErrorCode::BadRequest, detail);
+        }
+        connection.is_busy = true;
+        connection.unconfirmed += 1;
+        let principal = connection.principal.clone();
+        let message = Message::new(request.data.into_payload());
+        self.requests.publish(id, &principal, number, topic, message);
+    }
+
+    /// Says where a channel is. Earlier publications come by a subscription that recovers.
+    fn history(&mut self, id: ConnectionId, number: u32, _: &HistoryRequest) {
+        if let Some(connection) = self.get(id) {
+            let detail = "this broker does not serve this yet";
+            connection.refuse(number, ErrorCode::NotAvailable, detail);
+        }
+    }
+}

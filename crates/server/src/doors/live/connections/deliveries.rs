@@ -1,0 +1,152 @@
+//! What shards send to the readers of the live door: messages go into rings, or to the one connection that catches up; a
+//! gap, or the end of a topic, is told to all whom it concerns.
+
+use sennit_centrifuge::{Push, PushKind, UnsubscribeCode, Unsubscribed};
+use sennit_engine::{Delivery, Effect, GapReason, ReaderChange};
+
+use sennit_model::Offset;
+
+use super::LiveConnections;
+use crate::doors::live::{
+    broadcast::encode_from, connection::Place, connection_id::ConnectionId, limits::GAPS_MAX,
+};
+
+/// The push by which a client learns that a subscription has ended.
+pub(super) fn unsubscribed(channel: &str, code: UnsubscribeCode) -> Push {
+    let (code, reason) = (code.code(), code.reason().to_owned());
+    Push { channel: channel.to_owned(), kind: PushKind::Unsubscribe(Unsubscribed { code, reason }) }
+}
+
+impl LiveConnections {
+    pub(super) fn take_effects(&mut self) {
+        let empty = std::mem::take(&mut self.effects);
+        let mut effects = self.sink.take_all(empty);
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Deliver(delivery) => self.deliver(&delivery),
+                Effect::Gap { subscription, range, reason, .. } => match reason {
+                    // Nothing is lost with them.
+                    GapReason::Compacted | GapReason::Filtered => {}
+                    _ => self.note_gap(subscription, range.end),
+                },
+                Effect::SubscriptionEnded { subscription, .. }
+                | Effect::ReaderTooSlow { subscription, .. }
+                | Effect::CursorTaken { subscription, .. } => {
+                    self.lose(subscription, UnsubscribeCode::InsufficientState);
+                }
+                Effect::Refused { origin, .. } => {
+                    // A reader that could not begin: its number is that of the request.
+                    let reader = u32::try_from(origin.request).unwrap_or_default();
+                    self.lose(reader, UnsubscribeCode::InsufficientState);
+                }
+                _ => {}
+            }
+        }
+        self.effects = effects;
+        self.give_back_taken();
+    }
+
+    fn deliver(&mut self, delivery: &Delivery) {
+        let number = delivery.subscription;
+        if let Some(broadcast) = self.broadcasts.get_mut(&number) {
+            let before = broadcast.held();
+            broadcast.take(delivery, &mut self.scratch);
+            self.rings_bytes = self.rings_bytes + broadcast.held() - before;
+            if broadcast.has_news {
+                // Those who were told before this came are told again.
+                broadcast.is_disturbed = broadcast.flushed > 0;
+            } else {
+                broadcast.has_news = true;
+                self.with_news.push_back(number);
+            }
+            return;
+        }
+        if self.catch_ups.contains_key(&number) {
+            self.deliver_to_one(number, delivery);
+        }
+    }
+
+    /// A reader that catches up has more for its subscription.
+    fn deliver_to_one(&mut self, number: u32, delivery: &Delivery) {
+        let Some(&of) = self.catch_ups.get(&number) else { return };
+        let Self { connections, scratch, .. } = self;
+        let held = connections.get_mut(of.connection.slot as usize).and_then(Option::as_mut);
+        let held = held.filter(|held| held.id == of.connection);
+        let Some(connection) = held else { return };
+        let encoding = connection.encoding;
+        let found = connection.subscriptions.iter().position(|held| held.broadcast == of.broadcast);
+        let Some(at) = found else { return };
+        let subscription = &mut connection.subscriptions[at];
+        let Place::Log { reader, owed: (messages, bytes) } = subscription.place else { return };
+        debug_assert_eq!(reader, number);
+        let (from, channel) = (subscription.next, subscription.channel.clone());
+        subscription.next = (delivery.first.0 + u64::from(delivery.count)).max(from);
+        let length = delivery.messages.len() as u64;
+        subscription.place =
+            Place::Log { reader, owed: (messages + delivery.count, bytes + length) };
+        let out = connection.out();
+        let count = encode_from(from, delivery, (encoding, &channel), scratch, out);
+        self.thread_state.metrics.live_deliveries.add(count);
+        self.join_rings(of.connection);
+        self.to_flush.add(of.connection);
+    }
+
+    /// Gives broadcasts' readers the room back that was taken.
+    fn give_back_taken(&mut self) {
+        let taken = self.with_news.iter().filter_map(|number| {
+            let broadcast = self.broadcasts.get(number)?;
+            (broadcast.taken.0 > 0).then_some((*number, broadcast.located, broadcast.taken))
+        });
+        let taken: Vec<_> = taken.collect();
+        for (number, located, (messages, bytes)) in taken {
+            self.reader(number, located, ReaderChange::Taken { messages, bytes });
+            if let Some(broadcast) = self.broadcasts.get_mut(&number) {
+                broadcast.taken = (0, 0);
+            }
+        }
+    }
+
+    /// Messages before `end` are missing: whoever has not got them cannot recover them.
+    fn note_gap(&mut self, reader: u32, end: Offset) {
+        let broadcast = self.catch_ups.get(&reader).map_or(reader, |of| of.broadcast);
+        if let Some(broadcast) = self.broadcasts.get(&broadcast) {
+            if self.gaps.len() >= GAPS_MAX {
+                self.gaps.clear();
+            }
+            let gap = self.gaps.entry(broadcast.located.topic).or_default();
+            *gap = (*gap).max(end.0);
+        }
+        self.lose(reader, UnsubscribeCode::InsufficientState);
+    }
+
+    /// A reader does not go on: all that depends on it ends, and clients subscribe again.
+    fn lose(&mut self, reader: u32, code: UnsubscribeCode) {
+        if let Some(of) = self.catch_ups.get(&reader).copied() {
+            return self.unsubscribe_from(of.connection, of.broadcast, code);
+        }
+        let Some(broadcast) = self.broadcasts.get(&reader) else { return };
+        for connection in broadcast.subscribers.clone() {
+            self.unsubscribe_from(connection, reader, code);
+        }
+        self.forget_broadcast(reader);
+    }
+
+    /// Ends a subscription of a connection, and tells its client.
+    pub(super) fn unsubscribe_from(
+        &mut self,
+        id: ConnectionId,
+        broadcast: u32,
+        code: UnsubscribeCode,
+    ) {
+        let Some(connection) = self.get(id) else { return };
+        let Some(at) = connection.subscriptions.iter().position(|held| held.broadcast == broadcast)
+        else {
+            return;
+        };
+        let subscription = connection.subscriptions.swap_remove(at);
+        let encoding = connection.encoding;
+        connection.push(&unsubscribed(&subscription.channel, code));
+        self.leave(id, encoding, broadcast, subscription.place);
+        self.to_flush.add(id);
+    }
+}

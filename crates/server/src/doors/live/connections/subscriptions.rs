@@ -1,0 +1,215 @@
+//! Subscriptions of live connections begin, catch up and end. Live messages and earlier ones go through the same broadcast, and
+//! the right to them is asked for in one place.
+
+use sennit_centrifuge::{Answer, Encoding, ErrorCode, SubscribeResult};
+use sennit_engine::{Command as ShardCommand, Credit, Origin, Read, ReaderChange};
+use sennit_identity::Verb;
+use sennit_model::{Offset, TopicName, WhenSlow};
+
+use super::{CatchUp, LiveConnections};
+use crate::{
+    broker::{control::LiveStart, stream_request::Located},
+    doors::live::{
+        broadcast::Broadcast,
+        connection::{Place, Subscription},
+        connection_id::ConnectionId,
+        core_requests::Beginning,
+        limits::{
+            BROADCAST_BYTES, BROADCAST_MESSAGES, CATCH_UP_BYTES, CATCH_UP_MESSAGES,
+            UNSENT_BYTES_MAX,
+        },
+    },
+};
+
+/// The epoch of a topic as clients hold it.
+fn epoch(located: Located) -> String {
+    located.tag.number().to_string()
+}
+
+impl LiveConnections {
+    /// It is known where a subscription begins.
+    pub(super) fn begin(&mut self, id: ConnectionId, beginning: Beginning, start: LiveStart) {
+        let LiveStart { located, kept_from, end } = start;
+        let Beginning { command, channel, topic, recovers } = beginning;
+        let Some(connection) = self.get(id) else { return };
+        let encoding = connection.encoding;
+        if let Err(missing) = connection.principal.may(Verb::Subscribe, topic.as_str()) {
+            return connection.refuse(command, ErrorCode::PermissionDenied, missing.to_string());
+        }
+        if located.partitions > 1 {
+            let detail = format!(
+                "topic {:?} has {} partitions: live subscriptions are to topics of one",
+                topic.as_str(),
+                located.partitions
+            );
+            return connection.refuse(command, ErrorCode::BadRequest, detail);
+        }
+        let number = self.broadcast(&topic, located, end.0);
+        let gap = self.gaps.get(&located.topic).copied().unwrap_or_default();
+        let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
+        // Nothing is lost between what it had and what it gets: it may go on there.
+        let recoverable = kept_from.0.max(gap)..=end.0.max(broadcast.next);
+        let recovered = recovers
+            .as_ref()
+            .is_some_and(|(of, next)| *of == epoch(located) && recoverable.contains(next));
+        let next = match &recovers {
+            Some((_, next)) if recovered => *next,
+            _ => broadcast.next,
+        };
+        broadcast.add(id, encoding);
+        let place = broadcast.position_of(encoding, next);
+        let result = SubscribeResult {
+            recoverable: true,
+            positioned: true,
+            epoch: epoch(located),
+            offset: next,
+            recovered,
+            was_recovering: recovers.is_some(),
+            ..SubscribeResult::default()
+        };
+        let Some(connection) = self.get(id) else { return };
+        connection.reply(command, Ok(Answer::Subscribe(result)));
+        let at = connection.subscriptions.len();
+        connection.subscriptions.push(Subscription {
+            channel,
+            broadcast: number,
+            next,
+            place: Place::Ring(place.unwrap_or_default()),
+        });
+        self.thread_state.metrics.live_subscriptions.add(1);
+        if place.is_none() {
+            // A reader brings it there.
+            self.catch_up(id, at);
+        }
+        self.to_flush.add(id);
+    }
+
+    /// The number of the broadcast of a topic, which begins at `end` if there is none.
+    fn broadcast(&mut self, topic: &TopicName, located: Located, end: u64) -> u32 {
+        if let Some(&number) = self.broadcasts_by_name.get(topic) {
+            let is_it = |broadcast: &Broadcast| broadcast.located.topic == located.topic;
+            if self.broadcasts.get(&number).is_some_and(is_it) {
+                return number;
+            }
+            // The topic was deleted, and is another; its subscribers are told by its shard.
+            self.broadcasts_by_name.remove(topic);
+        }
+        let credit = Credit { messages: BROADCAST_MESSAGES, bytes: BROADCAST_BYTES };
+        let number = self.read(located, end, credit);
+        self.broadcasts.insert(number, Broadcast::new(topic.clone(), located, end));
+        self.broadcasts_by_name.insert(topic.clone(), number);
+        number
+    }
+
+    /// Begins a reader at an offset; returns its number.
+    fn read(&mut self, located: Located, at: u64, credit: Credit) -> u32 {
+        self.readers_begun = self.readers_begun.wrapping_add(1);
+        let subscription = self.readers_begun;
+        let (partition, home) = located.place();
+        let shard = self.core.cores.placement.shard_of(home, partition.index);
+        let read = Read {
+            origin: Origin { session: self.session, request: subscription.into() },
+            subscription,
+            partition,
+            at: Offset(at),
+            credit,
+            cursor: None,
+            when_slow: WhenSlow::Wait,
+            filter: None,
+        };
+        self.core.with(|core| core.command(shard, ShardCommand::Read(read)));
+        subscription
+    }
+
+    /// Has a subscription go on from the log, where it is.
+    pub(super) fn catch_up(&mut self, id: ConnectionId, at: usize) {
+        let Some(connection) = self.get(id) else { return };
+        let Some(subscription) = connection.subscriptions.get(at) else { return };
+        let (broadcast, next) = (subscription.broadcast, subscription.next);
+        let Some(located) = self.broadcasts.get(&broadcast).map(|broadcast| broadcast.located)
+        else {
+            return;
+        };
+        let credit = Credit { messages: CATCH_UP_MESSAGES, bytes: CATCH_UP_BYTES };
+        let reader = self.read(located, next, credit);
+        self.catch_ups.insert(reader, CatchUp { connection: id, broadcast });
+        if let Some(connection) = self.get(id) {
+            connection.subscriptions[at].place = Place::Log { reader, owed: (0, 0) };
+        }
+    }
+
+    /// Subscriptions that were caught up go on in the rings, where these have what comes next.
+    pub(super) fn join_rings(&mut self, id: ConnectionId) {
+        let Self { connections, broadcasts, .. } = self;
+        let held = connections.get_mut(id.slot as usize).and_then(Option::as_mut);
+        let Some(connection) = held.filter(|held| held.id == id) else { return };
+        let encoding = connection.encoding;
+        let mut joined = Vec::new();
+        for subscription in &mut connection.subscriptions {
+            if let Place::Log { reader, .. } = subscription.place
+                && let Some(broadcast) = broadcasts.get(&subscription.broadcast)
+                && let Some(position) = broadcast.position_of(encoding, subscription.next)
+            {
+                subscription.place = Place::Ring(position);
+                joined.push((reader, broadcast.located));
+            }
+        }
+        for (reader, located) in joined {
+            self.catch_ups.remove(&reader);
+            self.reader(reader, located, ReaderChange::End);
+        }
+    }
+
+    /// Readers that catch up for a connection may send more, if its socket has taken what they sent.
+    pub(super) fn give_back_catching_up(&mut self, id: ConnectionId) {
+        let Some(connection) = self.get(id) else { return };
+        if connection.unsent().len() >= UNSENT_BYTES_MAX {
+            return;
+        }
+        let mut owing = Vec::new();
+        for subscription in &mut connection.subscriptions {
+            if let Place::Log { reader, owed } = &mut subscription.place
+                && owed.0 > 0
+            {
+                owing.push((*reader, subscription.broadcast, std::mem::take(owed)));
+            }
+        }
+        for (reader, broadcast, (messages, bytes)) in owing {
+            if let Some(located) =
+                self.broadcasts.get(&broadcast).map(|broadcast| broadcast.located)
+            {
+                self.reader(reader, located, ReaderChange::Taken { messages, bytes });
+            }
+        }
+    }
+
+    /// A connection is not subscribed any more.
+    pub(super) fn leave(
+        &mut self,
+        id: ConnectionId,
+        encoding: Encoding,
+        number: u32,
+        place: Place,
+    ) {
+        self.thread_state.metrics.live_subscriptions.less(1);
+        let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
+        broadcast.remove(id, encoding);
+        let (located, is_forsaken) = (broadcast.located, broadcast.subscribers.is_empty());
+        if let Place::Log { reader, .. } = place {
+            self.catch_ups.remove(&reader);
+            self.reader(reader, located, ReaderChange::End);
+        }
+        if is_forsaken {
+            self.reader(number, located, ReaderChange::End);
+            self.forget_broadcast(number);
+        }
+    }
+
+    pub(super) fn forget_broadcast(&mut self, number: u32) {
+        let Some(broadcast) = self.broadcasts.remove(&number) else { return };
+        self.rings_bytes -= broadcast.held();
+        if self.broadcasts_by_name.get(&broadcast.name) == Some(&number) {
+            self.broadcasts_by_name.remove(&broadcast.name);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Time passes for live connections: those that say nothing, or take nothing, are given up; those whose rights have changed
+//! are told so.
+
+use sennit_centrifuge::{DisconnectCode, UnsubscribeCode};
+use sennit_identity::Verb;
+use tokio::time::Instant;
+
+use super::LiveConnections;
+use crate::{
+    doors::live::{connection::Phase, limits::PONG_TIMEOUT},
+    runtime::clock,
+};
+
+impl LiveConnections {
+    /// Looks at all connections.
+    pub(super) fn mind(&mut self, now: Instant) {
+        let wall = clock::now();
+        let pong_timeout = PONG_TIMEOUT.min(self.times.ping_interval);
+        for slot in 0..self.connections.len() as u32 {
+            let Some(connection) = self.at(slot) else { continue };
+            let id = connection.id;
+            if connection.principal.is_known()
+                && connection.principal.expires().is_some_and(|at| at <= wall)
+            {
+                connection.end(DisconnectCode::Expired);
+                self.to_flush.add(id);
+                continue;
+            }
+            if now < connection.due {
+                continue;
+            }
+            match connection.phase {
+                Phase::Greeting(_) => connection.end(DisconnectCode::Stale),
+                // What it was told last it does not take, or it does not end.
+                Phase::Ending => {
+                    self.part(slot);
+                    continue;
+                }
+                Phase::Connected if connection.awaits_pong => {
+                    connection.end(DisconnectCode::NoPong);
+                    connection.due = now + pong_timeout;
+                }
+                Phase::Connected => {
+                    connection.ping();
+                    connection.awaits_pong = true;
+                    connection.due = now + pong_timeout;
+                }
+            }
+            self.to_flush.add(id);
+        }
+        // Rings whose last reader has caught up since are let go.
+        for (&number, broadcast) in &mut self.broadcasts {
+            if !broadcast.has_news && broadcast.held() > 0 {
+                broadcast.has_news = true;
+                self.with_news.push_back(number);
+            }
+        }
+        self.flush_some();
+    }
+
+    /// Its client is there.
+    pub(super) fn heard_pong(&mut self, slot: u32) {
+        let ping_interval = self.times.ping_interval;
+        if let Some(connection) = self.at(slot)
+            && connection.awaits_pong
+        {
+            connection.awaits_pong = false;
+            connection.due = Instant::now() + ping_interval;
+        }
+    }
+
+    /// Somebody's rights, or credentials, are others now.
+    pub(super) fn look_at_rights(&mut self) {
+        let wall = clock::now();
+        for slot in 0..self.connections.len() as u32 {
+            let Some(connection) = self.at(slot) else { continue };
+            if !matches!(connection.phase, Phase::Connected) {
+                continue;
+            }
+            let (id, principal) = (connection.id, connection.principal.clone());
+            if principal.check(wall).is_err() {
+                connection.end(DisconnectCode::InvalidToken);
+                self.to_flush.add(id);
+                continue;
+            }
+            if principal.is_unrestricted() {
+                continue;
+            }
+            let broadcasts: Vec<u32> =
+                connection.subscriptions.iter().map(|held| held.broadcast).collect();
+            for broadcast in broadcasts {
+                let may = |name: &str| principal.may(Verb::Subscribe, name).is_ok();
+                if self
+                    .broadcasts
+                    .get(&broadcast)
+                    .is_some_and(|broadcast| !may(broadcast.name.as_str()))
+                {
+                    self.unsubscribe_from(id, broadcast, UnsubscribeCode::Server);
+                }
+            }
+        }
+    }
+}

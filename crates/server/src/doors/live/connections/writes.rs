@@ -1,0 +1,293 @@
+//! Writing to live connections: what waits for one of them goes first, then the rings of what it is subscribed to, in one
+//! call. It decides when to write, and what becomes of one that falls behind.
+
+use std::{collections::VecDeque, io, io::IoSlice};
+
+use tokio::time::Instant;
+
+use super::LiveConnections;
+use crate::{
+    doors::live::{
+        connection::Place,
+        connection_id::ConnectionId,
+        limits::{
+            CLOSE_TIMEOUT, CONNECTIONS_AT_ONCE_MAX, RING_BYTES_MAX, RING_SHARE_BYTES,
+            RINGS_BYTES_MAX, UNSENT_BYTES_MAX,
+        },
+    },
+    runtime::write_buffer::{SLICES_MAX, TakesNow as _},
+};
+
+/// Bytes of one write.
+const WRITE_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes that are copied for one write with TLS.
+const COPIED_BYTES_MAX: usize = 64 << 10;
+
+/// Connections that are written to next.
+#[derive(Debug, Default)]
+pub(super) struct ToFlush {
+    waiting: VecDeque<ConnectionId>,
+}
+
+impl ToFlush {
+    pub(super) fn add(&mut self, connection: ConnectionId) {
+        self.waiting.push_back(connection);
+    }
+}
+
+/// What became of a write.
+enum Written {
+    /// The socket has all that there is.
+    All,
+    /// It takes no more.
+    Blocked,
+    /// It has gone.
+    Gone,
+}
+
+impl LiveConnections {
+    /// Writes to some connections; says whether there are more.
+    pub(super) fn flush_some(&mut self) -> bool {
+        let mut turns = CONNECTIONS_AT_ONCE_MAX;
+        while turns > 0
+            && let Some(id) = self.to_flush.waiting.pop_front()
+        {
+            turns -= 1;
+            self.flush(id);
+        }
+        while turns > 0
+            && let Some(&number) = self.with_news.front()
+        {
+            turns = self.flush_broadcast(number, turns);
+        }
+        self.part_broken();
+        !self.to_flush.waiting.is_empty() || !self.with_news.is_empty()
+    }
+
+    /// Writes to subscribers of a broadcast, as many as there are turns; says how many are left.
+    fn flush_broadcast(&mut self, number: u32, mut turns: usize) -> usize {
+        while let Some(broadcast) = self.broadcasts.get(&number) {
+            let Some(&id) = broadcast.subscribers.get(broadcast.flushed) else { break };
+            if turns == 0 {
+                return 0;
+            }
+            turns -= 1;
+            let has_all = self.flush(id);
+            if let Some(broadcast) = self.broadcasts.get_mut(&number) {
+                broadcast.flushed += 1;
+                broadcast.is_behind |= !has_all;
+            }
+        }
+        self.with_news.pop_front();
+        let is_full = self.rings_bytes > RINGS_BYTES_MAX;
+        let Some(broadcast) = self.broadcasts.get_mut(&number) else { return turns };
+        let before = broadcast.held();
+        if broadcast.is_behind {
+            broadcast.shrink(if is_full { RING_SHARE_BYTES } else { RING_BYTES_MAX });
+        } else if !broadcast.is_disturbed {
+            broadcast.clear();
+        }
+        self.rings_bytes = self.rings_bytes + broadcast.held() - before;
+        (broadcast.has_news, broadcast.flushed, broadcast.is_behind) =
+            (broadcast.is_disturbed, 0, false);
+        if std::mem::take(&mut broadcast.is_disturbed) {
+            self.with_news.push_back(number);
+        }
+        turns
+    }
+
+    /// Lets those go whose sockets have gone.
+    pub(super) fn part_broken(&mut self) {
+        while let Some(id) = self.broken.pop() {
+            if self.get(id).is_some() {
+                self.part(id.slot);
+            }
+        }
+    }
+
+    /// Writes what there is for a connection, as much as its socket takes; says whether it needs nothing of a ring any
+    /// more.
+    pub(super) fn flush(&mut self, id: ConnectionId) -> bool {
+        let Some(connection) = self.get(id) else { return true };
+        if connection.is_blocked {
+            return false;
+        }
+        match self.write(id) {
+            Written::All => {
+                let Some(connection) = self.get(id) else { return true };
+                if connection.is_ending() {
+                    self.close_end(id);
+                    return true;
+                }
+                let is_in_rings =
+                    connection.subscriptions.iter().all(|of| matches!(of.place, Place::Ring(_)));
+                if !is_in_rings {
+                    self.join_rings(id);
+                }
+                self.took_all(id);
+                is_in_rings
+            }
+            Written::Blocked => {
+                let Some(connection) = self.get(id) else { return true };
+                connection.is_blocked = true;
+                if connection.unsent().len() < UNSENT_BYTES_MAX {
+                    self.took_all(id);
+                }
+                false
+            }
+            Written::Gone => {
+                self.broken.push(id);
+                true
+            }
+        }
+    }
+
+    /// A connection has room again: what catches up goes on, and what its client asks is read.
+    fn took_all(&mut self, id: ConnectionId) {
+        self.give_back_catching_up(id);
+        let Some(connection) = self.get(id) else { return };
+        if connection.may_ask() && (connection.is_readable || !connection.commands.is_empty()) {
+            self.to_read.push(id.slot);
+        }
+    }
+
+    /// A connection was told that it ends, and its socket has all of it. Its client ends it, or time does.
+    fn close_end(&mut self, id: ConnectionId) {
+        let Some(connection) = self.get(id) else { return };
+        if connection.client_has_ended || connection.wire.shut_down().is_err() {
+            return self.broken.push(id);
+        }
+        connection.due = Instant::now() + CLOSE_TIMEOUT;
+        if connection.is_readable {
+            self.to_read.push(id.slot);
+        }
+    }
+
+    fn write(&mut self, id: ConnectionId) -> Written {
+        loop {
+            let Some(connection) = self.get(id) else { return Written::Gone };
+            match connection.write_unsent() {
+                Ok(true) => {}
+                Ok(false) => return Written::Blocked,
+                Err(_) => return Written::Gone,
+            }
+            match self.write_rings(id) {
+                Ok(0) => break,
+                Ok(taken) => self.advance(id, taken),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Written::Blocked,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Written::Gone,
+            }
+        }
+        self.fall_behind(id);
+        Written::All
+    }
+
+    /// Offers a socket what the rings have for it; says how much it takes. 0 if they have nothing.
+    fn write_rings(&mut self, id: ConnectionId) -> io::Result<usize> {
+        let Self { connections, broadcasts, .. } = self;
+        let held = connections.get_mut(id.slot as usize).and_then(Option::as_mut);
+        let Some(connection) = held else { return Ok(0) };
+        if connection.is_ending() {
+            return Ok(0);
+        }
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let (mut count, mut bytes) = (0, 0);
+        for subscription in &connection.subscriptions {
+            let Place::Ring(position) = subscription.place else { continue };
+            let Some(broadcast) = broadcasts.get(&subscription.broadcast) else { continue };
+            let ring = broadcast.ring(connection.encoding);
+            if position >= ring.tail() || position < ring.start() {
+                continue;
+            }
+            for piece in ring.pieces(position) {
+                if count < SLICES_MAX && bytes < WRITE_BYTES_MAX {
+                    slices[count] = IoSlice::new(piece);
+                    count += 1;
+                    bytes += piece.len();
+                }
+            }
+        }
+        let slices = &slices[..count];
+        if connection.wire.is_plain() {
+            return match slices {
+                [] => Ok(0),
+                [one] => connection.wire.take(one),
+                some => connection.wire.take_slices(some),
+            };
+        }
+        // What TLS has begun to send has to be offered again, whatever becomes of the rings: it is copied.
+        let mut room = COPIED_BYTES_MAX;
+        for slice in slices {
+            let length = slice.len().min(room);
+            connection.out().extend_from_slice(&slice[..length]);
+            room -= length;
+        }
+        Ok(COPIED_BYTES_MAX - room)
+    }
+
+    /// A connection's socket has taken so much of its rings. The rest of a frame that it has begun is copied: positions
+    /// are between frames.
+    fn advance(&mut self, id: ConnectionId, mut taken: usize) {
+        let Self { connections, broadcasts, .. } = self;
+        let held = connections.get_mut(id.slot as usize).and_then(Option::as_mut);
+        let Some(connection) = held else { return };
+        let encoding = connection.encoding;
+        let mut rest = Vec::new();
+        let mut delivered = 0;
+        for subscription in &mut connection.subscriptions {
+            if taken == 0 {
+                break;
+            }
+            let Place::Ring(position) = subscription.place else { continue };
+            let Some(broadcast) = broadcasts.get(&subscription.broadcast) else { continue };
+            let ring = broadcast.ring(encoding);
+            if position >= ring.tail() || position < ring.start() {
+                continue;
+            }
+            let there = (ring.tail() - position) as usize;
+            if taken >= there {
+                taken -= there;
+                delivered += broadcast.next - subscription.next;
+                subscription.place = Place::Ring(ring.tail());
+                subscription.next = broadcast.next;
+                continue;
+            }
+            let reached = position + taken as u64;
+            taken = 0;
+            let before = ring.frame_behind(reached - 1);
+            if let Some(frame) = before {
+                if frame.end > reached {
+                    let length = (frame.end - reached) as usize;
+                    rest.extend(ring.pieces(reached).flatten().take(length));
+                }
+                delivered += (frame.offset + 1).saturating_sub(subscription.next);
+                subscription.place = Place::Ring(frame.end);
+                subscription.next = frame.offset + 1;
+            }
+        }
+        connection.out().extend_from_slice(&rest);
+        self.thread_state.metrics.live_deliveries.add(delivered);
+    }
+
+    /// Has subscriptions whose place in the ring has gone go on from the log.
+    fn fall_behind(&mut self, id: ConnectionId) {
+        let Self { connections, broadcasts, .. } = self;
+        let held = connections.get(id.slot as usize).and_then(Option::as_ref);
+        let Some(connection) = held else { return };
+        let is_behind = |at: &usize| {
+            let subscription = &connection.subscriptions[*at];
+            let Place::Ring(position) = subscription.place else { return false };
+            let broadcast = broadcasts.get(&subscription.broadcast);
+            let start =
+                broadcast.map_or(0, |broadcast| broadcast.ring(connection.encoding).start());
+            position < start
+                && broadcast.is_some_and(|broadcast| subscription.next < broadcast.next)
+        };
+        let behind: Vec<usize> = (0..connection.subscriptions.len()).filter(is_behind).collect();
+        for at in behind {
+            self.catch_up(id, at);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What shards send to the live connections of a core waits here until their loop takes it. It knows no connections.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+use sennit_engine::{Command, Effect};
+use tokio::sync::{Notify, oneshot};
+
+use crate::runtime::{
+    core::EffectSink, index::ShardIndex, placement::Placement, session_takeover::SessionToken,
+};
+
+/// Effects that wait, and the bell that is rung for them.
+#[derive(Debug, Default)]
+pub(crate) struct LiveSink {
+    effects: RefCell<Vec<Effect>>,
+    pub(crate) notify: Rc<Notify>,
+    is_closing: Cell<bool>,
+}
+
+impl LiveSink {
+    /// Takes what has come, in exchange for an empty list.
+    pub(crate) fn take_all(&self, empty: Vec<Effect>) -> Vec<Effect> {
+        self.effects.replace(empty)
+    }
+
+    /// Whether the broker stops.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.is_closing.get()
+    }
+}
+
+impl EffectSink for LiveSink {
+    fn take(&self, effect: Effect, _: &Placement) -> Vec<(ShardIndex, Command)> {
+        self.effects.borrow_mut().push(effect);
+        self.notify.notify_one();
+        Vec::new()
+    }
+
+    fn token(&self) -> Option<SessionToken> {
+        None
+    }
+
+    fn set_token(&self, _: SessionToken) {}
+
+    fn replaced(&self, ended: oneshot::Sender<()>) {
+        drop(ended);
+    }
+
+    fn say_goodbye(&self) {
+        self.is_closing.set(true);
+        self.notify.notify_one();
+    }
+
+    fn has_sent_all(&self) -> bool {
+        self.effects.borrow().is_empty()
+    }
+}

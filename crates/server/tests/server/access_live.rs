@@ -1,0 +1,234 @@
+//! Who may do what over live connections: each request of the protocol with its right and without it, credentials that are
+//! wrong, gone, expired or taken away while the connection is open.
+
+use sennit_centrifuge::{
+    ChannelRequest, ConnectRequest, Data, DisconnectCode, Encoding, ErrorCode, HistoryRequest,
+    PublishRequest, PushKind, RefreshRequest, Request, RpcRequest, SendRequest, SubRefreshRequest,
+    SubscribeRequest, UnsubscribeCode,
+};
+use sennit_identity::Verb;
+use sennit_protocol::control::change_access::Change;
+use sennit_websocket::{CloseCode, client::UpgradeRequest};
+
+use crate::{
+    access::{Guarded, create_tenant},
+    access_certificates::Certified,
+    access_matrix::{all_but, now_ms},
+    live_client::{LiveClient, ask_upgrade},
+};
+
+/// A request of each kind about a channel.
+fn requests(channel: &str) -> Vec<Request> {
+    let channel = || channel.to_owned();
+    let data = || Data::of_payload(b"1".to_vec().into());
+    vec![
+        Request::Connect(ConnectRequest::default()),
+        Request::Subscribe(SubscribeRequest { channel: channel(), ..<_>::default() }),
+        Request::Unsubscribe(ChannelRequest { channel: channel() }),
+        Request::Publish(PublishRequest { channel: channel(), data: data(), kind: 0 }),
+        Request::Presence(ChannelRequest { channel: channel() }),
+        Request::PresenceStats(ChannelRequest { channel: channel() }),
+        Request::History(HistoryRequest { channel: channel(), ..<_>::default() }),
+        Request::Ping,
+        Request::Send(SendRequest { data: data() }),
+        Request::Rpc(RpcRequest { data: data(), method: "m".into() }),
+        Request::Refresh(RefreshRequest::default()),
+        Request::SubRefresh(SubRefreshRequest { channel: channel(), ..<_>::default() }),
+    ]
+}
+
+/// The right that a request needs. A new request fails to compile without its row.
+fn need(request: &Request) -> Option<Verb> {
+    match request {
+        Request::Subscribe(_) => Some(Verb::Subscribe),
+        Request::Publish(_) => Some(Verb::Publish),
+        Request::Connect(_) | Request::Unsubscribe(_) | Request::Ping | Request::Send(_) => None,
+        // They are answered alike, whoever asks: this broker does not serve them.
+        Request::Presence(_)
+        | Request::PresenceStats(_)
+        | Request::History(_)
+        | Request::Rpc(_)
+        | Request::Refresh(_)
+        | Request::SubRefresh(_) => None,
+    }
+}
+
+fn connect(guarded: &Guarded, key: &str) -> LiveClient {
+    LiveClient::connect(&guarded.broker, Encoding::Json, key)
+}
+
+/// Creates a topic.
+fn create(guarded: &mut Guarded, name: &str) {
+    connect(guarded, &guarded.admin_key.clone()).subscribe(name);
+}
+
+#[test]
+fn each_request_is_refused_without_its_right_and_alike_whether_the_topic_is_there() {
+    let mut guarded = Guarded::start();
+    create(&mut guarded, "there");
+    for (there, absent) in requests("there").into_iter().zip(requests("absent")) {
+        let Some(verb) = need(&there) else { continue };
+        let all = all_but(verb);
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        let key = guarded.key("", &all);
+        let mut client = connect(&guarded, &key.text);
+        let refused = [there.clone(), absent].map(|request| client.ask(request).unwrap_err());
+        for error in &refused {
+            assert_eq!(error.code, ErrorCode::PermissionDenied.code(), "{there:?}: {error:?}");
+            assert!(!error.temporary && error.message.contains(&verb.to_string()), "{error:?}");
+        }
+        assert_eq!(
+            refused[0].message.replace("there", "S"),
+            refused[1].message.replace("absent", "S")
+        );
+        let key = guarded.key("", &[&format!("{verb} there")]);
+        connect(&guarded, &key.text).ask(there).unwrap();
+    }
+}
+
+#[test]
+fn one_who_may_not_create_learns_of_a_channel_that_is_not_there_only_with_a_right_to_it() {
+    let mut guarded = Guarded::start();
+    let key = guarded.key("", &["subscribe >", "publish >"]);
+    let mut client = connect(&guarded, &key.text);
+    for request in requests("absent") {
+        if need(&request).is_some() {
+            let error = client.ask(request).unwrap_err();
+            assert_eq!(error.code, ErrorCode::UnknownChannel.code(), "{error:?}");
+        }
+    }
+    let key = guarded.key("", &["subscribe >", "create room.>"]);
+    connect(&guarded, &key.text).subscribe("room.1");
+}
+
+#[test]
+fn nothing_is_served_to_one_whose_credentials_are_missing_wrong_expired_or_gone() {
+    let mut guarded = Guarded::start();
+    create(&mut guarded, "there");
+    let gone = guarded.key("", &["subscribe >"]);
+    guarded.change(Change::DeleteKey(gone.id.clone()));
+    let mistyped = gone.text.replace('_', "-");
+    for token in ["", "sennit_x", &gone.text, &mistyped] {
+        let mut client = LiveClient::open(&guarded.broker, Encoding::Json, &[]);
+        client.send(Request::Connect(ConnectRequest {
+            token: sennit_centrifuge::Token(token.into()),
+            ..ConnectRequest::default()
+        }));
+        let close = client.close();
+        assert_eq!(close.code, CloseCode::of(DisconnectCode::InvalidToken.code()), "{token:?}");
+        assert_eq!(close.reason, DisconnectCode::InvalidToken.reason(), "{token:?}");
+    }
+    for request in requests("there") {
+        if !matches!(request, Request::Connect(_)) {
+            let mut client = LiveClient::open(&guarded.broker, Encoding::Json, &[]);
+            client.send(request.clone());
+            let code = CloseCode::of(DisconnectCode::BadRequest.code());
+            assert_eq!(client.close().code, code, "{request:?} before a connect");
+        }
+    }
+}
+
+#[test]
+fn a_connection_ends_when_its_key_expires_and_the_key_opens_no_other() {
+    let mut guarded = Guarded::start();
+    create(&mut guarded, "news");
+    let key = guarded.expiring_key("", &["subscribe news"], Some(now_ms() + 2000));
+    let mut client = connect(&guarded, &key.text);
+    client.subscribe("news");
+    let code = client.close().code;
+    assert_eq!(code, CloseCode::of(DisconnectCode::Expired.code()));
+    let mut client = LiveClient::open(&guarded.broker, Encoding::Json, &[]);
+    let token = sennit_centrifuge::Token(key.text.clone());
+    client.send(Request::Connect(ConnectRequest { token, ..ConnectRequest::default() }));
+    assert_eq!(client.close().code, CloseCode::of(DisconnectCode::InvalidToken.code()));
+}
+
+#[test]
+fn a_program_may_show_its_credentials_with_the_request() {
+    let mut guarded = Guarded::start();
+    let key = guarded.key("", &["subscribe >", "create >"]);
+    let bearer = format!("Bearer {}", key.text);
+    let headers = [("Authorization", bearer.as_str())];
+    let mut client = LiveClient::open(&guarded.broker, Encoding::Json, &headers);
+    client.log_in("").unwrap();
+    client.subscribe("news");
+    let request = UpgradeRequest {
+        host: "localhost",
+        target: "/connection/websocket",
+        key: [3; 16],
+        subprotocols: &[],
+        offers_deflate: false,
+        headers: &[("Authorization", "Bearer sennit_x")],
+    };
+    assert_eq!(ask_upgrade(&guarded.broker, &request).1.status, 401);
+}
+
+#[test]
+fn a_right_that_is_taken_away_ends_subscriptions_before_anything_more_is_delivered() {
+    let mut guarded = Guarded::start();
+    create(&mut guarded, "news");
+    let key = guarded.key("", &["subscribe news", "publish news"]);
+    let admin_key = guarded.admin_key.clone();
+    let mut admin = connect(&guarded, &admin_key);
+    let mut client = connect(&guarded, &key.text);
+    client.subscribe("news");
+    admin.publish("news", "before").unwrap();
+    assert_eq!(client.offsets("news", 1), [1]);
+    guarded.revoke(&key, "subscribe news");
+    admin.publish("news", "behind").unwrap();
+    match client.push() {
+        (channel, PushKind::Unsubscribe(ended)) => {
+            assert_eq!((channel.as_str(), ended.code), ("news", UnsubscribeCode::Server.code()));
+        }
+        other => panic!("{other:?}"),
+    }
+    guarded.revoke(&key, "publish news");
+    let error = client.publish("news", "no").unwrap_err();
+    assert_eq!(error.code, ErrorCode::PermissionDenied.code());
+    guarded.grant(&key, "subscribe news");
+    assert_eq!(client.subscribe("news").offset, 2);
+    admin.publish("news", "again").unwrap();
+    assert_eq!(client.offsets("news", 1), [3]);
+    guarded.change(Change::DeleteKey(key.id.clone()));
+    admin.publish("news", "last").unwrap();
+    assert!(client.next().is_none(), "nothing more is delivered");
+    let code = client.closed.and_then(|close| close.code);
+    assert_eq!(code, CloseCode::of(DisconnectCode::InvalidToken.code()));
+}
+
+#[test]
+fn a_tenant_is_among_its_own_channels() {
+    let mut guarded = Guarded::start();
+    guarded.change(create_tenant("acme"));
+    create(&mut guarded, "other.room");
+    let key = guarded.key("acme", &["subscribe >", "publish >", "create >"]);
+    let mut client = connect(&guarded, &key.text);
+    for request in requests("other.room") {
+        if need(&request).is_some() {
+            let error = client.ask(request).unwrap_err();
+            assert_eq!(error.code, ErrorCode::PermissionDenied.code(), "{error:?}");
+        }
+    }
+    client.subscribe("acme.room");
+    client.publish("acme.room", "x").unwrap();
+    assert_eq!(client.offsets("acme.room", 1), [1]);
+}
+
+#[test]
+fn a_live_connection_without_a_token_is_on_behalf_of_the_user_of_its_certificate() {
+    let mut certified = Certified::start();
+    certified.user("ada", "cn:ada", "", &["subscribe news", "create news"]);
+    let connect = |name: &str| {
+        let dialing = certified.dialing(name);
+        LiveClient::open_by(&certified.guarded.broker, &dialing, Encoding::Json, &[])
+    };
+    let mut ada = connect("ada");
+    ada.log_in("").unwrap();
+    ada.subscribe("news");
+    let refused = ada.publish("news", "x").unwrap_err();
+    assert_eq!(refused.code, ErrorCode::PermissionDenied.code());
+    let mut other = connect("other");
+    other.send(Request::Connect(ConnectRequest::default()));
+    let code = other.close().code;
+    assert_eq!(code, CloseCode::of(DisconnectCode::InvalidToken.code()), "nobody accepts it");
+}
