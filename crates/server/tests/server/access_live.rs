@@ -1,12 +1,14 @@
 //! Who may do what over live connections: each request of the protocol with its right and without it, credentials that are
 //! wrong, gone, expired or taken away while the connection is open.
 
+use std::time::Duration;
+
 use sennit_centrifuge::{
-    ChannelRequest, ConnectRequest, Data, DisconnectCode, Encoding, ErrorCode, HistoryRequest,
-    PublishRequest, PushKind, RefreshRequest, Request, RpcRequest, SendRequest, SubRefreshRequest,
-    SubscribeRequest, UnsubscribeCode,
+    Answer, ChannelRequest, ConnectRequest, Data, DisconnectCode, Encoding, ErrorCode,
+    HistoryRequest, PublishRequest, PushKind, RefreshRequest, Request, RpcRequest, SendRequest,
+    SubRefreshRequest, SubscribeRequest, Token, UnsubscribeCode,
 };
-use sennit_identity::Verb;
+use sennit_identity::{NewToken, Verb};
 use sennit_protocol::control::change_access::Change;
 use sennit_websocket::{CloseCode, client::UpgradeRequest};
 
@@ -15,6 +17,7 @@ use crate::{
     access_certificates::Certified,
     access_matrix::{all_but, now_ms},
     live_client::{LiveClient, ask_upgrade},
+    tokens,
 };
 
 /// A request of each kind about a channel.
@@ -42,13 +45,16 @@ fn need(request: &Request) -> Option<Verb> {
     match request {
         Request::Subscribe(_) => Some(Verb::Subscribe),
         Request::Publish(_) => Some(Verb::Publish),
-        Request::Connect(_) | Request::Unsubscribe(_) | Request::Ping | Request::Send(_) => None,
+        Request::History(_) => Some(Verb::Subscribe),
+        Request::Connect(_)
+        | Request::Unsubscribe(_)
+        | Request::Ping
+        | Request::Send(_)
+        | Request::Refresh(_) => None,
         // They are answered alike, whoever asks: this broker does not serve them.
         Request::Presence(_)
         | Request::PresenceStats(_)
-        | Request::History(_)
         | Request::Rpc(_)
-        | Request::Refresh(_)
         | Request::SubRefresh(_) => None,
     }
 }
@@ -111,7 +117,7 @@ fn nothing_is_served_to_one_whose_credentials_are_missing_wrong_expired_or_gone(
     for token in ["", "sennit_x", &gone.text, &mistyped] {
         let mut client = LiveClient::open(&guarded.broker, Encoding::Json, &[]);
         client.send(Request::Connect(ConnectRequest {
-            token: sennit_centrifuge::Token(token.into()),
+            token: Token(token.into()),
             ..ConnectRequest::default()
         }));
         let close = client.close();
@@ -138,9 +144,31 @@ fn a_connection_ends_when_its_key_expires_and_the_key_opens_no_other() {
     let code = client.close().code;
     assert_eq!(code, CloseCode::of(DisconnectCode::Expired.code()));
     let mut client = LiveClient::open(&guarded.broker, Encoding::Json, &[]);
-    let token = sennit_centrifuge::Token(key.text.clone());
+    let token = Token(key.text.clone());
     client.send(Request::Connect(ConnectRequest { token, ..ConnectRequest::default() }));
     assert_eq!(client.close().code, CloseCode::of(DisconnectCode::InvalidToken.code()));
+}
+
+#[test]
+fn a_client_goes_on_with_a_new_token_of_its_own_and_with_nobody_elses() {
+    let (broker, _folder) = tokens::broker();
+    let token = |subject: &str, seconds| {
+        let lifetime = Duration::from_secs(seconds);
+        tokens::mint(&NewToken { lifetime, ..tokens::token(subject, &[], &["subscribe,create >"]) })
+    };
+    let mut client = LiveClient::connect(&broker, Encoding::Json, &token("ada", 60));
+    client.subscribe("news");
+    let refresh = |token: String| Request::Refresh(RefreshRequest { token: Token(token) });
+    match client.ask(refresh(token("ada", 600))) {
+        Ok(Answer::Refresh(result)) => assert!(result.expires && result.ttl_s > 500, "{result:?}"),
+        other => panic!("{other:?}"),
+    }
+    let refused = client.ask(refresh(String::new())).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::BadRequest.code());
+    client.unsubscribe("news");
+    client.send(refresh(token("bob", 600)));
+    assert_eq!(client.close().code, CloseCode::of(DisconnectCode::InvalidToken.code()));
+    broker.stop();
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sennit_centrifuge::{
-    Answer, DisconnectCode, Encoding, ErrorCode, FromServer, PushKind, Request, UnsubscribeCode,
+    Answer, DisconnectCode, Encoding, ErrorCode, FromServer, HistoryRequest, HistoryResult,
+    Position, PushKind, Request, UnsubscribeCode,
 };
 use sennit_model::TopicId;
 use sennit_protocol::{Reply, Request as NativeRequest, control};
@@ -198,6 +199,71 @@ fn what_is_not_kept_any_more_is_not_said_to_be_recovered() {
     assert!(result.recovered);
     published(&mut peer, topic, 0, 320, &["live"]);
     assert_eq!(client.offsets("state", 2), [320, 321]);
+    broker.stop();
+}
+
+/// The offsets that a client is told of a history, and where the channel is.
+fn history(client: &mut LiveClient, request: HistoryRequest) -> (Vec<u64>, u64, String) {
+    match client.ask(Request::History(request)).unwrap() {
+        Answer::History(HistoryResult { publications, offset, epoch }) => {
+            (publications.iter().map(|one| one.offset).collect(), offset, epoch)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_history_begins_and_ends_where_it_is_asked_to() {
+    let (broker, _folder) = Broker::fresh();
+    let mut peer = reader(&broker);
+    let topic = stream(&mut peer, "news", 1);
+    published(&mut peer, topic, 0, 0, &["a", "b", "c", "d", "e"]);
+    let mut client = LiveClient::of(&broker);
+    let all = HistoryRequest { channel: "news".into(), limit: -1, ..HistoryRequest::default() };
+    let (offsets, end, epoch) = history(&mut client, all.clone());
+    assert_eq!((offsets.as_slice(), end), (&[1, 2, 3, 4, 5][..], 5));
+    let since = |offset| Some(Position { offset, epoch: epoch.clone() });
+    for (limit, since, reverse, expected) in [
+        (0, None, false, &[][..]),
+        (2, None, false, &[1, 2]),
+        (2, since(2), false, &[3, 4]),
+        (9, since(5), false, &[]),
+        (9, since(77), false, &[]),
+        (2, None, true, &[5, 4]),
+        (-1, None, true, &[5, 4, 3, 2, 1]),
+        (2, since(4), true, &[3, 2]),
+        (2, since(1), true, &[]),
+        (2, since(0), true, &[]),
+    ] {
+        let asked = HistoryRequest { limit, since, reverse, ..all.clone() };
+        assert_eq!(history(&mut client, asked.clone()).0, expected, "{asked:?}");
+    }
+    let since = Some(Position { offset: 1, epoch: "another".into() });
+    let refused = client.ask(Request::History(HistoryRequest { since, ..all.clone() }));
+    assert_eq!(refused.unwrap_err().code, ErrorCode::UnrecoverablePosition.code());
+    let absent = HistoryRequest { channel: "absent".into(), ..all.clone() };
+    let refused = client.ask(Request::History(absent));
+    assert_eq!(refused.unwrap_err().code, ErrorCode::UnknownChannel.code());
+    // More than one answer holds.
+    let texts: Vec<String> = (0..2000).map(|number| number.to_string()).collect();
+    published(&mut peer, topic, 0, 5, &texts.iter().map(String::as_str).collect::<Vec<_>>());
+    let (offsets, end, _) = history(&mut client, all);
+    assert_eq!((offsets, end), ((1..=1000).collect(), 2005));
+    broker.stop();
+}
+
+#[test]
+fn a_history_of_what_was_freed_has_what_is_kept() {
+    let (broker, _folder) = Broker::fresh();
+    let mut peer = reader(&broker);
+    let topic = memory_topic(&mut peer, "state", 64 << 10);
+    flood(&mut peer, topic, 0, 320, 1 << 10);
+    let mut client = LiveClient::of(&broker);
+    let all = HistoryRequest { channel: "state".into(), limit: -1, ..HistoryRequest::default() };
+    let (offsets, end, _) = history(&mut client, all);
+    let first = offsets[0];
+    assert!(first > 1, "the first are gone");
+    assert_eq!((offsets, end), ((first..=320).collect(), 320));
     broker.stop();
 }
 

@@ -22,7 +22,7 @@ static KEY: LazyLock<SigningKey> =
     LazyLock::new(|| SigningKey::from_secret(&[7; 32]).expect("a secret"));
 
 /// A broker that takes tokens of an issuer, and asks everybody.
-fn broker() -> (Broker, TempDir) {
+pub fn broker() -> (Broker, TempDir) {
     let folder = TempDir::new().unwrap();
     let tokens = TokenConfig {
         issuer: Some("https://issuer.example".into()),
@@ -38,7 +38,7 @@ fn now() -> Timestamp {
     Timestamp(u64::try_from(since.as_millis()).unwrap())
 }
 
-fn token(subject: &str, roles: &[&str], rights: &[&str]) -> NewToken {
+pub fn token(subject: &str, roles: &[&str], rights: &[&str]) -> NewToken {
     let boxed = |texts: &[&str]| texts.iter().map(|text| (*text).into()).collect();
     NewToken {
         subject: subject.into(),
@@ -51,7 +51,7 @@ fn token(subject: &str, roles: &[&str], rights: &[&str]) -> NewToken {
     }
 }
 
-fn mint(token: &NewToken) -> String {
+pub fn mint(token: &NewToken) -> String {
     token.mint(&KEY, now(), &SystemRandom::new()).unwrap().to_string()
 }
 

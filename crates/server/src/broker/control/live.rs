@@ -27,14 +27,27 @@ pub(crate) struct LiveStart {
 }
 
 impl Control {
-    /// Finds where a live subscription to a topic may begin. A topic that is missing is created, in memory, for one who may create it.
+    /// Finds where a live subscription to a topic may begin. A topic that is missing is created, in memory, for one who may
+    /// create it.
     pub(crate) async fn begin_live(
         &self,
         principal: &Principal,
         name: &TopicName,
     ) -> Result<LiveStart, ControlRefusal> {
         principal.may(Verb::Subscribe, name.as_str())?;
-        let located = self.find_or_create_live(principal, name).await?;
+        self.find_or_create_live(principal, name).await?;
+        self.locate_live(principal, name).await
+    }
+
+    /// Finds what a topic keeps.
+    pub(crate) async fn locate_live(
+        &self,
+        principal: &Principal,
+        name: &TopicName,
+    ) -> Result<LiveStart, ControlRefusal> {
+        principal.may(Verb::Subscribe, name.as_str())?;
+        let unknown = || ControlRefusal::UnknownTopic(name.clone());
+        let located = self.locate(name).filter(|_| !is_reserved(name)).ok_or_else(unknown)?;
         let topic = self.topic_named(name)?;
         let locate = PartitionCommand::Locate(ReadFrom::Earliest, None);
         let asked = self.ask_partitions_that(&topic, |index| {
@@ -56,10 +69,13 @@ impl Control {
     ) -> Result<Located, ControlRefusal> {
         self.wait_for_changes(name).await;
         let unknown = || ControlRefusal::UnknownTopic(name.clone());
+        if is_reserved(name) {
+            return Err(unknown());
+        }
         if let Some(located) = self.locate(name) {
             return Ok(located);
         }
-        if is_reserved(name) || principal.may(Verb::Create, name.as_str()).is_err() {
+        if principal.may(Verb::Create, name.as_str()).is_err() {
             return Err(unknown());
         }
         self.check_topics_quota(principal, name)?;

@@ -83,7 +83,7 @@ impl Scratch {
 }
 
 /// The messages of a delivery, each with its offset.
-fn messages(delivery: &Delivery) -> impl Iterator<Item = (u64, Data)> {
+pub(crate) fn messages(delivery: &Delivery) -> impl Iterator<Item = (u64, Data)> {
     let messages = Messages::of_checked(&delivery.messages);
     messages.enumerate().map(|(index, message)| {
         let payload = delivery.messages.slice_ref(message.payload());

@@ -6,16 +6,17 @@ use sennit_centrifuge::{Answer, ErrorCode};
 use sennit_centrifuge::{
     Command, DisconnectCode, Encoding, Push, Reply, ReplyError, put_ping, put_push, put_reply,
 };
+use sennit_model::Timestamp;
 use sennit_websocket::{CloseCode, Decoder, Opcode, frame};
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use super::{
     broadcast::opcode,
     connection_id::ConnectionId,
-    limits::{PUBLISHES_MAX, UNSENT_BYTES_MAX},
+    limits::{PUBLISHES_MAX, REFRESH_BEFORE, UNSENT_BYTES_MAX},
 };
 use crate::{
-    identity::{principal::Principal, tenant_meter::ConnectionPlace},
+    identity::{key_uses::KeyConnection, principal::Principal, tenant_meter::ConnectionPlace},
     runtime::{peer::Peer, wire::WireAtRest, write_buffer::TakesNow as _},
 };
 
@@ -59,6 +60,10 @@ pub(crate) struct Connection {
     _place: OwnedSemaphorePermit,
     /// Its place among those of its tenant.
     pub(crate) tenant_place: Option<ConnectionPlace>,
+    /// The use of its API key, if it has shown one.
+    pub(crate) key: Option<KeyConnection>,
+    /// When its credentials end by themselves.
+    pub(crate) expires: Option<Timestamp>,
     pub(crate) decoder: Decoder,
     pub(crate) encoding: Encoding,
     pub(crate) phase: Phase,
@@ -100,6 +105,8 @@ impl Connection {
             wire,
             _place: place,
             tenant_place: None,
+            key: None,
+            expires: None,
             decoder,
             encoding,
             phase: Phase::Greeting(Box::new(peer)),
@@ -215,6 +222,25 @@ impl Connection {
             self.phase = Phase::Ending;
             self.commands.clear();
         }
+    }
+
+    /// From now on it asks on this principal's behalf.
+    pub(crate) fn set_principal(&mut self, principal: Principal) {
+        self.key = principal.connect();
+        self.expires = principal.expires();
+        self.principal = principal;
+    }
+
+    /// Whether its credentials have ended by themselves.
+    pub(crate) fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|at| at <= now)
+    }
+
+    /// Whether its client has to show others, and after how many seconds.
+    pub(crate) fn time_to_refresh(&self, now: Timestamp) -> Option<u32> {
+        let left = self.expires?.since(now);
+        let left = left.saturating_sub(REFRESH_BEFORE).max(left / 2);
+        Some(u32::try_from(left.as_secs()).unwrap_or(u32::MAX).max(1))
     }
 
     /// Its subscription to a channel.

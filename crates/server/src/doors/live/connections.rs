@@ -3,6 +3,7 @@
 
 mod commands;
 mod deliveries;
+mod history;
 mod subscriptions;
 mod timeouts;
 mod writes;
@@ -23,7 +24,7 @@ use tokio::{
     time::{Instant, interval},
 };
 
-use self::writes::ToFlush;
+use self::{history::History, writes::ToFlush};
 use super::{
     broadcast::{Broadcast, Scratch},
     connection::Connection,
@@ -82,6 +83,7 @@ pub(crate) struct LiveConnections {
     broadcasts: HashMap<u32, Broadcast, RandomState>,
     broadcasts_by_name: HashMap<TopicName, u32, RandomState>,
     catch_ups: HashMap<u32, CatchUp, RandomState>,
+    histories: HashMap<u32, History, RandomState>,
     readers_begun: u32,
     /// Behind the newest message that is known to be missing of a topic.
     gaps: HashMap<TopicId, u64, RandomState>,
@@ -134,6 +136,7 @@ impl LiveConnections {
             broadcasts: HashMap::default(),
             broadcasts_by_name: HashMap::default(),
             catch_ups: HashMap::default(),
+            histories: HashMap::default(),
             readers_begun: 0,
             gaps: HashMap::default(),
             with_news: VecDeque::new(),

@@ -40,6 +40,8 @@ pub(crate) enum Told {
     LoggedIn(u32, Result<Principal, LoginRefusal>),
     /// Its subscription may begin there.
     Begins(Beginning, Result<LiveStart, ReplyError>),
+    /// The topic whose history it asks for keeps that.
+    HasHistory(HistoryQuestion, Result<LiveStart, ReplyError>),
     /// Its publication is on its way, or refused: what it asked behind that may be done.
     Handed,
     /// Its publication is committed, or refused.
@@ -55,6 +57,20 @@ pub(crate) struct Beginning {
     pub(crate) topic: TopicName,
     /// Where it wants to go on: the epoch and the offset of the next message.
     pub(crate) recovers: Option<(String, u64)>,
+}
+
+/// A question for what was published before.
+#[derive(Clone, Debug)]
+pub(crate) struct HistoryQuestion {
+    /// The number of the command.
+    pub(crate) command: u32,
+    pub(crate) topic: TopicName,
+    /// How many publications; none if all that are kept are wanted.
+    pub(crate) limit: Option<usize>,
+    /// The epoch and the offset (from 1) behind which to begin, or before which if the newest come first.
+    pub(crate) since: Option<(String, u64)>,
+    /// Whether the newest come first.
+    pub(crate) reverse: bool,
 }
 
 /// The answers that wait for the loop.
@@ -150,6 +166,24 @@ impl CoreRequests {
             });
             let start = start.await.map_err(|refusal| reply_error(&refusal));
             this.answers.tell(connection, Told::Begins(beginning, start));
+        });
+    }
+
+    /// Asks what a topic keeps.
+    pub(crate) fn history(
+        &self,
+        connection: ConnectionId,
+        principal: &Principal,
+        question: HistoryQuestion,
+    ) {
+        let (this, principal) = (self.clone(), principal.clone());
+        spawn_local(async move {
+            let topic = question.topic.clone();
+            let kept = this.ask_control(move |control| async move {
+                control.locate_live(&principal, &topic).await
+            });
+            let kept = kept.await.map_err(|refusal| reply_error(&refusal));
+            this.answers.tell(connection, Told::HasHistory(question, kept));
         });
     }
 

@@ -27,6 +27,13 @@ pub(crate) const UNSENT_BYTES_MAX: usize = 256 << 10;
 /// Publications of a client that are not confirmed. Beyond, its commands are not read.
 pub(crate) const PUBLISHES_MAX: usize = 256;
 
+/// Publications of a history, and their bytes in memory.
+pub(crate) const HISTORY_MAX: usize = 1000;
+pub(crate) const HISTORY_BYTES_MAX: usize = 1 << 20;
+
+/// How long before its credentials expire a client is asked for others.
+pub(crate) const REFRESH_BEFORE: Duration = Duration::from_secs(10);
+
 /// How long a client may take to answer a ping.
 pub(crate) const PONG_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use bytes::BufMut as _;
 use sennit_centrifuge::{
-    Answer, Command, ConnectRequest, ConnectResult, DisconnectCode, Encoding, ErrorCode,
-    HistoryRequest, Limits, PublishRequest, Request, SubscribeRequest, decode_commands,
+    Answer, Command, ConnectRequest, ConnectResult, DisconnectCode, Encoding, ErrorCode, Limits,
+    PublishRequest, RefreshRequest, RefreshResult, Request, SubscribeRequest, decode_commands,
 };
 use sennit_identity::Verb;
 use sennit_model::Message;
@@ -34,6 +34,11 @@ const READ_BYTES: usize = 64 << 10;
 
 /// Reads of a connection before others have their turn.
 const READS_MAX: usize = 4;
+
+/// The id of a connection, as clients have it.
+fn client_id(id: ConnectionId) -> String {
+    format!("{:08x}{:08x}", id.generation, id.slot)
+}
 
 impl LiveConnections {
     /// Serves connections with something to read, or to do; says whether there are more.
@@ -145,7 +150,7 @@ impl LiveConnections {
         let Command { id: number, request } = command;
         let Some(connection) = self.get(id) else { return };
         let is_connected = matches!(connection.phase, Phase::Connected);
-        if is_connected && connection.principal.expires().is_some_and(|at| at <= now()) {
+        if is_connected && connection.has_expired(now()) {
             return connection.end(DisconnectCode::Expired);
         }
         let Some(request) = request else { return connection.end(DisconnectCode::BadRequest) };
@@ -169,14 +174,14 @@ impl LiveConnections {
                 }
             }
             Request::Publish(request) => self.publish(id, number, request),
-            Request::History(request) => self.history(id, number, &request),
+            Request::History(request) => self.history(id, number, request),
+            Request::Refresh(request) => self.refresh(id, number, &request),
             Request::Ping => connection.reply(number, Ok(Answer::Ping)),
             // Nobody takes these.
             Request::Send(_) => {}
             Request::Presence(_)
             | Request::PresenceStats(_)
             | Request::Rpc(_)
-            | Request::Refresh(_)
             | Request::SubRefresh(_) => {
                 let detail = "this broker does not serve this yet";
                 connection.refuse(number, ErrorCode::NotAvailable, detail);
@@ -202,10 +207,48 @@ impl LiveConnections {
         self.requests.log_in(id, number, credential, peer);
     }
 
+    /// A client shows other credentials, before those that it has expire.
+    fn refresh(&mut self, id: ConnectionId, number: u32, request: &RefreshRequest) {
+        let Some(connection) = self.get(id) else { return };
+        if request.token.is_empty() {
+            let detail = "a refresh has a token";
+            return connection.refuse(number, ErrorCode::BadRequest, detail);
+        }
+        connection.is_busy = true;
+        let credential = Credential::Key(request.token.as_str().to_owned());
+        self.requests.log_in(id, number, credential, Peer::default());
+    }
+
+    fn refreshed(&mut self, id: ConnectionId, number: u32, principal: Principal) {
+        let Some(connection) = self.get(id) else { return };
+        connection.is_busy = false;
+        // Subscriptions and quotas are those of one principal.
+        let is_another = principal.to_string() != connection.principal.to_string()
+            || principal.tenant() != connection.principal.tenant();
+        if is_another {
+            return connection.end(DisconnectCode::InvalidToken);
+        }
+        connection.set_principal(principal);
+        let refresh = connection.time_to_refresh(now());
+        let result = RefreshResult {
+            client: client_id(id),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            expires: refresh.is_some(),
+            ttl_s: refresh.unwrap_or_default(),
+        };
+        connection.reply(number, Ok(Answer::Refresh(result)));
+        self.look_at_rights_of(id);
+    }
+
     /// An answer has come for a connection.
     pub(super) fn hear(&mut self, id: ConnectionId, told: Told) {
         let Some(connection) = self.get(id) else { return };
         match told {
+            Told::LoggedIn(number, Ok(principal))
+                if matches!(connection.phase, Phase::Connected) =>
+            {
+                self.refreshed(id, number, principal);
+            }
             Told::LoggedIn(number, Ok(principal)) => self.connected(id, number, principal),
             Told::LoggedIn(number, Err(refusal)) => {
                 connection.is_busy = false;
@@ -229,6 +272,11 @@ impl LiveConnections {
                     Err(error) => connection.reply(beginning.command, Err(error)),
                 }
             }
+            Told::HasHistory(question, Ok(kept)) => self.begin_history(id, question, kept),
+            Told::HasHistory(question, Err(error)) => {
+                connection.is_busy = false;
+                connection.reply(question.command, Err(error));
+            }
             Told::Handed => connection.is_busy = false,
             Told::Published(number, outcome) => {
                 connection.unconfirmed -= 1;
@@ -251,18 +299,17 @@ impl LiveConnections {
                 return connection.end(DisconnectCode::ConnectionLimit);
             }
         }
-        let expires = principal.expires().map(|at| at.since(now()));
-        let ttl = expires.map_or(0, |left| u32::try_from(left.as_secs()).unwrap_or(u32::MAX));
+        connection.set_principal(principal);
+        let refresh = connection.time_to_refresh(now());
         let result = ConnectResult {
-            client: format!("{:08x}{:08x}", id.generation, id.slot),
+            client: client_id(id),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            expires: expires.is_some(),
-            ttl_s: ttl,
+            expires: refresh.is_some(),
+            ttl_s: refresh.unwrap_or_default(),
             ping_s: u32::try_from(ping_interval.as_secs().max(1)).unwrap_or(u32::MAX),
             pong: true,
             ..ConnectResult::default()
         };
-        connection.principal = principal;
         connection.phase = Phase::Connected;
         connection.due = Instant::now() + ping_interval;
         connection.reply(number, Ok(Answer::Connect(result)));
@@ -316,13 +363,5 @@ impl LiveConnections {
         let principal = connection.principal.clone();
         let message = Message::new(request.data.into_payload());
         self.requests.publish(id, &principal, number, topic, message);
-    }
-
-    /// Says where a channel is. Earlier publications come by a subscription that recovers.
-    fn history(&mut self, id: ConnectionId, number: u32, _: &HistoryRequest) {
-        if let Some(connection) = self.get(id) {
-            let detail = "this broker does not serve this yet";
-            connection.refuse(number, ErrorCode::NotAvailable, detail);
-        }
     }
 }

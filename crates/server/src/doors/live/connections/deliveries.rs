@@ -26,7 +26,9 @@ impl LiveConnections {
                 Effect::Deliver(delivery) => self.deliver(&delivery),
                 Effect::Gap { subscription, range, reason, .. } => match reason {
                     // Nothing is lost with them.
-                    GapReason::Compacted | GapReason::Filtered => {}
+                    GapReason::Compacted | GapReason::Filtered => {
+                        self.pass_over_in_history(subscription, range.end.0);
+                    }
                     _ => self.note_gap(subscription, range.end),
                 },
                 Effect::SubscriptionEnded { subscription, .. }
@@ -62,8 +64,9 @@ impl LiveConnections {
             return;
         }
         if self.catch_ups.contains_key(&number) {
-            self.deliver_to_one(number, delivery);
+            return self.deliver_to_one(number, delivery);
         }
+        self.add_to_history(number, delivery);
     }
 
     /// A reader that catches up has more for its subscription.
@@ -108,6 +111,9 @@ impl LiveConnections {
 
     /// Messages before `end` are missing: whoever has not got them cannot recover them.
     fn note_gap(&mut self, reader: u32, end: Offset) {
+        if self.histories.contains_key(&reader) {
+            return self.pass_over_in_history(reader, end.0);
+        }
         let broadcast = self.catch_ups.get(&reader).map_or(reader, |of| of.broadcast);
         if let Some(broadcast) = self.broadcasts.get(&broadcast) {
             if self.gaps.len() >= GAPS_MAX {
@@ -121,6 +127,9 @@ impl LiveConnections {
 
     /// A reader does not go on: all that depends on it ends, and clients subscribe again.
     fn lose(&mut self, reader: u32, code: UnsubscribeCode) {
+        if self.histories.contains_key(&reader) {
+            return self.end_history(reader);
+        }
         if let Some(of) = self.catch_ups.get(&reader).copied() {
             return self.unsubscribe_from(of.connection, of.broadcast, code);
         }

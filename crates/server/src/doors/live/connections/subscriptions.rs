@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The epoch of a topic as clients hold it.
-fn epoch(located: Located) -> String {
+pub(super) fn epoch(located: Located) -> String {
     located.tag.number().to_string()
 }
 
@@ -102,7 +102,7 @@ impl LiveConnections {
     }
 
     /// Begins a reader at an offset; returns its number.
-    fn read(&mut self, located: Located, at: u64, credit: Credit) -> u32 {
+    pub(super) fn read(&mut self, located: Located, at: u64, credit: Credit) -> u32 {
         self.readers_begun = self.readers_begun.wrapping_add(1);
         let subscription = self.readers_begun;
         let (partition, home) = located.place();

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::LiveConnections;
 use crate::{
-    doors::live::{connection::Phase, limits::PONG_TIMEOUT},
+    doors::live::{connection::Phase, connection_id::ConnectionId, limits::PONG_TIMEOUT},
     runtime::clock,
 };
 
@@ -19,9 +19,7 @@ impl LiveConnections {
         for slot in 0..self.connections.len() as u32 {
             let Some(connection) = self.at(slot) else { continue };
             let id = connection.id;
-            if connection.principal.is_known()
-                && connection.principal.expires().is_some_and(|at| at <= wall)
-            {
+            if connection.has_expired(wall) && !connection.is_ending() {
                 connection.end(DisconnectCode::Expired);
                 self.to_flush.add(id);
                 continue;
@@ -71,32 +69,34 @@ impl LiveConnections {
 
     /// Somebody's rights, or credentials, are others now.
     pub(super) fn look_at_rights(&mut self) {
-        let wall = clock::now();
         for slot in 0..self.connections.len() as u32 {
-            let Some(connection) = self.at(slot) else { continue };
-            if !matches!(connection.phase, Phase::Connected) {
-                continue;
+            if let Some(id) = self.at(slot).map(|connection| connection.id) {
+                self.look_at_rights_of(id);
             }
-            let (id, principal) = (connection.id, connection.principal.clone());
-            if principal.check(wall).is_err() {
-                connection.end(DisconnectCode::InvalidToken);
-                self.to_flush.add(id);
-                continue;
-            }
-            if principal.is_unrestricted() {
-                continue;
-            }
-            let broadcasts: Vec<u32> =
-                connection.subscriptions.iter().map(|held| held.broadcast).collect();
-            for broadcast in broadcasts {
-                let may = |name: &str| principal.may(Verb::Subscribe, name).is_ok();
-                if self
-                    .broadcasts
-                    .get(&broadcast)
-                    .is_some_and(|broadcast| !may(broadcast.name.as_str()))
-                {
-                    self.unsubscribe_from(id, broadcast, UnsubscribeCode::Server);
-                }
+        }
+    }
+
+    /// The same of one connection.
+    pub(super) fn look_at_rights_of(&mut self, id: ConnectionId) {
+        let Some(connection) = self.get(id) else { return };
+        if !matches!(connection.phase, Phase::Connected) {
+            return;
+        }
+        let principal = connection.principal.clone();
+        if principal.check(clock::now()).is_err() {
+            connection.end(DisconnectCode::InvalidToken);
+            return self.to_flush.add(id);
+        }
+        connection.expires = principal.expires();
+        if principal.is_unrestricted() {
+            return;
+        }
+        let broadcasts: Vec<u32> =
+            connection.subscriptions.iter().map(|held| held.broadcast).collect();
+        for broadcast in broadcasts {
+            let may = |name: &str| principal.may(Verb::Subscribe, name).is_ok();
+            if self.broadcasts.get(&broadcast).is_some_and(|held| !may(held.name.as_str())) {
+                self.unsubscribe_from(id, broadcast, UnsubscribeCode::Server);
             }
         }
     }
