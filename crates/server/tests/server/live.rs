@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sennit_centrifuge::{
     Answer, DisconnectCode, Encoding, ErrorCode, FromServer, HistoryRequest, HistoryResult,
-    Position, PushKind, Request, UnsubscribeCode,
+    Position, PushKind, Request, SubscribeRequest, UnsubscribeCode,
 };
 use sennit_model::TopicId;
 use sennit_protocol::{Reply, Request as NativeRequest, control};
@@ -264,6 +264,33 @@ fn a_history_of_what_was_freed_has_what_is_kept() {
     let first = offsets[0];
     assert!(first > 1, "the first are gone");
     assert_eq!((offsets, end), ((first..=320).collect(), 320));
+    broker.stop();
+}
+
+#[test]
+fn who_wants_no_subscription_without_what_was_missed_is_refused() {
+    let (broker, _folder) = Broker::fresh();
+    let mut client = LiveClient::of(&broker);
+    client.publish("state", "first").unwrap();
+    let begun = client.subscribe("state");
+    client.unsubscribe("state");
+    let rejecting = |epoch: &str, offset| SubscribeRequest {
+        flag: SubscribeRequest::REJECT_UNRECOVERED,
+        ..recovering("state", (epoch, offset))
+    };
+    for (epoch, offset) in [("another", 0), (begun.epoch.as_str(), 2)] {
+        let error = client.subscribed(rejecting(epoch, offset)).unwrap_err();
+        assert_eq!(error.code, ErrorCode::UnrecoverablePosition.code(), "{}", error.message);
+    }
+    // It is not subscribed. Without an epoch, any will do.
+    for epoch in [begun.epoch.as_str(), ""] {
+        assert!(client.subscribed(rejecting(epoch, 0)).unwrap().recovered);
+        assert_eq!(client.offsets("state", 1), [1]);
+        client.unsubscribe("state");
+    }
+    // Who comes for the first time has nothing to recover.
+    let first = SubscribeRequest { recover: false, ..rejecting("", 0) };
+    assert!(!client.subscribed(first).unwrap().was_recovering);
     broker.stop();
 }
 

@@ -57,6 +57,8 @@ pub(crate) struct Beginning {
     pub(crate) topic: TopicName,
     /// Where it wants to go on: the epoch and the offset of the next message.
     pub(crate) recovers: Option<(String, u64)>,
+    /// Whether it is refused, if it cannot go on there.
+    pub(crate) rejects_unrecovered: bool,
 }
 
 /// A question for what was published before.

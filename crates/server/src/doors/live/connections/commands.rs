@@ -341,8 +341,10 @@ impl LiveConnections {
         connection.is_busy = true;
         let principal = connection.principal.clone();
         let channel: Rc<str> = request.channel.into();
+        let rejects_unrecovered = request.flag & SubscribeRequest::REJECT_UNRECOVERED != 0;
         let recovers = request.recover.then_some((request.epoch, request.offset));
-        let beginning = Beginning { command: number, channel, topic, recovers };
+        let beginning =
+            Beginning { command: number, channel, topic, recovers, rejects_unrecovered };
         self.requests.begin(id, &principal, beginning);
     }
 

@@ -90,10 +90,12 @@ impl LiveConnections {
     ) {
         let Some(connection) = self.get(id) else { return };
         let located = kept.located;
+        let is_another = |of: &str| !of.is_empty() && of != epoch(located);
+        let is_of_another = question.since.as_ref().is_some_and(|(of, _)| is_another(of));
         let refusal = if located.partitions > 1 {
             let detail = format!("topic {:?} has several partitions", question.topic.as_str());
             Some(ReplyError::new(ErrorCode::BadRequest, detail))
-        } else if question.since.as_ref().is_some_and(|(of, _)| *of != epoch(located)) {
+        } else if is_of_another {
             Some(ErrorCode::UnrecoverablePosition.into())
         } else {
             None

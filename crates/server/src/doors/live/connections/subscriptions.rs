@@ -30,7 +30,7 @@ impl LiveConnections {
     /// It is known where a subscription begins.
     pub(super) fn begin(&mut self, id: ConnectionId, beginning: Beginning, start: LiveStart) {
         let LiveStart { located, kept_from, end } = start;
-        let Beginning { command, channel, topic, recovers } = beginning;
+        let Beginning { command, channel, topic, recovers, rejects_unrecovered } = beginning;
         let Some(connection) = self.get(id) else { return };
         let encoding = connection.encoding;
         if let Err(missing) = connection.principal.may(Verb::Subscribe, topic.as_str()) {
@@ -49,9 +49,17 @@ impl LiveConnections {
         let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
         // Nothing is lost between what it had and what it gets: it may go on there.
         let recoverable = kept_from.0.max(gap)..=end.0.max(broadcast.next);
-        let recovered = recovers
-            .as_ref()
-            .is_some_and(|(of, next)| *of == epoch(located) && recoverable.contains(next));
+        // No epoch is any: an application that begins with the first message of a topic may not know it.
+        let is_of = |of: &str| of.is_empty() || of == epoch(located);
+        let recovered =
+            recovers.as_ref().is_some_and(|(of, next)| is_of(of) && recoverable.contains(next));
+        if rejects_unrecovered && recovers.is_some() && !recovered {
+            self.end_if_forsaken(number);
+            let Some(connection) = self.get(id) else { return };
+            let detail =
+                "messages behind this position are not kept any more, or are of another topic";
+            return connection.refuse(command, ErrorCode::UnrecoverablePosition, detail);
+        }
         let next = match &recovers {
             Some((_, next)) if recovered => *next,
             _ => broadcast.next,
@@ -194,13 +202,19 @@ impl LiveConnections {
         self.thread_state.metrics.live_subscriptions.less(1);
         let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
         broadcast.remove(id, encoding);
-        let (located, is_forsaken) = (broadcast.located, broadcast.subscribers.is_empty());
+        let located = broadcast.located;
         if let Place::Log { reader, .. } = place {
             self.catch_ups.remove(&reader);
             self.reader(reader, located, ReaderChange::End);
         }
-        if is_forsaken {
-            self.reader(number, located, ReaderChange::End);
+        self.end_if_forsaken(number);
+    }
+
+    /// Nobody follows a topic any more, if nobody is subscribed to it.
+    fn end_if_forsaken(&mut self, number: u32) {
+        let Some(broadcast) = self.broadcasts.get(&number) else { return };
+        if broadcast.subscribers.is_empty() {
+            self.reader(number, broadcast.located, ReaderChange::End);
             self.forget_broadcast(number);
         }
     }
