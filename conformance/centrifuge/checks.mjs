@@ -1,0 +1,353 @@
+// The checks: what each has clients do, and what has to come of it. conformance/README.md has them in words.
+import assert from "node:assert/strict"
+import { setTimeout as wait } from "node:timers/promises"
+
+import { plain, refusal, until } from "./world.mjs"
+
+const range = (from, to) => Array.from({ length: to - from }, (_, index) => from + index)
+
+/** The clients of a check, each subscribed: some tabs, and with a Python SDK a program of it. */
+async function followers(world, channel, tabs) {
+  const all = range(0, tabs).map(() => world.tab().follow(channel))
+  if (world.python) all.push(world.pythonFollower(channel), world.pythonFollower(channel))
+  await Promise.all(all.map((follower) => follower.isSubscribed()))
+  return all
+}
+
+function recoveredAlways(all) {
+  for (const { channel, subscribed } of all) {
+    for (const told of subscribed.slice(1)) assert.ok(told.wasRecovering && told.recovered, `${channel}: not recovered`)
+  }
+}
+
+/** Publishes without end, by the command line and by an SDK; `end` says what was confirmed. */
+function publishing(world, topic, channel) {
+  const confirmed = []
+  const [tab, state] = [world.tab(), { n: 0, isOver: false }]
+  const goOn = async (publish) => {
+    while (!state.isOver) {
+      const n = state.n++
+      // Whether one that fails is there, only the topic says.
+      await publish(n).then(() => confirmed.push(n), () => wait(5))
+    }
+  }
+  const both = [
+    goOn((n) => world.publish(topic, { n, by: "sennit publish" })),
+    goOn((n) => tab.publish(channel, { n, by: "the SDK" })),
+  ]
+  return {
+    confirmed,
+    async end() {
+      state.isOver = true
+      await Promise.all(both)
+      return confirmed
+    },
+  }
+}
+
+const CHECKS = {
+  async "connections are cut"(world) {
+    const [topic, channel] = ["chat%3Acut", "chat:cut"]
+    await world.sennit(["topic", "create", topic, "--kind", "stream"])
+    const all = await followers(world, channel, 6)
+    const publisher = publishing(world, topic, channel)
+    for (const round of range(0, 12)) {
+      if (round % 2) world.proxy.cut()
+      else world.proxy.cutAfter(() => world.random(4000))
+      await until("all are back", () => all.every(({ subscribed }) => subscribed.length > round + 1))
+    }
+    await publisher.end()
+    const log = await world.haveAll(topic, all)
+    recoveredAlways(all)
+    assert.ok(log.length > 100 && world.proxy.cuts >= 12 * all.length, `${log.length} messages, ${world.proxy.cuts} cuts`)
+  },
+
+  async "the broker is killed, and stops"(world) {
+    const [topic, channel] = ["orders", "orders"]
+    await world.sennit(["topic", "create", topic, "--kind", "stream"])
+    const all = await followers(world, channel, 4)
+    const publisher = publishing(world, topic, channel)
+    for (const round of range(0, 4)) {
+      const before = publisher.confirmed.length
+      await until("something is published", () => publisher.confirmed.length > before + 20)
+      if (round === 3) {
+        const ended = new Promise((resolve) => world.broker.child.once("exit", resolve))
+        world.broker.child.kill("SIGTERM")
+        await ended
+      }
+      await world.broker.killAndStartAgain()
+      await until("all are back", () => all.every(({ subscribed }) => subscribed.length > round + 1))
+    }
+    const confirmed = await publisher.end()
+    const log = await world.haveAll(topic, all)
+    recoveredAlways(all)
+    const there = new Set(log.map(({ data }) => (world.encoding === "json" ? data : JSON.parse(data)).n))
+    for (const n of confirmed) assert.ok(there.has(n), `${n} was confirmed, and is lost`)
+  },
+
+  async "what is missed is recovered to any depth"(world) {
+    await world.sennit(["topic", "create", "deep", "--kind", "stream"])
+    const all = await followers(world, "deep", 2)
+    world.proxy.shut()
+    const text = "x".repeat(200)
+    await world.publish("deep", ...range(0, 20_000).map((n) => ({ n, text })))
+    world.proxy.open()
+    const { streamPosition } = all[0].subscribed[0]
+    // One that comes for the first time may begin where it likes.
+    all.push(world.tab().follow("deep", { since: streamPosition }))
+    const log = await world.haveAll("deep", all)
+    assert.equal(log.length, 20_001)
+    assert.equal((await all.at(-1).isSubscribed()).recovered, true)
+    recoveredAlways(all)
+  },
+
+  async "what is lost is told"(world) {
+    const all = await followers(world, "state", 3)
+    await world.publish("state", ...range(0, 10))
+    await until("all have ten", () => all.every(({ got }) => got.length === 10))
+    world.proxy.shut()
+    await world.broker.killAndStartAgain()
+    // More than there were: offsets alone would look as if nothing had happened.
+    await world.publish("state", ...range(100, 130))
+    world.proxy.open()
+    for (const follower of all) {
+      const { wasRecovering, recovered } = await follower.isSubscribed(2)
+      assert.deepEqual({ wasRecovering, recovered }, { wasRecovering: true, recovered: false })
+      assert.equal(follower.got.length, 10, "what cannot be recovered whole does not come in part")
+      follower.got.length = 0
+    }
+    await world.publish("state", "next")
+    await world.haveAll("state", all, 30)
+    // From here on it is recovered again.
+    world.proxy.cut()
+    for (const follower of all) assert.equal((await follower.isSubscribed(3)).recovered, true)
+    await world.haveAll("state", all, 30)
+  },
+
+  async "another topic of the same name is told"(world) {
+    await world.sennit(["topic", "create", "again", "--kind", "stream"])
+    const all = await followers(world, "again", 2)
+    await world.publish("again", 1, 2, 3)
+    await until("all have three", () => all.every(({ got }) => got.length === 3))
+    world.proxy.shut()
+    await world.sennit(["topic", "delete", "again"])
+    await world.sennit(["topic", "create", "again", "--kind", "stream"])
+    await world.publish("again", 4, 5, 6, 7)
+    world.proxy.open()
+    for (const follower of all) {
+      assert.equal((await follower.isSubscribed(2)).recovered, false)
+      follower.got.length = 0
+    }
+    await world.haveAll("again", all, 4)
+  },
+
+  async "a state is loaded again that cannot be recovered"(world) {
+    let loads = 0
+    const getState = async () => {
+      loads += 1
+      const { streamPosition } = await world.tab().follow("board").isSubscribed()
+      return streamPosition
+    }
+    const follower = world.tab().follow("board", { getState })
+    assert.equal((await follower.isSubscribed()).recovered, true)
+    await world.publish("board", 1)
+    await until("it comes", () => follower.got.length === 1)
+    world.proxy.cut()
+    assert.equal((await follower.isSubscribed(2)).recovered, true)
+    assert.equal(loads, 1)
+    await world.broker.killAndStartAgain()
+    assert.equal((await follower.isSubscribed(3)).recovered, true)
+    assert.equal(loads, 2)
+    assert.deepEqual(follower.errors, [])
+    follower.got.length = 0
+    await world.haveAll("board", [follower])
+  },
+
+  async "clients publish"(world) {
+    const [topic, channel] = ["gr%C3%B6%C3%9Fe", "größe"]
+    await world.sennit(["topic", "create", topic, "--kind", "stream"])
+    const all = await followers(world, channel, 3)
+    const tab = world.tab()
+    // Each is on its way before the one before is confirmed.
+    await Promise.all(range(0, 300).map((n) => tab.publish(channel, { n })))
+    const values = ["text", "", 7, -1.5, true, false, [], [1, { a: null }], {}, { "✓": "ü\u0000\n\"" }, "x".repeat(100_000)]
+    for (const value of values) await all[0].subscription.publish(tab.data(value))
+    if (world.encoding === "protobuf") await tab.client.publish(channel, Uint8Array.from(range(0, 256)))
+    await world.sennit(["publish", topic, "no JSON", "{"])
+    const log = await world.haveAll(topic, all)
+    const first = world.encoding === "json" ? log.map(({ data }) => data) : log.map(({ data }) => data.toString())
+    const wanted = [...range(0, 300).map((n) => ({ n })), ...values]
+    assert.deepEqual(first.slice(0, wanted.length).map((data) => (world.encoding === "json" ? data : JSON.parse(data))), wanted)
+  },
+
+  async "subscriptions end and begin again"(world) {
+    await world.sennit(["topic", "create", "news", "--kind", "stream"])
+    const [tab, other] = [world.tab(), world.tab()]
+    const [leaves, stays] = [tab.follow("news"), other.follow("news")]
+    await Promise.all([leaves.isSubscribed(), stays.isSubscribed()])
+    await world.publish("news", 1, 2)
+    await until("two come", () => leaves.got.length === 2 && stays.got.length === 2)
+    for (const times of range(1, 6)) {
+      leaves.subscription.unsubscribe()
+      await until("it is unsubscribed", () => leaves.unsubscribed.length === times)
+      const had = leaves.got.length
+      await world.publish("news", ...range(0, 10))
+      await until("who stays has them", () => stays.got.length === 2 + 10 * times)
+      assert.equal(leaves.got.length, had, "who has left gets nothing")
+      leaves.subscription.subscribe()
+      assert.equal((await leaves.isSubscribed(times + 1)).recovered, true)
+      // What was missed may be on its way when it leaves again.
+    }
+    await world.haveAll("news", [leaves, stays])
+    assert.deepEqual(leaves.unsubscribed, [0, 0, 0, 0, 0])
+    leaves.subscription.unsubscribe()
+    tab.client.removeSubscription(leaves.subscription)
+    await world.publish("news", "nobody's")
+    const anew = tab.follow("news")
+    assert.equal((await anew.isSubscribed()).wasRecovering, false)
+    await world.haveAll("news", [anew], (await world.log("news")).length)
+  },
+
+  async "tabs come and go with several channels each"(world) {
+    const channels = ["chat:index", "$private:1", "100%", "a/b.c"]
+    const topics = ["chat%3Aindex", "%24private%3A1", "100%25", "a/b.c"]
+    for (const topic of topics) await world.sennit(["topic", "create", topic, "--kind", "stream"])
+    // Encodings side by side; what is compared is of the check's own.
+    const tabs = range(0, 8).map(() => world.tab())
+    const all = tabs.map((tab) => channels.map((channel) => tab.follow(channel)))
+    const others = channels.map((channel) => world.tab({ encoding: world.encoding === "json" ? "protobuf" : "json" }).follow(channel))
+    await Promise.all([...all.flat(), ...others].map((follower) => follower.isSubscribed()))
+    const publishers = topics.map((topic, at) => publishing(world, topic, channels[at]))
+    for (const _ of range(0, 40)) {
+      const { client } = tabs[world.random(tabs.length)]
+      if (client.state === "disconnected") client.connect()
+      else client.disconnect()
+      await wait(world.random(30))
+    }
+    for (const { client } of tabs) client.connect()
+    await Promise.all(publishers.map((publisher) => publisher.end()))
+    for (const [at, topic] of topics.entries()) {
+      const log = await world.haveAll(topic, all.map((of) => of[at]))
+      await until("the other encoding has as many", () => others[at].got.length >= log.length)
+      assert.equal(others[at].got.length, log.length)
+    }
+    recoveredAlways(all.flat())
+  },
+
+  async "a network goes silent"(world) {
+    const tab = world.tab({ maxServerPingDelay: 1000 })
+    const follower = tab.follow("quiet")
+    await follower.isSubscribed()
+    // Two pings and more: a client that answers stays.
+    await wait(2500)
+    assert.equal(tab.connected.length, 1)
+    world.proxy.silence()
+    await world.publish("quiet", 1, 2, 3)
+    const { recovered } = await follower.isSubscribed(2)
+    assert.ok(recovered)
+    await world.haveAll("quiet", [follower])
+    const connections = async () => {
+      const metrics = await (await fetch(`${world.broker.url}/metrics`)).text()
+      const counts = [...metrics.matchAll(/^sennit_live_connections\S* (\d+)/gm)].map(([, count]) => Number(count))
+      return counts.reduce((sum, count) => sum + count)
+    }
+    await until("the broker lets the silent one go", async () => (await connections()) === 1)
+  },
+
+  async "history is told in pages"(world) {
+    await world.sennit(["topic", "create", "past", "--kind", "stream"])
+    await world.publish("past", ...range(0, 50))
+    const { client } = world.tab()
+    const log = await world.log("past")
+    const got = []
+    for (let since; ; ) {
+      const page = await client.history("past", { limit: 7, since })
+      if (page.publications.length === 0) break
+      got.push(...page.publications)
+      since = { offset: page.publications.at(-1).offset, epoch: page.epoch }
+    }
+    const offsets = (publications) => publications.map(({ offset }) => offset)
+    assert.deepEqual(got.map(({ offset, data }) => ({ offset, data: plain(data) })), log.map(({ offset, data }) => ({ offset, data: plain(data) })))
+    const newest = await client.history("past", { limit: 3, reverse: true })
+    assert.deepEqual(offsets(newest.publications), [50, 49, 48])
+    const { publications, offset, epoch } = await client.history("past")
+    assert.deepEqual([publications, offset], [[], 50])
+    // A subscription goes on behind it.
+    await world.haveAll("past", [world.tab().follow("past", { since: { offset: 40, epoch } })], 40)
+    assert.equal(await refusal(client.history("past", { limit: 1, since: { offset: 40, epoch: "another" } })), 112)
+  },
+
+  async "what is not served is told"(world) {
+    const tab = world.tab()
+    const follower = tab.follow("plain", { joinLeave: true, delta: "fossil", data: tab.data({ any: "thing" }) })
+    await follower.isSubscribed()
+    const { client } = tab
+    const asked = [
+      client.presence("plain"),
+      client.presenceStats("plain"),
+      client.rpc("method", tab.data({})),
+      follower.subscription.presence(),
+    ]
+    assert.deepEqual(await Promise.all(asked.map(refusal)), asked.map(() => 108))
+    await client.send(tab.data({ nobody: "takes it" }))
+    await world.haveAll("plain", [follower])
+    assert.equal(tab.connected.length, 1)
+  },
+}
+
+const CHECKS_WITH_IDENTITY = {
+  async "tokens"(world) {
+    const token = world.broker.key
+    const follower = world.tab({ token }).follow("news")
+    await follower.isSubscribed()
+    assert.equal(await world.tab({ token }).client.ready(), undefined)
+    const asked = world.tab({ getToken: async () => token })
+    await asked.client.ready()
+    for (const wrong of [world.tab({ token: `${token.slice(0, -1)}${token.endsWith("x") ? "y" : "x"}` }), world.tab({ token: "wrong" }), world.tab()]) {
+      await until("it is disconnected", () => wrong.disconnected.length > 0)
+      assert.deepEqual([wrong.disconnected, wrong.connected], [[3500], []])
+    }
+    await world.haveAll("news", [follower])
+  },
+
+  async "rights"(world) {
+    await world.sennit(["topic", "create", "shop.news", "--kind", "stream"])
+    await world.sennit(["topic", "create", "other", "--kind", "stream"])
+    const right = "subscribe shop.>"
+    const token = (await world.sennit(["auth", "key", "create", "page", "--right", right])).trim()
+    const tab = world.tab({ token })
+    const follower = tab.follow("shop.news")
+    await follower.isSubscribed()
+    const refused = tab.follow("other")
+    await until("it is refused", () => refused.unsubscribed.length > 0)
+    assert.deepEqual(refused.unsubscribed, [103])
+    assert.equal(await refusal(tab.publish("shop.news", 1)), 103)
+    // A topic that is missing is not created for somebody who may not.
+    const missing = tab.follow("shop.missing")
+    await until("it is refused", () => missing.unsubscribed.length > 0)
+    assert.deepEqual(missing.unsubscribed, [102])
+    await world.haveAll("shop.news", [follower])
+
+    const keys = (await world.sennit(["auth", "key", "list", "--json"])).trim().split("\n").map((line) => JSON.parse(line))
+    const { id } = keys.find(({ name }) => name === "page")
+    await world.sennit(["auth", "revoke", id, "--right", right])
+    await until("the subscription ends", () => follower.unsubscribed.length > 0)
+    assert.deepEqual([follower.unsubscribed, tab.disconnected], [[2000], []])
+    const had = follower.got.length
+    await world.publish("shop.news", "for others")
+    await world.sennit(["auth", "grant", id, "--right", right])
+    follower.subscription.subscribe()
+    await follower.isSubscribed(2)
+    await world.haveAll("shop.news", [follower])
+    assert.ok(follower.got.length > had + 1, "what it missed comes with the right")
+    await world.sennit(["auth", "key", "delete", id])
+    await until("the connection ends", () => tab.disconnected.length > 0)
+    assert.deepEqual(tab.disconnected, [3500])
+  },
+}
+
+/** All checks: their name, what they do, and how their broker is started. */
+export const checks = [
+  ...Object.entries(CHECKS).map(([name, check]) => ({ name, check, options: {} })),
+  ...Object.entries(CHECKS_WITH_IDENTITY).map(([name, check]) => ({ name, check, options: { identity: true } })),
+]

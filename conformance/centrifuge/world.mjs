@@ -1,0 +1,198 @@
+// What a check has: a broker of its own, a proxy before it, clients of the SDKs, and the command line. Knows no check.
+import assert from "node:assert/strict"
+import { createInterface } from "node:readline"
+import { setTimeout as wait } from "node:timers/promises"
+
+import { Centrifuge as JsonCentrifuge } from "centrifuge"
+import { Centrifuge as ProtobufCentrifuge } from "centrifuge/build/protobuf"
+import WebSocket from "ws"
+
+import { Broker, launch, sennit } from "./broker.mjs"
+import { Proxy } from "./proxy.mjs"
+
+/** How long anything may take that has to happen. */
+const PATIENCE_MS = 60_000
+
+/** Waits until something is so. */
+export async function until(what, condition, patience = PATIENCE_MS) {
+  for (const late = Date.now() + patience; !(await condition()); await wait(5)) {
+    if (Date.now() > late) throw new Error(`${what}: not after ${patience / 1000} s`)
+  }
+}
+
+/** Numbers that a seed decides. */
+export function randomOf(seed) {
+  let state = BigInt(seed) + 1n
+  return (below) => {
+    state = (state * 6364136223846793005n + 1442695040888963407n) % (1n << 64n)
+    return Number((state >> 33n) % BigInt(below))
+  }
+}
+
+/** What an encoding makes of a message's payload, which the command line gives as a text or in base64. */
+const OF_PAYLOAD = {
+  json({ payload, payload_base64 }) {
+    if (payload === undefined) return { b64data: payload_base64 }
+    try {
+      return JSON.parse(payload)
+    } catch {
+      return payload
+    }
+  },
+  protobuf: ({ payload, payload_base64: base64 }) =>
+    payload === undefined ? Buffer.from(base64, "base64") : Buffer.from(payload),
+}
+
+/** What subscribers were given of a channel, whatever their SDK. */
+class Follower {
+  /** Publications: `offset`, `data`. */
+  got = []
+  /** What each `subscribed` said. */
+  subscribed = []
+  /** The codes of `unsubscribed`. */
+  unsubscribed = []
+  /** The faults of `error`. */
+  errors = []
+
+  constructor(channel) {
+    this.channel = channel
+  }
+
+  async isSubscribed(times = 1) {
+    await until(`${this.channel}: subscribed ${times} times`, () => this.subscribed.length >= times)
+    return this.subscribed[times - 1]
+  }
+}
+
+/** A client of the JavaScript SDK, as a tab of a browser has one. */
+export class Tab {
+  /** The codes of `disconnected` and of `connecting`. */
+  disconnected = []
+  connecting = []
+  connected = []
+
+  constructor(url, encoding, options) {
+    const Centrifuge = { json: JsonCentrifuge, protobuf: ProtobufCentrifuge }[encoding]
+    const quick = { minReconnectDelay: 10, maxReconnectDelay: 200 }
+    this.encoding = encoding
+    this.client = new Centrifuge(url, { websocket: WebSocket, ...quick, ...options })
+    for (const event of ["disconnected", "connecting", "connected"]) {
+      this.client.on(event, (told) => this[event].push(told.code ?? told.client))
+    }
+    this.client.connect()
+  }
+
+  follow(channel, options = {}) {
+    const follower = new Follower(channel)
+    const asked = { recoverable: true, positioned: true, minResubscribeDelay: 10, maxResubscribeDelay: 200, ...options }
+    follower.subscription = this.client.newSubscription(channel, asked)
+    follower.subscription.on("publication", ({ offset, data }) => follower.got.push({ offset, data }))
+    follower.subscription.on("subscribed", (told) => follower.subscribed.push(told))
+    follower.subscription.on("unsubscribed", ({ code }) => follower.unsubscribed.push(code))
+    follower.subscription.on("error", ({ error }) => follower.errors.push(error.code))
+    follower.subscription.subscribe()
+    return follower
+  }
+
+  /** What the SDK takes for a publication of this value. */
+  data(value) {
+    return this.encoding === "json" ? value : Buffer.from(JSON.stringify(value))
+  }
+
+  publish(channel, value) {
+    return this.client.publish(channel, this.data(value))
+  }
+
+  end() {
+    this.client.disconnect()
+  }
+}
+
+export class World {
+  #ends = []
+
+  static async start(binary, { encoding, random, python }, { identity = false } = {}) {
+    const world = new World()
+    Object.assign(world, { binary, encoding, random, python })
+    world.broker = await Broker.start(sennit(binary, identity ? "file-durable+identity" : "file-durable"))
+    world.proxy = await Proxy.start(() => world.broker.port)
+    world.url = `ws://127.0.0.1:${world.proxy.port}/connection/websocket`
+    return world
+  }
+
+  tab(options = {}) {
+    const tab = new Tab(this.url, options.encoding ?? this.encoding, options)
+    this.#ends.push(() => tab.end())
+    return tab
+  }
+
+  /** A program of the Python SDK that follows a channel. */
+  pythonFollower(channel) {
+    const follower = new Follower(channel)
+    const child = launch([...this.python, this.url, channel, this.encoding], { stdio: ["pipe", "pipe", "inherit"] })
+    createInterface({ input: child.stdout }).on("line", (line) => {
+      const { publication, subscribed } = JSON.parse(line)
+      if (subscribed) follower.subscribed.push(subscribed)
+      if (!publication) return
+      const { offset, data, base64 } = publication
+      follower.got.push({ offset, data: base64 === undefined ? data : Buffer.from(base64, "base64") })
+    })
+    this.#ends.push(() => child.kill("SIGKILL"))
+    return follower
+  }
+
+  /** Runs the command line; its output. */
+  async sennit(args, input = "") {
+    const env = { ...process.env, SENNIT_SERVER: `127.0.0.1:${this.broker.listenPort}`, SENNIT_KEY: this.broker.key ?? "" }
+    if (!this.broker.key) delete env.SENNIT_KEY
+    const child = launch([this.binary, ...args], { env, stdio: ["pipe", "pipe", "pipe"] })
+    const said = ["stdout", "stderr"].map(async (name) => Buffer.concat(await child[name].toArray()).toString())
+    child.stdin.on("error", () => {})
+    child.stdin.end(input)
+    const code = await new Promise((resolve) => child.once("exit", resolve))
+    const [out, err] = await Promise.all(said)
+    if (code !== 0) throw new Error(`sennit ${args.join(" ")} ended with ${code}: ${err.slice(0, 300)}`)
+    return out
+  }
+
+  /** Publishes natively, each value as JSON. */
+  async publish(topic, ...values) {
+    await this.sennit(["publish", topic], values.map((value) => `${JSON.stringify(value)}\n`).join(""))
+  }
+
+  /** What a topic has, as subscribers of the encoding have to be given it. */
+  async log(topic) {
+    const lines = (await this.sennit(["read", topic, "--json"])).trim().split("\n").filter(Boolean)
+    // Offsets of the protocol begin with 1.
+    return lines.map((line) => JSON.parse(line)).map((message) => ({
+      offset: message.offset + 1,
+      data: OF_PAYLOAD[this.encoding](message),
+    }))
+  }
+
+  /** Each follower has all of the topic, from the `first` on, once and in order, and gets no more. */
+  async haveAll(topic, followers, first = 0) {
+    await this.publish(topic, "the last one")
+    const log = (await this.log(topic)).slice(first)
+    for (const [index, { got }] of followers.entries()) {
+      const who = `follower ${index} of ${topic}`
+      await until(`${who} has all ${log.length}, not ${got.length}`, () => got.length >= log.length && got.at(-1).offset >= log.at(-1).offset)
+      got.forEach(({ offset }, at) => assert.equal(offset, log[at]?.offset, `${who}: the ${at + 1}. of ${log.length}`))
+      assert.equal(got.length, log.length, who)
+      got.forEach(({ data }, at) => assert.deepEqual(plain(data), plain(log[at].data), `${who}: the ${at + 1}.`))
+    }
+    return log
+  }
+
+  async end() {
+    for (const end of this.#ends) end()
+    this.proxy.stop()
+    await this.broker.stop()
+  }
+}
+
+/** Data as it can be compared, bytes as their digits. */
+export const plain = (data) => (data instanceof Uint8Array ? Buffer.from(data).toString("hex") : data)
+
+/** The code with which a promise is rejected. */
+export const refusal = (promise) => promise.then(() => assert.fail("it was not refused"), ({ code }) => code)
