@@ -21,6 +21,11 @@ pub fn builder(server: &str) -> ClientBuilder {
     }
 }
 
+/// The API key in the address of a broker.
+pub fn key_of(server: &str) -> Option<&str> {
+    Some(server.split_once('#')?.0)
+}
+
 fn without_key(server: &str) -> ClientBuilder {
     let pinned =
         server.split_once('@').and_then(|(pin, address)| Some((pin.parse().ok()?, address)));

@@ -161,6 +161,7 @@ impl Bench<'_> {
                     window: load.window,
                     rate: load.rate.map(|rate| rate * part),
                     messages: load.preload.or(load.messages),
+                    is_json: false,
                 });
                 Worker::start(&run_topic.plan(load.size, role))
             })

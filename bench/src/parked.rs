@@ -171,13 +171,14 @@ pub(crate) fn make_room(readers: u64) -> Result<u64> {
     Ok(needed)
 }
 
-fn settled_rss(pid: Option<u32>) -> Option<u64> {
+/// Resident bytes of a process in which nothing happens.
+pub(crate) fn settled_rss(pid: Option<u32>) -> Option<u64> {
     thread::sleep(SETTLE);
     rss_bytes(pid?)
 }
 
 /// Bytes of the kernel: its slabs, which hold sockets, and the contents of socket buffers.
-fn kernel_bytes() -> Result<u64> {
+pub(crate) fn kernel_bytes() -> Result<u64> {
     let meminfo = fs::read_to_string("/proc/meminfo")?;
     let slab = meminfo.lines().find_map(|line| line.strip_prefix("Slab:")).context("no Slab")?;
     let kib: u64 = slab.trim().trim_end_matches(" kB").parse()?;

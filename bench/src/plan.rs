@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use sennit_client::Header;
 use serde::{Deserialize, Serialize};
 
-use crate::{latency::Buckets, sequence_check::ReceivedSequences};
+use crate::{
+    latency::Buckets,
+    sequence_check::{MessageErrors, ReceivedSequences},
+};
 
 /// The first line to a worker: everything that it prepares.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,6 +40,8 @@ pub enum Role {
     Echo(Echo),
     /// Reads by offset: each reader reads every message.
     Read(Read),
+    /// Subscribes over WebSocket, and publishes to all subscribers.
+    Subscribe(Subscribe),
     /// Sends requests over HTTP.
     Http(HttpLoad),
     /// Waits over HTTP, and appends.
@@ -162,6 +167,9 @@ pub struct Produce {
     pub rate: Option<f64>,
     /// Messages of each; with `None` they publish until the window ends.
     pub messages: Option<u64>,
+    /// Whether payloads are JSON.
+    #[serde(default)]
+    pub is_json: bool,
 }
 
 /// Consumers of one process.
@@ -175,6 +183,37 @@ pub struct Consume {
     pub credit_messages: u32,
     /// Bytes that each may hold.
     pub credit_bytes: u64,
+}
+
+/// Subscribers over WebSocket, each with a connection, and the producers beside them in the same process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Subscribe {
+    /// The address of the broker's HTTP port.
+    pub http: String,
+    /// The number of subscribers.
+    pub subscribers: u32,
+    /// The number of threads that share the subscribers.
+    pub threads: u32,
+    /// The encoding that they speak.
+    pub encoding: LiveEncoding,
+    /// Whether they subscribe to the topic. Otherwise they are only connected.
+    pub is_subscribed: bool,
+    /// The producers; without them subscribers wait until the parent ends.
+    pub produce: Option<Produce>,
+    /// The greatest number of messages that producers may be ahead of the slowest subscriber; `None` with a rate.
+    pub lag: Option<u64>,
+    /// Seconds that subscribers may take after the last confirm.
+    pub drain_s: f64,
+}
+
+/// The encoding of live connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum LiveEncoding {
+    /// Text.
+    Json,
+    /// Binary.
+    Protobuf,
 }
 
 /// A client that publishes, takes and acks one message at a time.
@@ -305,6 +344,21 @@ pub struct Report {
     pub telling_ns: u64,
     /// The errors as text.
     pub errors: Vec<String>,
+    /// The measurements of subscribers.
+    pub live: Option<LiveReport>,
+}
+
+/// The measurements of all subscribers of a process.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct LiveReport {
+    /// Missing, doubled and damaged messages.
+    pub message_errors: MessageErrors,
+    /// The messages of all reads.
+    pub messages: u64,
+    /// The number of reads that had messages.
+    pub reads: u64,
+    /// The bytes of all reads.
+    pub bytes: u64,
 }
 
 /// The measurements of one reader.
@@ -320,6 +374,16 @@ pub struct ReaderReport {
     pub publish_to_deliver: Buckets,
     /// The instant of the last delivery within the window.
     pub last_ns: u64,
+}
+
+impl LiveReport {
+    /// Adds the measurements of a thread.
+    pub fn add(&mut self, other: &Self) {
+        self.message_errors.add(&other.message_errors);
+        self.messages += other.messages;
+        self.reads += other.reads;
+        self.bytes += other.bytes;
+    }
 }
 
 impl Report {

@@ -15,6 +15,7 @@ use sennit_model::TopicName;
 use crate::connect::connect;
 use crate::{
     clock::{Alarm, now_ns},
+    lag::Lag,
     latency::Latencies,
     plan::{Plan, Produce, Report, Window},
     stamp::{Payloads, Stamp},
@@ -140,10 +141,11 @@ impl Producer {
         produce: &Produce,
         window: Window,
         progress: &AtomicU64,
+        lag: Option<&Lag>,
     ) -> Report {
         self.confirms().window = window;
         let mut sent = 0;
-        let published = self.send(plan, produce, window, progress, &mut sent).await;
+        let published = self.send(plan, produce, (window, lag), progress, &mut sent).await;
         let flushed = self.publisher.flush().await;
         let mut confirms = self.confirms();
         let mut report = std::mem::take(&mut confirms.report);
@@ -164,11 +166,14 @@ impl Producer {
         &self,
         plan: &Plan,
         produce: &Produce,
-        window: Window,
+        (window, lag): (Window, Option<&Lag>),
         progress: &AtomicU64,
         sent: &mut u64,
     ) -> Result<()> {
-        let mut payloads = Payloads::new(plan.size);
+        let mut payloads = match produce.is_json {
+            true => Payloads::json(plan.size),
+            false => Payloads::new(plan.size),
+        };
         let mut alarm = Alarm::new()?;
         let index = self.number - produce.first;
         let schedule =
@@ -193,6 +198,11 @@ impl Producer {
                 alarm.until(intended_ns).await?;
             }
             let count = count.min(last - *sent);
+            if let Some(lag) = lag
+                && !lag.allows(count, window.until_ns).await?
+            {
+                break;
+            }
             self.confirms().sent(*sent, intended_ns);
             for _ in 0..count {
                 let stamp = Stamp { producer: self.number, sequence: *sent, intended_ns };

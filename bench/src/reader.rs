@@ -23,12 +23,12 @@ use tokio::{
 
 use crate::connect::connect;
 use crate::{
-    clock::{Alarm, now_ns},
+    clock::now_ns,
     latency::Latencies,
     plan::{Plan, Preloaded, Read, ReaderReport, Report, Window, WorkerCommand},
     sequence_check::SequenceCheck,
     stamp::Payloads,
-    usage::cpu_s,
+    usage::cpu_within,
     worker_messages::{CommandReceiver, wait_for_start},
 };
 
@@ -328,7 +328,9 @@ pub async fn read_all(
         stops.push(stop);
         tasks.push(tokio::task::spawn_local(reading.run(results, progress, phases, stopped)));
     }
-    let used = tokio::task::spawn_local(cpu_within(window, phases));
+    let mut phases = phases;
+    let ended = async move { drop(phases.wait_for(|phase| *phase == Phase::Stop).await) };
+    let used = tokio::task::spawn_local(cpu_within(window, ended));
     let Some(WorkerCommand::Finish { expect, deadline_ns }) = commands.recv().await else {
         bail!("the parent has gone");
     };
@@ -348,16 +350,4 @@ pub async fn read_all(
         }
     }
     Ok(report)
-}
-
-/// Processor seconds that this process uses within `window`, or until the run stops.
-async fn cpu_within(window: Window, mut phase: watch::Receiver<Phase>) -> Option<f64> {
-    let (pid, mut alarm) = (std::process::id(), Alarm::new().ok()?);
-    alarm.until(window.from_ns).await.ok()?;
-    let before = cpu_s(pid)?;
-    tokio::select! {
-        ended = alarm.until(window.until_ns) => ended.ok()?,
-        _ = phase.wait_for(|phase| *phase == Phase::Stop) => (),
-    }
-    Some(cpu_s(pid)? - before)
 }

@@ -104,6 +104,9 @@ pub struct FanOutResults {
     /// The latency of a bare program that writes each message to as many sockets at the same rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bare_deliver_us: Option<Percentiles>,
+    /// Messages of a read of a subscriber, on average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages_per_read: Option<f64>,
     /// Messages per second of the slow reader within the window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_delivered_per_s: Option<f64>,

@@ -20,9 +20,9 @@ use crate::{
     workload::{
         Measurement, burst::Burst, catch_up::CatchUp, checkpoint::Checkpoint, consumers::Consumers,
         fair_keys::FairKeys, fairness::Fairness, hooks::Hooks, http_streams::HttpStreams,
-        lifecycle::Lifecycle, parked_readers::ParkedReaders, publish::Publish, restart::Restart,
-        round_trip::RoundTrip, slow_consumer::SlowConsumer, steady::Steady, stream::Stream,
-        stream_fan_out::StreamFanOut,
+        idle_connections::IdleConnections, lifecycle::Lifecycle, live_fan_out::LiveFanOut,
+        parked_readers::ParkedReaders, publish::Publish, restart::Restart, round_trip::RoundTrip,
+        slow_consumer::SlowConsumer, steady::Steady, stream::Stream, stream_fan_out::StreamFanOut,
     },
 };
 
@@ -59,6 +59,12 @@ pub enum Workload {
     /// Connections over HTTP that wait for streams: what each costs, and how fast all of them hear; with
     /// --serve on a broker of its own for each row
     ParkedReaders(ParkedReaders),
+    /// How many subscribers over WebSocket get how much of a topic, flooded or at a rate; with --serve on a
+    /// broker of its own for each row
+    LiveFanOut(LiveFanOut),
+    /// What a live connection costs on which nothing happens; with --serve on a broker of its own for each
+    /// row
+    IdleConnections(IdleConnections),
     /// Fair groups: what they cost beside delivery by offset, shares by weight, and how long a quiet
     /// tenant waits behind a noisy one
     Fairness(Fairness),
@@ -86,6 +92,8 @@ impl Workload {
             Self::CatchUp(_) => "catch-up",
             Self::HttpStreams(_) => "http-streams",
             Self::ParkedReaders(_) => "parked-readers",
+            Self::LiveFanOut(_) => "live-fan-out",
+            Self::IdleConnections(_) => "idle-connections",
             Self::Fairness(_) => "fairness",
             Self::FairKeys(_) => "fair-keys",
             Self::Hooks(_) => "hooks",
@@ -102,6 +110,8 @@ impl Workload {
                 | Self::CatchUp(_)
                 | Self::HttpStreams(_)
                 | Self::ParkedReaders(_)
+                | Self::LiveFanOut(_)
+                | Self::IdleConnections(_)
                 | Self::FairKeys(_)
         )
     }
@@ -123,6 +133,8 @@ impl Workload {
             Self::CatchUp(catch_up) => catch_up.rows(),
             Self::HttpStreams(http_streams) => http_streams.rows(options),
             Self::ParkedReaders(parked) => parked.rows(),
+            Self::LiveFanOut(fan_out) => fan_out.rows(),
+            Self::IdleConnections(idle) => idle.rows(),
             Self::Fairness(fairness) => fairness.rows(one),
             Self::FairKeys(keys) => keys.rows(one),
             Self::Hooks(hooks) => hooks.rows(one),

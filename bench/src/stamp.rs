@@ -9,6 +9,8 @@
 //!     20    4  checksum     XXH3-64 of bytes 0..20, low half
 //!     24    .  filling      bytes that both ends know
 //! ```
+//!
+//! A payload may be JSON as well: an object with the stamp in hexadecimal digits, and a filling of letters.
 
 use bytes::{Bytes, BytesMut};
 use sennit_client::{BatchBuilder, Message};
@@ -16,6 +18,13 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// The length of the stamp in bytes: no payload is shorter.
 pub const STAMP_BYTES: usize = 24;
+
+/// What comes before the stamp, between it and the filling, and behind that, in a payload of JSON.
+const JSON_PARTS: [&[u8]; 3] = [b"{\"stamp\":\"", b"\",\"text\":\"", b"\"}"];
+
+/// The same for payloads of JSON.
+pub const JSON_STAMP_BYTES: usize =
+    2 * STAMP_BYTES + JSON_PARTS[0].len() + JSON_PARTS[1].len() + JSON_PARTS[2].len();
 
 /// The length in a batch of a message with a payload of `size` bytes.
 #[must_use]
@@ -40,6 +49,7 @@ pub struct Stamp {
 /// Builds payloads of one size and parses them.
 #[derive(Debug)]
 pub struct Payloads {
+    is_json: bool,
     filling: Vec<u8>,
     arena: BytesMut,
 }
@@ -55,12 +65,24 @@ impl Payloads {
             state = xxh3_64(&state.to_le_bytes());
             chunk.copy_from_slice(&state.to_le_bytes()[..chunk.len()]);
         }
-        Self { filling, arena: BytesMut::new() }
+        Self { is_json: false, filling, arena: BytesMut::new() }
+    }
+
+    /// Payloads of JSON of `size` bytes, at least [`JSON_STAMP_BYTES`].
+    #[must_use]
+    pub fn json(size: usize) -> Self {
+        let letters = (b'a'..=b'z').cycle();
+        let filling = letters.take(size.saturating_sub(JSON_STAMP_BYTES)).collect();
+        Self { is_json: true, filling, arena: BytesMut::new() }
+    }
+
+    fn size(&self) -> usize {
+        self.filling.len() + if self.is_json { JSON_STAMP_BYTES } else { STAMP_BYTES }
     }
 
     /// Builds a payload. Costs a copy and no allocation of its own.
     pub fn make(&mut self, stamp: Stamp) -> Bytes {
-        let size = STAMP_BYTES + self.filling.len();
+        let size = self.size();
         if self.arena.capacity() < size {
             self.arena = BytesMut::with_capacity(ARENA_BYTES.max(size));
         }
@@ -70,14 +92,26 @@ impl Payloads {
         head[16..20].copy_from_slice(&stamp.producer.to_le_bytes());
         let sum = checksum(&head);
         head[20..].copy_from_slice(&sum.to_le_bytes());
-        self.arena.extend_from_slice(&head);
-        self.arena.extend_from_slice(&self.filling);
+        if self.is_json {
+            let digit = |half: u8| b"0123456789abcdef"[usize::from(half)];
+            let digits = head.map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+            let [before, between, behind] = JSON_PARTS;
+            for part in [before, digits.as_flattened(), between, &self.filling, behind] {
+                self.arena.extend_from_slice(part);
+            }
+        } else {
+            self.arena.extend_from_slice(&head);
+            self.arena.extend_from_slice(&self.filling);
+        }
         self.arena.split().freeze()
     }
 
     /// Parses the stamp of `payload`; `None` if any byte is wrong.
     #[must_use]
     pub fn read(&self, payload: &[u8]) -> Option<Stamp> {
+        if self.is_json {
+            return self.read_json(payload);
+        }
         let stamp = self.read_stamp(payload)?;
         (payload[STAMP_BYTES..] == self.filling).then_some(stamp)
     }
@@ -86,18 +120,47 @@ impl Payloads {
     /// times rely on the checksum that the clients compute and check.
     #[must_use]
     pub fn read_stamp(&self, payload: &[u8]) -> Option<Stamp> {
+        if self.is_json {
+            return self.read_json(payload);
+        }
         let (head, filling) = payload.split_first_chunk::<STAMP_BYTES>()?;
-        let u64_at = |at: usize| {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(&head[at..at + 8]);
-            u64::from_le_bytes(bytes)
-        };
-        let tail = u64_at(16);
-        // Two numbers of 32 bits, the producer in the low half.
-        let (producer, sum) = (tail as u32, (tail >> 32) as u32);
-        let whole = sum == checksum(head) && filling.len() == self.filling.len();
-        whole.then(|| Stamp { producer, sequence: u64_at(0), intended_ns: u64_at(8) })
+        let stamp = stamp_of(head)?;
+        (filling.len() == self.filling.len()).then_some(stamp)
     }
+
+    fn read_json(&self, payload: &[u8]) -> Option<Stamp> {
+        let [before, between, behind] = JSON_PARTS;
+        let (digits, rest) = payload.strip_prefix(before)?.split_at_checked(2 * STAMP_BYTES)?;
+        let filling = rest.strip_prefix(between)?.strip_suffix(behind)?;
+        let mut head = [0; STAMP_BYTES];
+        for (byte, pair) in head.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = half(pair[0])? << 4 | half(pair[1])?;
+        }
+        let stamp = stamp_of(&head)?;
+        (filling == self.filling).then_some(stamp)
+    }
+}
+
+/// Half a byte of its hexadecimal digit, as [`Payloads::make`] writes it.
+fn half(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+fn stamp_of(head: &[u8; STAMP_BYTES]) -> Option<Stamp> {
+    let u64_at = |at: usize| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&head[at..at + 8]);
+        u64::from_le_bytes(bytes)
+    };
+    let tail = u64_at(16);
+    // Two numbers of 32 bits, the producer in the low half.
+    let (producer, sum) = (tail as u32, (tail >> 32) as u32);
+    let is_whole = sum == checksum(head);
+    is_whole.then(|| Stamp { producer, sequence: u64_at(0), intended_ns: u64_at(8) })
 }
 
 fn checksum(head: &[u8; STAMP_BYTES]) -> u32 {
@@ -119,18 +182,25 @@ mod tests {
             assert_eq!(payload.len(), size);
             assert_eq!(Payloads::new(size).read(&payload), Some(STAMP));
         }
+        for size in [JSON_STAMP_BYTES, 110] {
+            let payload = Payloads::json(size).make(STAMP);
+            assert_eq!(payload.len(), size);
+            assert!(serde_json::from_slice::<serde_json::Value>(&payload).unwrap().is_object());
+            assert_eq!(Payloads::json(size).read(&payload), Some(STAMP));
+        }
     }
 
     #[test]
     fn a_corrupted_message_is_found_wherever_the_bit_flipped() {
-        let mut payloads = Payloads::new(40);
-        let payload = payloads.make(STAMP);
-        for bit in 0..payload.len() * 8 {
-            let mut bytes = payload.to_vec();
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(payloads.read(&bytes), None, "bit {bit}");
+        for mut payloads in [Payloads::new(40), Payloads::json(90)] {
+            let payload = payloads.make(STAMP);
+            for bit in 0..payload.len() * 8 {
+                let mut bytes = payload.to_vec();
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(payloads.read(&bytes), None, "bit {bit}");
+            }
+            assert_eq!(payloads.read(&payload[..payload.len() - 1]), None);
+            assert_eq!(payloads.read(&[&payload[..], b"x"].concat()), None);
         }
-        assert_eq!(payloads.read(&payload[..39]), None);
-        assert_eq!(payloads.read(&[&payload[..], b"x"].concat()), None);
     }
 }

@@ -14,7 +14,7 @@ use std::{
 };
 
 use crate::{
-    clock::{now_ns, sleep_until},
+    clock::{Alarm, now_ns, sleep_until},
     plan::Window,
 };
 
@@ -145,6 +145,18 @@ pub fn cpu_s(pid: u32) -> Option<f64> {
     let fields: Vec<_> = stat[stat.rfind(')')? + 2..].split(' ').collect();
     let ticks = |index: usize| fields.get(index)?.parse::<u64>().ok();
     Some((ticks(11)? + ticks(12)?) as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Processor seconds that this process uses within `window`, or until `ended` is over.
+pub async fn cpu_within(window: Window, ended: impl Future<Output = ()>) -> Option<f64> {
+    let (pid, mut alarm) = (std::process::id(), Alarm::new().ok()?);
+    alarm.until(window.from_ns).await.ok()?;
+    let before = cpu_s(pid)?;
+    tokio::select! {
+        is_over = alarm.until(window.until_ns) => is_over.ok()?,
+        () = ended => (),
+    }
+    Some(cpu_s(pid)? - before)
 }
 
 /// Processor time that the threads of a process have used, in nanoseconds. Threads that have ended do not count.

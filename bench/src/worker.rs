@@ -23,7 +23,7 @@ use crate::{
     clock::now_ns,
     consumer::{Consumer, ConsumerResults},
     echo::EchoClient,
-    http,
+    http, live,
     plan::{Consume, Plan, Produce, Report, Role, WorkerCommand, WorkerMessage},
     producer::Producer,
     reader::read_all,
@@ -91,6 +91,9 @@ async fn work(plan: Plan, mut commands: CommandReceiver) -> Result<Report> {
             let window = wait_for_start(&mut commands).await?;
             rounds.run(&plan, echo, window, &progress).await
         }
+        Role::Subscribe(subscribe) => {
+            live::subscribe_all(&plan, subscribe, &progress, &mut commands).await
+        }
         Role::Read(read) => read_all(&plan, read, &progress, &mut commands).await,
         Role::Http(load) => {
             let clients = http::connect(&plan.server, load)?;
@@ -127,7 +130,7 @@ async fn produce_all(
             let (plan, produce) = (Rc::clone(plan), Rc::clone(produce));
             let progress = Arc::clone(progress);
             tokio::task::spawn_local(async move {
-                producer.run(&plan, &produce, window, &progress).await
+                producer.run(&plan, &produce, window, &progress, None).await
             })
         })
         .collect();

@@ -8,7 +8,9 @@ pub mod fair_keys;
 pub mod fairness;
 pub mod hooks;
 pub mod http_streams;
+pub mod idle_connections;
 pub mod lifecycle;
+pub mod live_fan_out;
 pub mod parked_readers;
 pub mod publish;
 pub mod restart;
@@ -28,6 +30,7 @@ use crate::{
     fan_out::FanOut,
     flooded_tenant::FloodedTenant,
     http::HttpStreams,
+    live::{IdleConnections, LiveFanOut},
     load::{Bench, Load},
     many_topics::ManyTopics,
     parked::WaitingReaders,
@@ -77,6 +80,10 @@ pub enum Method {
     Http(Box<HttpStreams>),
     /// Waiting HTTP connections.
     WaitingReaders(Box<WaitingReaders>),
+    /// Subscribers over WebSocket that each receive every message.
+    LiveFanOut(Box<LiveFanOut>),
+    /// Live connections on which nothing happens.
+    IdleConnections(IdleConnections),
     /// Two loads in turns.
     Comparison(Box<Comparison>),
     /// Deliveries by weight.
@@ -112,6 +119,8 @@ impl Measurement {
             Method::CatchUp(catch_up) => catch_up.run(bench, &self.row),
             Method::Http(http) => http.run(bench, &self.row),
             Method::WaitingReaders(parked) => parked.run(bench, &self.row),
+            Method::LiveFanOut(fan_out) => fan_out.run(bench, &self.row),
+            Method::IdleConnections(idle) => idle.run(bench, &self.row),
             Method::Comparison(comparison) => comparison.run(bench, &self.row),
             Method::FairShares(shares) => shares.run(bench, &self.row),
             Method::QuietTenant(quiet) => quiet.run(bench, &self.row),
