@@ -227,6 +227,10 @@ fn put_on_one_line(json: &[u8], out: &mut Vec<u8>) {
 
 /// Whether JSON has more than `depth_max` objects and lists within each other.
 fn is_deeper_than(depth_max: usize, json: &[u8]) -> bool {
+    // Most payloads have fewer objects and lists than may lie within each other.
+    if memchr::memchr2_iter(b'[', b'{', json).nth(depth_max).is_none() {
+        return false;
+    }
     let (mut place, mut depth) = (Place::BetweenTokens, 0_usize);
     json.iter().any(|&byte| {
         place = place.after(byte);
