@@ -35,12 +35,12 @@ const READ_BYTES: usize = 64 << 10;
 /// Reads of a connection before others have their turn.
 const READS_MAX: usize = 4;
 
-/// The id of a connection, as clients have it.
-fn client_id(id: ConnectionId) -> String {
-    format!("{:08x}{:08x}", id.generation, id.slot)
-}
-
 impl LiveConnections {
+    /// The id of a connection, as clients have it: no other connection of this broker has it.
+    fn client_id(&self, id: ConnectionId) -> String {
+        format!("{:04x}{:08x}{:08x}", self.core.index.0, id.generation, id.slot)
+    }
+
     /// Serves connections with something to read, or to do; says whether there are more.
     pub(super) fn serve_readable(&mut self) -> bool {
         let mut serving = std::mem::take(&mut self.to_read);
@@ -100,7 +100,8 @@ impl LiveConnections {
             ..Limits::default()
         };
         let mut pongs = false;
-        loop {
+        // Nothing counts that comes behind the end: it is thrown away, not kept.
+        while !connection.is_ending() {
             match connection.decoder.next(&mut input, &mut self.inflater) {
                 Ok(None) => break,
                 Ok(Some(Incoming::Ping(payload))) => connection.pong(&payload),
@@ -122,6 +123,7 @@ impl LiveConnections {
                             Err(error) => {
                                 tracing::debug!(%error, "a live client sent what is no command");
                                 connection.end(DisconnectCode::BadRequest);
+                                break;
                             }
                         }
                     }
@@ -220,6 +222,7 @@ impl LiveConnections {
     }
 
     fn refreshed(&mut self, id: ConnectionId, number: u32, principal: Principal) {
+        let client = self.client_id(id);
         let Some(connection) = self.get(id) else { return };
         connection.is_busy = false;
         // Subscriptions and quotas are those of one principal.
@@ -231,7 +234,7 @@ impl LiveConnections {
         connection.set_principal(principal);
         let refresh = connection.time_to_refresh(now());
         let result = RefreshResult {
-            client: client_id(id),
+            client,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             expires: refresh.is_some(),
             ttl_s: refresh.unwrap_or_default(),
@@ -289,7 +292,7 @@ impl LiveConnections {
 
     /// A client has said who it is.
     fn connected(&mut self, id: ConnectionId, number: u32, principal: Principal) {
-        let ping_interval = self.times.ping_interval;
+        let (ping_interval, client) = (self.times.ping_interval, self.client_id(id));
         let Some(connection) = self.get(id) else { return };
         connection.is_busy = false;
         match principal.meter().map(TenantMeter::connect).transpose() {
@@ -302,7 +305,7 @@ impl LiveConnections {
         connection.set_principal(principal);
         let refresh = connection.time_to_refresh(now());
         let result = ConnectResult {
-            client: client_id(id),
+            client,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             expires: refresh.is_some(),
             ttl_s: refresh.unwrap_or_default(),
