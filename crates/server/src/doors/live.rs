@@ -4,10 +4,11 @@
 //! These have no task each: one loop reads what clients ask (`connections/commands`), follows each topic that somebody is
 //! subscribed to by one reader (`broadcast`, `connections/deliveries`), and writes (`connections/writes`). A message is
 //! encoded once into a `ring`, in which a subscriber is a position. One that begins earlier, or falls behind, is caught up
-//! from the log by a reader of its own. `core_requests` waits for answers of other cores, `sink` takes what shards send, `channel`
-//! translates names.
+//! from the log by a reader of its own. `core_requests` waits for answers of other cores, `sink` takes what shards send, `calls` what other
+//! tasks and cores ask of the loop, `channel` translates names.
 
 mod broadcast;
+mod calls;
 mod channel;
 mod connection;
 mod connection_id;

@@ -27,6 +27,7 @@ use tokio::{
 use self::{history::History, writes::ToFlush};
 use super::{
     broadcast::{Broadcast, Scratch},
+    calls::Calls,
     connection::Connection,
     connection_id::ConnectionId,
     core_requests::{Answers, CoreRequests},
@@ -39,7 +40,9 @@ use crate::{
     http::{thread_state::HttpThreadState, upgrade::Upgraded},
     identity::authority::Authority,
     runtime::{
-        core::CoreHandle,
+        core::{CoreHandle, Cores},
+        inbox::Message,
+        index::CoreIndex,
         socket_events::{Interest, SocketEvent, Sockets},
     },
 };
@@ -63,6 +66,9 @@ pub(crate) struct LiveTimes {
     pub(crate) connect_timeout: Duration,
 }
 
+/// What other tasks have the live connections of a core do: a service of the core.
+pub(crate) type LiveCalls = Calls<LiveConnections>;
+
 /// The live connections of a core.
 #[derive(Debug)]
 pub(crate) struct LiveConnections {
@@ -75,6 +81,7 @@ pub(crate) struct LiveConnections {
     session: SessionId,
     answers: Rc<Answers>,
     requests: CoreRequests,
+    calls: Rc<LiveCalls>,
     /// By slot.
     connections: Vec<Option<Connection>>,
     free: Vec<u32>,
@@ -119,6 +126,8 @@ impl LiveConnections {
         let session = core.with(|core| core.open_own_session(sink.clone()));
         let answers = Rc::new(Answers::new(sink.notify.clone()));
         let requests = CoreRequests::new(core.clone(), authority.clone(), answers.clone());
+        let calls = Rc::new(LiveCalls::new(sink.notify.clone()));
+        core.services.add(calls.clone());
         thread_state.upgrade_entry.open();
         Ok(Self {
             times,
@@ -130,6 +139,7 @@ impl LiveConnections {
             session,
             answers,
             requests,
+            calls,
             connections: Vec::new(),
             free: Vec::new(),
             generations: 0,
@@ -152,6 +162,17 @@ impl LiveConnections {
         })
     }
 
+    /// Has the live connections of another core, or of this one, do something. Nothing becomes of it where there are none.
+    pub(crate) fn call(
+        cores: &Cores,
+        core: CoreIndex,
+        act: impl FnOnce(&mut Self) + Send + 'static,
+    ) {
+        // A core that has ended has no connections.
+        let _ =
+            cores.inboxes[core].send(Message::call(move |calls: &Rc<LiveCalls>| calls.call(act)));
+    }
+
     /// Runs for ever.
     pub(crate) async fn run(mut self) {
         let thread_state = self.thread_state.clone();
@@ -165,6 +186,9 @@ impl LiveConnections {
             let mut has_more = self.take_events();
             for (connection, told) in self.answers.take() {
                 self.hear(connection, told);
+            }
+            for act in self.calls.take() {
+                act(&mut self);
             }
             has_more |= self.serve_readable();
             self.take_effects();
