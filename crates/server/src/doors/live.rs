@@ -5,7 +5,7 @@
 //! subscribed to by one reader (`broadcast`, `connections/deliveries`), and writes (`connections/writes`). A message is
 //! encoded once into a `ring`, in which a subscriber is a position. One that begins earlier, or falls behind, is caught up
 //! from the log by a reader of its own. `core_requests` waits for answers of other cores, `sink` takes what shards send, `calls` what other
-//! tasks and cores ask of the loop, `channel` translates names.
+//! tasks and cores ask of the loop, `channel` translates names, `dialect` is what a client speaks.
 
 mod broadcast;
 mod calls;
@@ -14,6 +14,7 @@ mod connection;
 mod connection_id;
 pub(crate) mod connections;
 mod core_requests;
+mod dialect;
 mod limits;
 mod ring;
 mod sink;

@@ -1,33 +1,19 @@
-//! A topic that somebody on this core is subscribed to: one reader of the engine, and a ring of frames for each encoding
+//! A topic that somebody on this core is subscribed to: one reader of the engine, and a ring of frames for each dialect
 //! that its subscribers speak. It knows no sockets.
 
 use std::{cmp::Ordering, rc::Rc};
 
-use sennit_centrifuge::{Data, Encoding, PublicationView, put_publication};
+use sennit_centrifuge::Data;
 use sennit_engine::Delivery;
 use sennit_model::{Messages, TopicName};
-use sennit_websocket::{Opcode, frame};
 
-use super::{channel::channel_of, connection_id::ConnectionId, ring::Ring};
+use super::{
+    channel::channel_of,
+    connection_id::ConnectionId,
+    dialect::{Dialect, Scratch},
+    ring::Ring,
+};
 use crate::broker::stream_request::Located;
-
-/// The encodings, as they are numbered here.
-pub(crate) const ENCODINGS: [Encoding; 2] = [Encoding::Json, Encoding::Protobuf];
-
-/// The kind of WebSocket message for an encoding.
-pub(crate) fn opcode(encoding: Encoding) -> Opcode {
-    match encoding {
-        Encoding::Json => Opcode::Text,
-        Encoding::Protobuf => Opcode::Binary,
-    }
-}
-
-fn index(encoding: Encoding) -> usize {
-    match encoding {
-        Encoding::Json => 0,
-        Encoding::Protobuf => 1,
-    }
-}
 
 /// A topic with its subscribers.
 #[derive(Debug)]
@@ -37,9 +23,9 @@ pub(crate) struct Broadcast {
     pub(crate) located: Located,
     /// The offset behind the newest message that is in the rings.
     pub(crate) next: u64,
-    rings: [Ring; 2],
-    /// Subscribers by encoding: what nobody speaks is not encoded.
-    users: [usize; 2],
+    rings: [Ring; Dialect::COUNT],
+    /// Subscribers by dialect: what nobody speaks is not encoded.
+    users: [usize; Dialect::COUNT],
     /// All of them, in no order.
     pub(crate) subscribers: Vec<ConnectionId>,
     /// Whether it is on the list of those with news.
@@ -52,34 +38,6 @@ pub(crate) struct Broadcast {
     pub(crate) is_disturbed: bool,
     /// What it has taken of its reader's window and not given back.
     pub(crate) taken: (u32, u64),
-}
-
-/// Room in which frames are made, one after the other.
-#[derive(Debug, Default)]
-pub(crate) struct Scratch {
-    head: Vec<u8>,
-    body: Vec<u8>,
-}
-
-impl Scratch {
-    /// Makes the frame of a message.
-    fn make(&mut self, encoding: Encoding, channel: &str, offset: u64, data: &Data, time_ms: i64) {
-        self.head.clear();
-        self.body.clear();
-        let view = PublicationView {
-            data: data.view(),
-            info: None,
-            offset: offset + 1,
-            tags: &[],
-            time_ms,
-        };
-        put_publication(encoding, channel, &view, &mut self.body);
-        // Each line of JSON is a message of its own.
-        if encoding == Encoding::Json && self.body.last() == Some(&b'\n') {
-            self.body.pop();
-        }
-        frame::put_header(opcode(encoding), false, self.body.len(), &mut self.head);
-    }
 }
 
 /// The messages of a delivery, each with its offset.
@@ -95,13 +53,13 @@ pub(crate) fn messages(delivery: &Delivery) -> impl Iterator<Item = (u64, Data)>
 pub(crate) fn encode_from(
     from: u64,
     delivery: &Delivery,
-    (encoding, channel): (Encoding, &str),
+    (dialect, channel): (Dialect, &str),
     scratch: &mut Scratch,
     out: &mut Vec<u8>,
 ) -> u64 {
     let mut count = 0;
     for (offset, data) in messages(delivery).filter(|(offset, _)| *offset >= from) {
-        scratch.make(encoding, channel, offset, &data, 0);
+        scratch.make(dialect, channel, offset, &data);
         out.extend_from_slice(&scratch.head);
         out.extend_from_slice(&scratch.body);
         count += 1;
@@ -118,7 +76,7 @@ impl Broadcast {
             located,
             next,
             rings: Default::default(),
-            users: [0; 2],
+            users: [0; Dialect::COUNT],
             subscribers: Vec::new(),
             has_news: false,
             flushed: 0,
@@ -128,8 +86,8 @@ impl Broadcast {
         }
     }
 
-    pub(crate) fn ring(&self, encoding: Encoding) -> &Ring {
-        &self.rings[index(encoding)]
+    pub(crate) fn ring(&self, dialect: Dialect) -> &Ring {
+        &self.rings[dialect.index()]
     }
 
     /// Bytes that its rings hold.
@@ -138,22 +96,22 @@ impl Broadcast {
     }
 
     /// Adds a subscriber.
-    pub(crate) fn add(&mut self, connection: ConnectionId, encoding: Encoding) {
-        let users = &mut self.users[index(encoding)];
+    pub(crate) fn add(&mut self, connection: ConnectionId, dialect: Dialect) {
+        let users = &mut self.users[dialect.index()];
         *users += 1;
         if *users == 1 {
             // What it missed was not encoded: it has none before now.
-            self.rings[index(encoding)].clear();
+            self.rings[dialect.index()].clear();
         }
         self.subscribers.push(connection);
     }
 
     /// Removes one.
-    pub(crate) fn remove(&mut self, connection: ConnectionId, encoding: Encoding) {
+    pub(crate) fn remove(&mut self, connection: ConnectionId, dialect: Dialect) {
         if let Some(at) = self.subscribers.iter().position(|held| *held == connection) {
             self.subscribers.swap_remove(at);
             self.is_disturbed = self.has_news;
-            self.users[index(encoding)] -= 1;
+            self.users[dialect.index()] -= 1;
         }
     }
 
@@ -163,11 +121,11 @@ impl Broadcast {
             if offset < self.next {
                 continue;
             }
-            for (encoding, (ring, users)) in
-                ENCODINGS.into_iter().zip(self.rings.iter_mut().zip(self.users))
+            for (dialect, (ring, users)) in
+                Dialect::ALL.into_iter().zip(self.rings.iter_mut().zip(self.users))
             {
                 if users > 0 {
-                    scratch.make(encoding, &self.channel, offset, &data, 0);
+                    scratch.make(dialect, &self.channel, offset, &data);
                     ring.push(offset, &scratch.head, &scratch.body);
                 }
             }
@@ -187,10 +145,10 @@ impl Broadcast {
         self.rings.iter_mut().for_each(Ring::clear);
     }
 
-    /// Where the message at `offset` begins in the ring of an encoding, or will as the next that comes; `None` if it has
+    /// Where the message at `offset` begins in the ring of a dialect, or will as the next that comes; `None` if it has
     /// gone, or others come before it.
-    pub(crate) fn position_of(&self, encoding: Encoding, offset: u64) -> Option<u64> {
-        let ring = self.ring(encoding);
+    pub(crate) fn position_of(&self, dialect: Dialect, offset: u64) -> Option<u64> {
+        let ring = self.ring(dialect);
         match offset.cmp(&self.next) {
             Ordering::Less => ring.position_of(offset),
             Ordering::Equal => Some(ring.tail()),

@@ -11,8 +11,8 @@ use sennit_websocket::{CloseCode, Decoder, Opcode, frame};
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use super::{
-    broadcast::opcode,
     connection_id::ConnectionId,
+    dialect::Dialect,
     limits::{PUBLISHES_MAX, REFRESH_BEFORE, UNSENT_BYTES_MAX},
 };
 use crate::{
@@ -65,7 +65,7 @@ pub(crate) struct Connection {
     /// When its credentials end by themselves.
     pub(crate) expires: Option<Timestamp>,
     pub(crate) decoder: Decoder,
-    pub(crate) encoding: Encoding,
+    pub(crate) dialect: Dialect,
     pub(crate) phase: Phase,
     /// Whether its client has said that it ends.
     pub(crate) client_has_ended: bool,
@@ -96,7 +96,7 @@ impl Connection {
     pub(crate) fn new(
         id: ConnectionId,
         (wire, place): (WireAtRest, OwnedSemaphorePermit),
-        (decoder, encoding): (Decoder, Encoding),
+        (decoder, dialect): (Decoder, Dialect),
         (principal, peer): (Principal, Peer),
         due: Instant,
     ) -> Self {
@@ -108,7 +108,7 @@ impl Connection {
             key: None,
             expires: None,
             decoder,
-            encoding,
+            dialect,
             phase: Phase::Greeting(Box::new(peer)),
             client_has_ended: false,
             principal,
@@ -177,12 +177,10 @@ impl Connection {
         if self.is_ending() {
             return;
         }
+        let Dialect::Centrifuge(encoding) = self.dialect;
         let mut body = Vec::new();
-        put(self.encoding, &mut body);
-        if self.encoding == Encoding::Json && body.last() == Some(&b'\n') {
-            body.pop();
-        }
-        frame::put_frame(opcode(self.encoding), &body, &mut self.unsent);
+        self.dialect.put_message(&mut body, |out| put(encoding, out));
+        frame::put_frame(self.dialect.opcode(), &body, &mut self.unsent);
     }
 
     /// Answers a command.

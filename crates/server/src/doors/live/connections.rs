@@ -26,11 +26,12 @@ use tokio::{
 
 use self::{history::History, writes::ToFlush};
 use super::{
-    broadcast::{Broadcast, Scratch},
+    broadcast::Broadcast,
     calls::Calls,
     connection::Connection,
     connection_id::ConnectionId,
     core_requests::{Answers, CoreRequests},
+    dialect::Scratch,
     limits::MESSAGE_BYTES_MAX,
     sink::LiveSink,
     upgrade::LiveClient,
@@ -218,7 +219,7 @@ impl LiveConnections {
     /// Takes a connection in.
     fn welcome(&mut self, upgraded: Upgraded) {
         let Upgraded { wire, place, upgrade, unread } = upgraded;
-        let Some(LiveClient { encoding, deflate, principal, peer }) = upgrade.state() else {
+        let Some(LiveClient { dialect, deflate, principal, peer }) = upgrade.state() else {
             return;
         };
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -235,7 +236,7 @@ impl LiveConnections {
         let decoder = Decoder::of_server(limits, deflate.is_some());
         let due = Instant::now() + self.times.connect_timeout;
         let connection =
-            Connection::new(id, (wire, place), (decoder, encoding), (principal, peer), due);
+            Connection::new(id, (wire, place), (decoder, dialect), (principal, peer), due);
         self.connections[slot as usize] = Some(connection);
         self.thread_state.metrics.live_connections.add(1);
         self.decode(slot, &unread);
@@ -257,7 +258,7 @@ impl LiveConnections {
         for subscription in &connection.subscriptions {
             self.leave(
                 connection.id,
-                connection.encoding,
+                connection.dialect,
                 subscription.broadcast,
                 subscription.place,
             );

@@ -5,6 +5,7 @@ use http::{HeaderName, HeaderValue, StatusCode, Version};
 use sennit_centrifuge::Encoding;
 use sennit_websocket::{DeflateAnswer, Upgrade as WebSocketUpgrade, UpgradeRefusal};
 
+use super::dialect::Dialect;
 use crate::{
     http::{
         answer::{coded_problem, come_again},
@@ -21,7 +22,7 @@ use crate::{
 /// What a connection takes along to the live connections.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveClient {
-    pub(crate) encoding: Encoding,
+    pub(crate) dialect: Dialect,
     pub(crate) deflate: Option<DeflateAnswer>,
     /// On whose behalf it asks, if it has shown credentials; nobody otherwise.
     pub(crate) principal: Principal,
@@ -53,6 +54,7 @@ pub(crate) fn answer(
         None if asks_for_protobuf => (None, Encoding::Protobuf),
         None => (None, Encoding::Json),
     };
+    let dialect = Dialect::Centrifuge(encoding);
     let deflate = upgrade.deflate();
     let mut response = Response::new(Body::Empty);
     response.status = StatusCode::SWITCHING_PROTOCOLS;
@@ -63,7 +65,7 @@ pub(crate) fn answer(
         }
     }
     response.upgrade =
-        Some(Upgrade::new(LiveClient { encoding, deflate, principal, peer: peer.clone() }));
+        Some(Upgrade::new(LiveClient { dialect, deflate, principal, peer: peer.clone() }));
     response
 }
 

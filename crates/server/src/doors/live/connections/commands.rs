@@ -19,6 +19,7 @@ use crate::{
         connection::Phase,
         connection_id::ConnectionId,
         core_requests::{Beginning, Told},
+        dialect::Dialect,
         limits::{COMMANDS_MAX, CONNECTIONS_AT_ONCE_MAX, MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX},
     },
     identity::{
@@ -116,7 +117,8 @@ impl LiveConnections {
                         Incoming::Binary(bytes) => bytes,
                         _ => &[],
                     };
-                    for command in decode_commands(connection.encoding, bytes, limits) {
+                    let Dialect::Centrifuge(encoding) = connection.dialect;
+                    for command in decode_commands(encoding, bytes, limits) {
                         match command {
                             Ok(command) if command.is_pong() => pongs = true,
                             Ok(command) => connection.commands.push_back(command),
@@ -168,9 +170,9 @@ impl LiveConnections {
             Request::Unsubscribe(request) => {
                 if let Some(at) = connection.subscription(&request.channel) {
                     let held = connection.subscriptions.swap_remove(at);
-                    let encoding = connection.encoding;
+                    let dialect = connection.dialect;
                     connection.reply(number, Ok(Answer::Unsubscribe));
-                    self.leave(id, encoding, held.broadcast, held.place);
+                    self.leave(id, dialect, held.broadcast, held.place);
                 } else {
                     connection.reply(number, Ok(Answer::Unsubscribe));
                 }
@@ -359,7 +361,7 @@ impl LiveConnections {
                 return connection.refuse(number, ErrorCode::BadRequest, error.to_string());
             }
         };
-        if request.data.is_absent() && connection.encoding == Encoding::Json {
+        if request.data.is_absent() && connection.dialect == Dialect::Centrifuge(Encoding::Json) {
             let detail = "a publication has data";
             return connection.refuse(number, ErrorCode::BadRequest, detail);
         }

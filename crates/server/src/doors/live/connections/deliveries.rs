@@ -76,7 +76,7 @@ impl LiveConnections {
         let held = connections.get_mut(of.connection.slot as usize).and_then(Option::as_mut);
         let held = held.filter(|held| held.id == of.connection);
         let Some(connection) = held else { return };
-        let encoding = connection.encoding;
+        let dialect = connection.dialect;
         let found = connection.subscriptions.iter().position(|held| held.broadcast == of.broadcast);
         let Some(at) = found else { return };
         let subscription = &mut connection.subscriptions[at];
@@ -88,7 +88,7 @@ impl LiveConnections {
         subscription.place =
             Place::Log { reader, owed: (messages + delivery.count, bytes + length) };
         let out = connection.out();
-        let count = encode_from(from, delivery, (encoding, &channel), scratch, out);
+        let count = encode_from(from, delivery, (dialect, &channel), scratch, out);
         self.thread_state.metrics.live_deliveries.add(count);
         self.join_rings(of.connection);
         self.to_flush.add(of.connection);
@@ -153,9 +153,9 @@ impl LiveConnections {
             return;
         };
         let subscription = connection.subscriptions.swap_remove(at);
-        let encoding = connection.encoding;
+        let dialect = connection.dialect;
         connection.push(&unsubscribed(&subscription.channel, code));
-        self.leave(id, encoding, broadcast, subscription.place);
+        self.leave(id, dialect, broadcast, subscription.place);
         self.to_flush.add(id);
     }
 }

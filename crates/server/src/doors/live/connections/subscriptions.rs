@@ -1,7 +1,7 @@
 //! Subscriptions of live connections begin, catch up and end. Live messages and earlier ones go through the same broadcast, and
 //! the right to them is asked for in one place.
 
-use sennit_centrifuge::{Answer, Encoding, ErrorCode, SubscribeResult};
+use sennit_centrifuge::{Answer, ErrorCode, SubscribeResult};
 use sennit_engine::{Command as ShardCommand, Credit, Origin, Read, ReaderChange};
 use sennit_identity::Verb;
 use sennit_model::{Offset, TopicName, WhenSlow};
@@ -14,6 +14,7 @@ use crate::{
         connection::{Place, Subscription},
         connection_id::ConnectionId,
         core_requests::Beginning,
+        dialect::Dialect,
         limits::{
             BROADCAST_BYTES, BROADCAST_MESSAGES, CATCH_UP_BYTES, CATCH_UP_MESSAGES,
             UNSENT_BYTES_MAX,
@@ -32,7 +33,7 @@ impl LiveConnections {
         let LiveStart { located, kept_from, end } = start;
         let Beginning { command, channel, topic, recovers, rejects_unrecovered } = beginning;
         let Some(connection) = self.get(id) else { return };
-        let encoding = connection.encoding;
+        let dialect = connection.dialect;
         if let Err(missing) = connection.principal.may(Verb::Subscribe, topic.as_str()) {
             return connection.refuse(command, ErrorCode::PermissionDenied, missing.to_string());
         }
@@ -64,8 +65,8 @@ impl LiveConnections {
             Some((_, next)) if recovered => *next,
             _ => broadcast.next,
         };
-        broadcast.add(id, encoding);
-        let place = broadcast.position_of(encoding, next);
+        broadcast.add(id, dialect);
+        let place = broadcast.position_of(dialect, next);
         let result = SubscribeResult {
             recoverable: true,
             positioned: true,
@@ -151,12 +152,12 @@ impl LiveConnections {
         let Self { connections, broadcasts, .. } = self;
         let held = connections.get_mut(id.slot as usize).and_then(Option::as_mut);
         let Some(connection) = held.filter(|held| held.id == id) else { return };
-        let encoding = connection.encoding;
+        let dialect = connection.dialect;
         let mut joined = Vec::new();
         for subscription in &mut connection.subscriptions {
             if let Place::Log { reader, .. } = subscription.place
                 && let Some(broadcast) = broadcasts.get(&subscription.broadcast)
-                && let Some(position) = broadcast.position_of(encoding, subscription.next)
+                && let Some(position) = broadcast.position_of(dialect, subscription.next)
             {
                 subscription.place = Place::Ring(position);
                 joined.push((reader, broadcast.located));
@@ -192,16 +193,10 @@ impl LiveConnections {
     }
 
     /// A connection is not subscribed any more.
-    pub(super) fn leave(
-        &mut self,
-        id: ConnectionId,
-        encoding: Encoding,
-        number: u32,
-        place: Place,
-    ) {
+    pub(super) fn leave(&mut self, id: ConnectionId, dialect: Dialect, number: u32, place: Place) {
         self.thread_state.metrics.live_subscriptions.less(1);
         let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
-        broadcast.remove(id, encoding);
+        broadcast.remove(id, dialect);
         let located = broadcast.located;
         if let Place::Log { reader, .. } = place {
             self.catch_ups.remove(&reader);

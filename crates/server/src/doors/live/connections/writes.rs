@@ -197,7 +197,7 @@ impl LiveConnections {
         for subscription in &connection.subscriptions {
             let Place::Ring(position) = subscription.place else { continue };
             let Some(broadcast) = broadcasts.get(&subscription.broadcast) else { continue };
-            let ring = broadcast.ring(connection.encoding);
+            let ring = broadcast.ring(connection.dialect);
             if position >= ring.tail() || position < ring.start() {
                 continue;
             }
@@ -233,7 +233,7 @@ impl LiveConnections {
         let Self { connections, broadcasts, .. } = self;
         let held = connections.get_mut(id.slot as usize).and_then(Option::as_mut);
         let Some(connection) = held else { return };
-        let encoding = connection.encoding;
+        let dialect = connection.dialect;
         let mut rest = Vec::new();
         let mut delivered = 0;
         for subscription in &mut connection.subscriptions {
@@ -242,7 +242,7 @@ impl LiveConnections {
             }
             let Place::Ring(position) = subscription.place else { continue };
             let Some(broadcast) = broadcasts.get(&subscription.broadcast) else { continue };
-            let ring = broadcast.ring(encoding);
+            let ring = broadcast.ring(dialect);
             if position >= ring.tail() || position < ring.start() {
                 continue;
             }
@@ -280,8 +280,7 @@ impl LiveConnections {
             let subscription = &connection.subscriptions[*at];
             let Place::Ring(position) = subscription.place else { return false };
             let broadcast = broadcasts.get(&subscription.broadcast);
-            let start =
-                broadcast.map_or(0, |broadcast| broadcast.ring(connection.encoding).start());
+            let start = broadcast.map_or(0, |broadcast| broadcast.ring(connection.dialect).start());
             position < start
                 && broadcast.is_some_and(|broadcast| subscription.next < broadcast.next)
         };
