@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use crate::connect::builder;
 use crate::{
     broker::{Broker, disk_bytes},
+    children::unless_ended,
     load::{Bench, Load},
     row::{RestartResults, Row},
     sequence_check::MessageErrors,
@@ -72,14 +73,14 @@ impl Backlog {
         (bench.progress)("restart", 0, None);
         let starting = broker.start_again()?;
         let begun = starting.begun();
-        runtime.block_on(returning.first_delivery())?;
+        runtime.block_on(unless_ended(returning.first_delivery()))?;
         let first_delivery_s = Some(begun.elapsed().as_secs_f64());
         let ready_s = starting.ready()?.as_secs_f64();
 
-        let counted = runtime.block_on(returning.count(&topic))?;
-        let client = runtime.block_on(returning.close())?;
+        let counted = runtime.block_on(unless_ended(returning.count(&topic)))?;
+        let client = runtime.block_on(unless_ended(returning.close()))?;
         let sampling = std::time::Instant::now();
-        let sampled = runtime.block_on(self.sample(bench, &client, &topic, each))?;
+        let sampled = runtime.block_on(unless_ended(self.sample(bench, &client, &topic, each)))?;
         let recovered = broker.recovered();
         let mut result = Row {
             message_errors: sampled.message_errors,

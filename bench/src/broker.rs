@@ -7,13 +7,14 @@ use std::{
     process::{ChildStderr, ChildStdout, Command, Stdio},
     sync::{
         Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
         mpsc::{self, Receiver},
     },
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use tempfile::TempDir;
 
@@ -195,12 +196,14 @@ impl Broker {
         self.pid = Some(own.child.id());
         let (sender, ready) = mpsc::channel();
         let http = self.http.clone();
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&has_ended);
+        // A run that was stopped does not wait for it.
+        thread::spawn(move || drop(sender.send(wait_until_ready(&http, begun, &has_ended))));
         thread::spawn(move || {
-            let ready = wait_until_ready(&http, begun);
-            // A run that was stopped does not wait for it.
-            let _ = sender.send(ready);
             // This reads the pipe to its end, so that the broker never writes to a pipe without a reader.
             BufReader::new(stdout).lines().map_while(Result::ok).for_each(drop);
+            ended.store(true, Relaxed);
         });
         Ok(StartingBroker { begun, ready })
     }
@@ -280,11 +283,12 @@ fn read_log(logged: ChildStderr, log: &SharedRecovered) {
     }
 }
 
-fn wait_until_ready(http: &str, begun: Instant) -> Result<Duration> {
+fn wait_until_ready(http: &str, begun: Instant, has_ended: &AtomicBool) -> Result<Duration> {
     while begun.elapsed() < READY_TIMEOUT {
         if is_ready(http) {
             return Ok(begun.elapsed());
         }
+        ensure!(!has_ended.load(Relaxed), "the broker ended before it was ready");
         thread::sleep(READY_LOOK);
     }
     bail!("the broker was not ready after {READY_TIMEOUT:?}")

@@ -1,7 +1,7 @@
 //! Connections of workloads by the native protocol: plain, or with TLS where the address names whom to trust, or
 //! with the API key that it names.
 
-use sennit_client::{Client, ClientBuilder, Credential, Error, TlsOptions};
+use sennit_client::{Client, ClientBuilder, Credential, Error, Reconnect, TlsOptions};
 
 /// The address of a broker that is trusted by this fingerprint. It travels in plans as one text.
 pub fn pinned(fingerprint: &str, address: &str) -> String {
@@ -36,10 +36,11 @@ fn without_key(server: &str) -> ClientBuilder {
     }
 }
 
-/// Connects to the broker at `server`.
+/// Connects to the broker at `server`. A client whose connection is lost fails: what a run measures is not clean
+/// then, and a run whose broker has ended does not wait for another one.
 ///
 /// # Errors
 /// As [`ClientBuilder::connect`].
 pub async fn connect(server: &str) -> Result<Client, Error> {
-    builder(server).connect().await
+    builder(server).reconnect(Reconnect::off()).connect().await
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::{
     broker::Broker,
     child::Worker,
+    children::pause,
     clock::now_ns,
     latency::Latencies,
     load::Bench,
@@ -69,7 +70,7 @@ impl WaitingReaders {
         let (rss, kernel) = (settled_rss(pid), kernel_bytes()?);
         let each = |before: u64, after: u64| after.saturating_sub(before) / u64::from(self.readers);
         let cpu_before = pid.and_then(cpu_s);
-        thread::sleep(Duration::from_secs_f64(self.idle_s));
+        pause(Duration::from_secs_f64(self.idle_s))?;
         let cpu = cpu_before.zip(pid.and_then(cpu_s)).map(|(before, after)| after - before);
         let now = now_ns();
         worker.send(WorkerCommand::Start(Window {
@@ -144,7 +145,7 @@ impl WaitingReaders {
                 return Ok(Some(counted));
             }
             ensure!(now_ns() < until_ns, "{counted} of {} are parked", self.readers);
-            thread::sleep(Duration::from_millis(100));
+            pause(Duration::from_millis(100))?;
         }
     }
 }

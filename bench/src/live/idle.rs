@@ -1,6 +1,6 @@
 //! Live connections on which nothing happens: what each costs.
 
-use std::{thread, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::fan_out::{own_broker, refuse_tls};
 use crate::{
     child::Worker,
+    children::pause,
     clock::now_ns,
     load::{Bench, Load},
     parked::{kernel_bytes, make_room, settled_rss},
@@ -66,7 +67,7 @@ impl IdleConnections {
         let counted = self.until_counted(&broker.http)?;
         let (rss, kernel) = (settled_rss(broker.pid), kernel_bytes()?);
         let cpu_before = broker.pid.and_then(cpu_s);
-        thread::sleep(Duration::from_secs_f64(self.idle_s));
+        pause(Duration::from_secs_f64(self.idle_s))?;
         let cpu = cpu_before.zip(broker.pid.and_then(cpu_s)).map(|(before, after)| after - before);
         let all_stay = counted.is_none_or(|counted| {
             metric(&broker.http, "sennit_live_connections").is_some_and(|now| now >= counted)
@@ -101,7 +102,7 @@ impl IdleConnections {
                 return Ok(Some(counted));
             }
             ensure!(now_ns() < until_ns, "{counted} of {} are connected", self.connections);
-            thread::sleep(Duration::from_millis(100));
+            pause(Duration::from_millis(100))?;
         }
     }
 }
