@@ -277,17 +277,47 @@ const CHECKS = {
     assert.equal(await refusal(client.history("past", { limit: 1, since: { offset: 40, epoch: "another" } })), 112)
   },
 
+  async "clients see who is there"(world) {
+    const tabs = [world.tab(), world.tab(), world.tab()]
+    const follow = async (at) => {
+      const follower = tabs[at].follow("room", { joinLeave: true, data: tabs[at].data({ tab: at }) })
+      await follower.isSubscribed()
+      return follower
+    }
+    // It is told of those who come behind it.
+    const watching = await follow(0)
+    const [other] = await Promise.all([follow(1), follow(2)])
+    const ids = new Set(tabs.map(({ connected: [client] }) => client))
+    const presence = () => watching.subscription.presence()
+    const presenceStats = () => tabs[0].client.presenceStats("room")
+    await until("all are there", async () => (await presenceStats()).numClients === 3)
+    const { clients } = await presence()
+    assert.deepEqual(new Set(Object.keys(clients)), ids)
+    const shown = clients[tabs[1].connected[0]]
+    assert.ok(!shown.user)
+    const said = world.encoding === "json" ? shown.chanInfo : JSON.parse(Buffer.from(shown.chanInfo).toString())
+    assert.deepEqual(said, { tab: 1 })
+    await until("they were told of all", () => new Set(watching.joined).size === 3)
+    await tabs[1].publish("room", "hello")
+    await until("a publication", () => watching.got.length === 1)
+    assert.equal(watching.got[0].info.client, tabs[1].connected[0])
+    other.subscription.unsubscribe()
+    tabs[2].end()
+    await until("they were told of both", () => watching.left.length === 2)
+    assert.deepEqual(new Set(watching.left), new Set([tabs[1], tabs[2]].map(({ connected: [client] }) => client)))
+    assert.deepEqual(Object.keys((await presence()).clients), [tabs[0].connected[0]])
+    // Whoever comes back is there once.
+    world.proxy.cut()
+    await watching.isSubscribed(2)
+    await until("it is there once", async () => (await presenceStats()).numClients === 1)
+  },
+
   async "what is not served is told"(world) {
     const tab = world.tab()
     const follower = tab.follow("plain", { joinLeave: true, delta: "fossil", data: tab.data({ any: "thing" }) })
     await follower.isSubscribed()
     const { client } = tab
-    const asked = [
-      client.presence("plain"),
-      client.presenceStats("plain"),
-      client.rpc("method", tab.data({})),
-      follower.subscription.presence(),
-    ]
+    const asked = [client.rpc("method", tab.data({}))]
     assert.deepEqual(await Promise.all(asked.map(refusal)), asked.map(() => 108))
     await client.send(tab.data({ nobody: "takes it" }))
     await world.haveAll("plain", [follower])

@@ -22,10 +22,6 @@ DEADLINE_S = 60
 
 # What the broker does not serve.
 LEFT_OUT = {
-    "TestSubscriptionOperations.test_subscription_operations": "presence",
-    "TestClientLevelOperations.test_client_publish_history_presence": "presence",
-    "TestJoinLeave.test_join_leave": "join and leave",
-    "TestPresenceTwoClients.test_presence_two_clients": "presence",
     "TestSubscriptionTokenInvalid.test_client_token": "tokens of subscriptions",
     "TestServerSideSubscriptions.test_server_side_subs": "server-side subscriptions",
     "TestGetState.test_get_state_called_again_on_unrecoverable_position": "a namespace whose channels keep two publications",

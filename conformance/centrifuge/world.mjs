@@ -53,6 +53,9 @@ class Follower {
   unsubscribed = []
   /** The faults of `error`. */
   errors = []
+  /** The clients that came, and that went. */
+  joined = []
+  left = []
 
   constructor(channel) {
     this.channel = channel
@@ -86,7 +89,9 @@ export class Tab {
     const follower = new Follower(channel)
     const asked = { recoverable: true, positioned: true, minResubscribeDelay: 10, maxResubscribeDelay: 200, ...options }
     follower.subscription = this.client.newSubscription(channel, asked)
-    follower.subscription.on("publication", ({ offset, data }) => follower.got.push({ offset, data }))
+    follower.subscription.on("publication", ({ offset, data, info }) => follower.got.push({ offset, data, info }))
+    follower.subscription.on("join", ({ info }) => follower.joined.push(info.client))
+    follower.subscription.on("leave", ({ info }) => follower.left.push(info.client))
     follower.subscription.on("subscribed", (told) => follower.subscribed.push(told))
     follower.subscription.on("unsubscribed", ({ code }) => follower.unsubscribed.push(code))
     follower.subscription.on("error", ({ error }) => follower.errors.push(error.code))

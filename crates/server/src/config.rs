@@ -96,6 +96,8 @@ pub struct Config {
     pub live_ping_interval: Duration,
     /// How long the client of a live connection may take to say who it is.
     pub live_connect_timeout: Duration,
+    /// Whether all subscribers of a topic that keeps presence are told who comes and goes, or only those who ask for it.
+    pub live_tells_all: bool,
     /// Allows subscriptions to call webhooks of this machine, and without TLS: for development.
     pub streams_allow_private_webhooks: bool,
     /// How segments are written.
@@ -139,6 +141,7 @@ impl Default for Config {
             streams_events_span: Duration::from_secs(60),
             live_ping_interval: Duration::from_secs(25),
             live_connect_timeout: Duration::from_secs(10),
+            live_tells_all: false,
             streams_allow_private_webhooks: false,
             access: Access::Auto,
             scrub_every: Some(Duration::from_secs(7 * 86_400)),

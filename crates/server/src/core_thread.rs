@@ -33,7 +33,7 @@ use crate::{
     config::Config,
     doors::{
         http_router::HttpRouter,
-        live::connections::{LiveConnections, LiveTimes},
+        live::connections::{LiveConnections, LiveRules},
         native::{connection::NativeDoor, session_guard::SessionGuards},
         status::Status,
         streams::{CurrentStreamsSettings, StreamsDoor, parked_connections::ParkedConnections},
@@ -185,11 +185,12 @@ fn open_http(
         authority.clone(),
         cores.inboxes[CoreIndex::FIRST].clone(),
     ));
-    let times = LiveTimes {
+    let rules = LiveRules {
         ping_interval: config.live_ping_interval,
         connect_timeout: config.live_connect_timeout,
+        tells_all: config.live_tells_all,
     };
-    match LiveConnections::open(core.clone(), thread_state.clone(), authority.clone(), times) {
+    match LiveConnections::open(core.clone(), thread_state.clone(), authority.clone(), rules) {
         Ok(live) => drop(spawn_local(live.run())),
         Err(error) => tracing::warn!(%error, "live connections are refused"),
     }

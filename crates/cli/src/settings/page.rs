@@ -113,6 +113,7 @@ fn what_a_row_shows_it_reads_as_the_same() {
             "debug",
             "self",
             "required",
+            "all",
         ] {
             let mut start = Start::default();
             let given = |texts| Assignment::new(texts, Source::Default);

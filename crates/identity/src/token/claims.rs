@@ -27,6 +27,8 @@ pub struct Claims {
     pub not_before: Option<Timestamp>,
     /// The id of the token (`jti`).
     pub id: Option<Box<str>>,
+    /// What others may know of the owner (`info`): any JSON.
+    pub info: Option<Box<str>>,
     /// All other claims that are texts or whole numbers, for the places of patterns. A value may be any text; the pattern
     /// that it fills makes one part of a name of it.
     pub others: BTreeMap<Box<str>, Box<str>>,
@@ -73,6 +75,7 @@ pub(super) fn read(mut map: Map<String, Value>) -> Result<ReadClaims, TokenRefus
     if roles.len() > ROLES_MAX || rights.len() > RIGHTS_MAX {
         return Err(TokenRefusal::TooManyRights);
     }
+    let info = map.get("info").filter(|info| !info.is_null()).map(|info| info.to_string().into());
     let others = map.into_iter().filter_map(|(name, value)| {
         let value = match value {
             Value::String(text) => text,
@@ -90,6 +93,7 @@ pub(super) fn read(mut map: Map<String, Value>) -> Result<ReadClaims, TokenRefus
         expires_at,
         not_before,
         id,
+        info,
         others: others.collect(),
     };
     Ok(ReadClaims { claims, issuer, audiences, issued_at })

@@ -4,8 +4,9 @@
 //! These have no task each: one loop reads what clients ask (`connections/commands`), follows each topic that somebody is
 //! subscribed to by one reader (`broadcast`, `connections/deliveries`), and writes (`connections/writes`). A message is
 //! encoded once into a `ring`, in which a subscriber is a position. One that begins earlier, or falls behind, is caught up
-//! from the log by a reader of its own. `core_requests` waits for answers of other cores, `sink` takes what shards send, `calls` what other
-//! tasks and cores ask of the loop, `channel` translates names, `dialect` is what a client speaks.
+//! from the log by a reader of its own. `presence` is who is subscribed to a topic, kept on one core for all.
+//! `core_requests` waits for answers of other cores, `sink` takes what shards send, `calls` what other tasks and cores
+//! ask of the loop, `channel` translates names, `dialect` is what a client speaks, `published` a message for all dialects.
 
 mod broadcast;
 mod calls;
@@ -16,6 +17,8 @@ pub(crate) mod connections;
 mod core_requests;
 mod dialect;
 mod limits;
+mod presence;
+mod published;
 mod ring;
 mod sink;
 pub(crate) mod upgrade;

@@ -184,6 +184,28 @@ impl Principal {
         }
     }
 
+    /// The name under which others know it: of the user, the subject of the token, or the id of the key; empty if it has shown no
+    /// credentials.
+    pub(crate) fn user_name(&self) -> String {
+        match &*self.0 {
+            Kind::Local(_) | Kind::Broker | Kind::Nobody => String::new(),
+            Kind::Known(known) => match &known.who {
+                Who::Key { id, .. } => id.to_string(),
+                Who::User { name, .. } => name.to_string(),
+                Who::Certificate(owner) => owner.user().to_string(),
+                Who::Token(owner) => owner.subject().to_owned(),
+            },
+        }
+    }
+
+    /// What its token says of it, for others: JSON.
+    pub(crate) fn info(&self) -> Option<String> {
+        match &*self.0 {
+            Kind::Known(Known { who: Who::Token(owner), .. }) => owner.info().map(str::to_owned),
+            _ => None,
+        }
+    }
+
     /// Whether this is the broker itself.
     pub(crate) fn is_broker(&self) -> bool {
         matches!(*self.0, Kind::Broker)

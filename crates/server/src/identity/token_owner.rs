@@ -45,6 +45,11 @@ impl TokenOwner {
         &self.claims.subject
     }
 
+    /// What the claim `info` says of it, as JSON.
+    pub(crate) fn info(&self) -> Option<&str> {
+        self.claims.info.as_deref()
+    }
+
     /// The tenant, the roles and the rights that the claims give.
     pub(super) fn holder(&self) -> &Holder {
         &self.holder

@@ -45,17 +45,16 @@ fn need(request: &Request) -> Option<Verb> {
     match request {
         Request::Subscribe(_) => Some(Verb::Subscribe),
         Request::Publish(_) => Some(Verb::Publish),
-        Request::History(_) => Some(Verb::Subscribe),
+        Request::History(_) | Request::Presence(_) | Request::PresenceStats(_) => {
+            Some(Verb::Subscribe)
+        }
         Request::Connect(_)
         | Request::Unsubscribe(_)
         | Request::Ping
         | Request::Send(_)
         | Request::Refresh(_) => None,
         // They are answered alike, whoever asks: this broker does not serve them.
-        Request::Presence(_)
-        | Request::PresenceStats(_)
-        | Request::Rpc(_)
-        | Request::SubRefresh(_) => None,
+        Request::Rpc(_) | Request::SubRefresh(_) => None,
     }
 }
 

@@ -32,6 +32,7 @@ mod http_strictness;
 mod last_use;
 mod live;
 mod live_client;
+mod live_presence;
 mod lockout;
 mod moving;
 mod publishing;

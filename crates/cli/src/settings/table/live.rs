@@ -2,7 +2,10 @@
 
 use sennit_settings::{Kind, Setting, Value};
 
-use super::{ROW, Start};
+use super::{ROW, Start, word};
+
+/// The words for the clients that are told who comes and goes.
+const TOLD: [(&str, bool); 2] = [("asked", false), ("all", true)];
 
 /// The rows of the section.
 pub const SETTINGS: &[Setting<Start>] = &[
@@ -28,6 +31,22 @@ pub const SETTINGS: &[Setting<Start>] = &[
         get: |start| Value::duration(start.broker.live_connect_timeout),
         set: |start, given| {
             start.broker.live_connect_timeout = given.duration()?;
+            Ok(())
+        },
+        ..ROW
+    },
+    Setting {
+        section: "live",
+        field: "join_leave",
+        kind: Kind::OneOf(&[
+            ("asked", "Clients that ask for it"),
+            ("all", "All who are subscribed"),
+        ]),
+        shape: "CLIENTS",
+        help: "The clients that are told who comes and goes, in channels that keep presence",
+        get: |start| word(&TOLD, start.broker.live_tells_all),
+        set: |start, given| {
+            start.broker.live_tells_all = given.one_of(&TOLD)?;
             Ok(())
         },
         ..ROW

@@ -24,6 +24,8 @@ pub(crate) struct LiveStart {
     pub(crate) kept_from: Offset,
     /// The end of the topic now.
     pub(crate) end: Offset,
+    /// Whether those who are subscribed may know of one another.
+    pub(crate) keeps_presence: bool,
 }
 
 impl Control {
@@ -55,7 +57,8 @@ impl Control {
         });
         match gather(asked).await?.pop() {
             Some(Answer::Located { first: kept_from, end }) => {
-                Ok(LiveStart { located, kept_from, end })
+                let keeps_presence = topic.config().durability == Durability::Memory;
+                Ok(LiveStart { located, kept_from, end, keeps_presence })
             }
             _ => Err(ControlRefusal::WrongAnswer),
         }

@@ -3,14 +3,14 @@
 
 use std::{cmp::Ordering, rc::Rc};
 
-use sennit_centrifuge::Data;
 use sennit_engine::Delivery;
-use sennit_model::{Messages, TopicName};
+use sennit_model::TopicName;
 
 use super::{
     channel::channel_of,
     connection_id::ConnectionId,
     dialect::{Dialect, Scratch},
+    published::messages,
     ring::Ring,
 };
 use crate::broker::stream_request::Located;
@@ -21,6 +21,8 @@ pub(crate) struct Broadcast {
     pub(crate) name: TopicName,
     pub(crate) channel: Rc<str>,
     pub(crate) located: Located,
+    /// Whether others may know who is subscribed.
+    pub(crate) keeps_presence: bool,
     /// The offset behind the newest message that is in the rings.
     pub(crate) next: u64,
     rings: [Ring; Dialect::COUNT],
@@ -40,15 +42,6 @@ pub(crate) struct Broadcast {
     pub(crate) taken: (u32, u64),
 }
 
-/// The messages of a delivery, each with its offset.
-pub(crate) fn messages(delivery: &Delivery) -> impl Iterator<Item = (u64, Data)> {
-    let messages = Messages::of_checked(&delivery.messages);
-    messages.enumerate().map(|(index, message)| {
-        let payload = delivery.messages.slice_ref(message.payload());
-        (delivery.first.0 + index as u64, Data::of_payload(payload))
-    })
-}
-
 /// Encodes the messages of a delivery that are not before `from`, behind what is in `out`; says how many there were.
 pub(crate) fn encode_from(
     from: u64,
@@ -58,8 +51,8 @@ pub(crate) fn encode_from(
     out: &mut Vec<u8>,
 ) -> u64 {
     let mut count = 0;
-    for (offset, data) in messages(delivery).filter(|(offset, _)| *offset >= from) {
-        scratch.make(dialect, channel, offset, &data);
+    for message in messages(delivery).filter(|message| message.offset >= from) {
+        scratch.make(dialect, channel, &message);
         out.extend_from_slice(&scratch.head);
         out.extend_from_slice(&scratch.body);
         count += 1;
@@ -69,11 +62,12 @@ pub(crate) fn encode_from(
 
 impl Broadcast {
     /// A broadcast that begins at `next`.
-    pub(crate) fn new(name: TopicName, located: Located, next: u64) -> Self {
+    pub(crate) fn new(name: TopicName, located: Located, keeps_presence: bool, next: u64) -> Self {
         Self {
             channel: channel_of(&name),
             name,
             located,
+            keeps_presence,
             next,
             rings: Default::default(),
             users: [0; Dialect::COUNT],
@@ -117,19 +111,19 @@ impl Broadcast {
 
     /// Takes what its reader was given into the rings.
     pub(crate) fn take(&mut self, delivery: &Delivery, scratch: &mut Scratch) {
-        for (offset, data) in messages(delivery) {
-            if offset < self.next {
+        for message in messages(delivery) {
+            if message.offset < self.next {
                 continue;
             }
             for (dialect, (ring, users)) in
                 Dialect::ALL.into_iter().zip(self.rings.iter_mut().zip(self.users))
             {
                 if users > 0 {
-                    scratch.make(dialect, &self.channel, offset, &data);
-                    ring.push(offset, &scratch.head, &scratch.body);
+                    scratch.make(dialect, &self.channel, &message);
+                    ring.push(message.offset, &scratch.head, &scratch.body);
                 }
             }
-            self.next = offset + 1;
+            self.next = message.offset + 1;
         }
         self.taken.0 += delivery.count;
         self.taken.1 += delivery.messages.len() as u64;

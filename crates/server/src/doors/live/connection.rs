@@ -40,6 +40,8 @@ pub(crate) struct Subscription {
     pub(crate) broadcast: u32,
     /// The offset of the next message that it gets.
     pub(crate) next: u64,
+    /// Whether its client is told who comes and goes.
+    pub(crate) is_told: bool,
     pub(crate) place: Place,
 }
 

@@ -4,12 +4,13 @@
 mod commands;
 mod deliveries;
 mod history;
+mod presence;
 mod subscriptions;
 mod timeouts;
 mod writes;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     io,
     rc::Rc,
     time::Duration,
@@ -28,11 +29,12 @@ use self::{history::History, writes::ToFlush};
 use super::{
     broadcast::Broadcast,
     calls::Calls,
-    connection::Connection,
+    connection::{Connection, Subscription},
     connection_id::ConnectionId,
     core_requests::{Answers, CoreRequests},
     dialect::Scratch,
     limits::MESSAGE_BYTES_MAX,
+    presence::Presence,
     sink::LiveSink,
     upgrade::LiveClient,
 };
@@ -58,13 +60,15 @@ struct CatchUp {
     broadcast: u32,
 }
 
-/// The times of live connections, as the broker is told when it starts.
+/// What the broker is told of live connections when it starts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LiveTimes {
+pub(crate) struct LiveRules {
     /// How often a client is asked whether it is there.
     pub(crate) ping_interval: Duration,
     /// How long a client may take to say who it is.
     pub(crate) connect_timeout: Duration,
+    /// Whether all subscribers are told who comes and goes, or those who ask for it.
+    pub(crate) tells_all: bool,
 }
 
 /// What other tasks have the live connections of a core do: a service of the core.
@@ -73,7 +77,7 @@ pub(crate) type LiveCalls = Calls<LiveConnections>;
 /// The live connections of a core.
 #[derive(Debug)]
 pub(crate) struct LiveConnections {
-    times: LiveTimes,
+    rules: LiveRules,
     core: CoreHandle,
     authority: Authority,
     thread_state: Rc<HttpThreadState>,
@@ -92,6 +96,10 @@ pub(crate) struct LiveConnections {
     broadcasts_by_name: HashMap<TopicName, u32, RandomState>,
     catch_ups: HashMap<u32, CatchUp, RandomState>,
     histories: HashMap<u32, History, RandomState>,
+    /// The subscribers of topics for which this core keeps them, of all cores.
+    presences: HashMap<TopicName, Presence, RandomState>,
+    /// Those of which something is not told yet.
+    presences_to_tell: HashSet<TopicName, RandomState>,
     readers_begun: u32,
     /// Behind the newest message that is known to be missing of a topic.
     gaps: HashMap<TopicId, u64, RandomState>,
@@ -120,7 +128,7 @@ impl LiveConnections {
         core: CoreHandle,
         thread_state: Rc<HttpThreadState>,
         authority: Authority,
-        times: LiveTimes,
+        rules: LiveRules,
     ) -> io::Result<Self> {
         let sockets = Sockets::new()?;
         let sink = Rc::new(LiveSink::default());
@@ -131,7 +139,7 @@ impl LiveConnections {
         core.services.add(calls.clone());
         thread_state.upgrade_entry.open();
         Ok(Self {
-            times,
+            rules,
             core,
             authority,
             thread_state,
@@ -148,6 +156,8 @@ impl LiveConnections {
             broadcasts_by_name: HashMap::default(),
             catch_ups: HashMap::default(),
             histories: HashMap::default(),
+            presences: HashMap::default(),
+            presences_to_tell: HashSet::default(),
             readers_begun: 0,
             gaps: HashMap::default(),
             with_news: VecDeque::new(),
@@ -234,7 +244,7 @@ impl LiveConnections {
         let id = ConnectionId { slot, generation: self.generations };
         let limits = DecoderLimits { message_bytes_max: MESSAGE_BYTES_MAX };
         let decoder = Decoder::of_server(limits, deflate.is_some());
-        let due = Instant::now() + self.times.connect_timeout;
+        let due = Instant::now() + self.rules.connect_timeout;
         let connection =
             Connection::new(id, (wire, place), (decoder, dialect), (principal, peer), due);
         self.connections[slot as usize] = Some(connection);

@@ -4,7 +4,7 @@
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use foldhash::fast::RandomState;
-use sennit_centrifuge::{ErrorCode, ReplyError};
+use sennit_centrifuge::{Data, ErrorCode, ReplyError};
 use sennit_engine::{Command, Publish, Refusal};
 use sennit_identity::Verb;
 use sennit_model::{BatchBuilder, Message as BrokerMessage, ProducerStamp, TopicName};
@@ -42,6 +42,8 @@ pub(crate) enum Told {
     Begins(Beginning, Result<LiveStart, ReplyError>),
     /// The topic whose history it asks for keeps that.
     HasHistory(HistoryQuestion, Result<LiveStart, ReplyError>),
+    /// It may know who is subscribed to a topic.
+    HasPresence(PresenceQuestion, Result<(), ReplyError>),
     /// Its publication is on its way, or refused: what it asked behind that may be done.
     Handed,
     /// Its publication is committed, or refused.
@@ -59,6 +61,20 @@ pub(crate) struct Beginning {
     pub(crate) recovers: Option<(String, u64)>,
     /// Whether it is refused, if it cannot go on there.
     pub(crate) rejects_unrecovered: bool,
+    /// Whether it wants to be told who comes and goes.
+    pub(crate) is_told: bool,
+    /// What its client says of the subscription, for others who ask who is there.
+    pub(crate) data: Data,
+}
+
+/// A question for those who are subscribed.
+#[derive(Clone, Debug)]
+pub(crate) struct PresenceQuestion {
+    /// The number of the command.
+    pub(crate) command: u32,
+    pub(crate) topic: TopicName,
+    /// Whether it is for their number only.
+    pub(crate) counts_only: bool,
 }
 
 /// A question for what was published before.
@@ -186,6 +202,33 @@ impl CoreRequests {
             });
             let kept = kept.await.map_err(|refusal| reply_error(&refusal));
             this.answers.tell(connection, Told::HasHistory(question, kept));
+        });
+    }
+
+    /// Asks whether a principal may know who is subscribed to a topic.
+    pub(crate) fn presence(
+        &self,
+        connection: ConnectionId,
+        principal: &Principal,
+        question: PresenceQuestion,
+    ) {
+        let (this, principal) = (self.clone(), principal.clone());
+        spawn_local(async move {
+            let topic = question.topic.clone();
+            let kept = this.ask_control(move |control| async move {
+                control.locate_live(&principal, &topic).await
+            });
+            let may = match kept.await {
+                Ok(kept) if kept.keeps_presence => Ok(()),
+                Ok(_) => {
+                    let name = question.topic.as_str();
+                    let detail =
+                        format!("topic {name:?} keeps no presence: its setting `presence` is off");
+                    Err(ReplyError::new(ErrorCode::NotAvailable, detail))
+                }
+                Err(refusal) => Err(reply_error(&refusal)),
+            };
+            this.answers.tell(connection, Told::HasPresence(question, may));
         });
     }
 

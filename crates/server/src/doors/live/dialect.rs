@@ -1,8 +1,10 @@
 //! A dialect: the protocol of a live connection, and how a message of a topic is written in it. Connections of one dialect
 //! share the frames of a topic. It knows no connections.
 
-use sennit_centrifuge::{Data, Encoding, PublicationView, put_publication};
+use sennit_centrifuge::{Encoding, PublicationView, put_publication};
 use sennit_websocket::{Opcode, frame};
+
+use super::published::Published;
 
 /// What clients speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,14 +56,14 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     /// Makes the frame of a message, in two parts.
-    pub(crate) fn make(&mut self, dialect: Dialect, channel: &str, offset: u64, data: &Data) {
+    pub(crate) fn make(&mut self, dialect: Dialect, channel: &str, message: &Published) {
         self.head.clear();
         self.body.clear();
         let Dialect::Centrifuge(encoding) = dialect;
         let view = PublicationView {
-            data: data.view(),
-            info: None,
-            offset: offset + 1,
+            data: message.data.view(),
+            info: message.publisher.as_deref(),
+            offset: message.offset + 1,
             tags: &[],
             time_ms: 0,
         };

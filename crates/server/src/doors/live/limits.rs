@@ -31,6 +31,21 @@ pub(crate) const PUBLISHES_MAX: usize = 256;
 pub(crate) const HISTORY_MAX: usize = 1000;
 pub(crate) const HISTORY_BYTES_MAX: usize = 1 << 20;
 
+/// Data that a client says of its subscription, in bytes.
+pub(crate) const PRESENCE_DATA_BYTES_MAX: usize = 4 << 10;
+
+/// Clients that an answer names.
+pub(crate) const PRESENCE_MAX: usize = 5000;
+
+/// Clients of a topic who are told at once who comes and goes. Where more are told, it is every half second.
+pub(crate) const TOLD_AT_ONCE_MAX: usize = 64;
+
+/// Pushes of a topic about who comes and goes, at once or in half a second. The rest is told later.
+pub(crate) const PRESENCE_PUSHES_MAX: usize = 50_000;
+
+/// Of those, for each client.
+pub(crate) const PRESENCE_CHANGES_MAX: usize = 256;
+
 /// How long before its credentials expire a client is asked for others.
 pub(crate) const REFRESH_BEFORE: Duration = Duration::from_secs(10);
 

@@ -20,7 +20,11 @@ use crate::{
         connection_id::ConnectionId,
         core_requests::{Beginning, Told},
         dialect::Dialect,
-        limits::{COMMANDS_MAX, CONNECTIONS_AT_ONCE_MAX, MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX},
+        limits::{
+            COMMANDS_MAX, CONNECTIONS_AT_ONCE_MAX, MESSAGE_BYTES_MAX, PRESENCE_DATA_BYTES_MAX,
+            SUBSCRIPTIONS_MAX,
+        },
+        published::headers,
     },
     identity::{
         login::{Credential, LoginRefusal},
@@ -38,7 +42,7 @@ const READS_MAX: usize = 4;
 
 impl LiveConnections {
     /// The id of a connection, as clients have it: no other connection of this broker has it.
-    fn client_id(&self, id: ConnectionId) -> String {
+    pub(super) fn client_id(&self, id: ConnectionId) -> String {
         format!("{:04x}{:08x}{:08x}", self.core.index.0, id.generation, id.slot)
     }
 
@@ -183,10 +187,9 @@ impl LiveConnections {
             Request::Ping => connection.reply(number, Ok(Answer::Ping)),
             // Nobody takes these.
             Request::Send(_) => {}
-            Request::Presence(_)
-            | Request::PresenceStats(_)
-            | Request::Rpc(_)
-            | Request::SubRefresh(_) => {
+            Request::Presence(request) => self.presence(id, number, &request.channel, false),
+            Request::PresenceStats(request) => self.presence(id, number, &request.channel, true),
+            Request::Rpc(_) | Request::SubRefresh(_) => {
                 let detail = "this broker does not serve this yet";
                 connection.refuse(number, ErrorCode::NotAvailable, detail);
             }
@@ -282,6 +285,11 @@ impl LiveConnections {
                 connection.is_busy = false;
                 connection.reply(question.command, Err(error));
             }
+            Told::HasPresence(question, Ok(())) => self.ask_presence(id, question),
+            Told::HasPresence(question, Err(error)) => {
+                connection.is_busy = false;
+                connection.reply(question.command, Err(error));
+            }
             Told::Handed => connection.is_busy = false,
             Told::Published(number, outcome) => {
                 connection.unconfirmed -= 1;
@@ -294,7 +302,7 @@ impl LiveConnections {
 
     /// A client has said who it is.
     fn connected(&mut self, id: ConnectionId, number: u32, principal: Principal) {
-        let (ping_interval, client) = (self.times.ping_interval, self.client_id(id));
+        let (ping_interval, client) = (self.rules.ping_interval, self.client_id(id));
         let Some(connection) = self.get(id) else { return };
         connection.is_busy = false;
         match principal.meter().map(TenantMeter::connect).transpose() {
@@ -343,13 +351,24 @@ impl LiveConnections {
             let detail = format!("SUBSCRIPTIONS_MAX is {SUBSCRIPTIONS_MAX}");
             return connection.refuse(number, ErrorCode::LimitExceeded, detail);
         }
+        if request.data.as_bytes().len() > PRESENCE_DATA_BYTES_MAX {
+            let detail = format!("PRESENCE_DATA_BYTES_MAX is {PRESENCE_DATA_BYTES_MAX}");
+            return connection.refuse(number, ErrorCode::LimitExceeded, detail);
+        }
         connection.is_busy = true;
         let principal = connection.principal.clone();
         let channel: Rc<str> = request.channel.into();
         let rejects_unrecovered = request.flag & SubscribeRequest::REJECT_UNRECOVERED != 0;
         let recovers = request.recover.then_some((request.epoch, request.offset));
-        let beginning =
-            Beginning { command: number, channel, topic, recovers, rejects_unrecovered };
+        let beginning = Beginning {
+            command: number,
+            channel,
+            topic,
+            recovers,
+            rejects_unrecovered,
+            is_told: request.join_leave || self.rules.tells_all,
+            data: request.data,
+        };
         self.requests.begin(id, &principal, beginning);
     }
 
@@ -368,7 +387,8 @@ impl LiveConnections {
         connection.is_busy = true;
         connection.unconfirmed += 1;
         let principal = connection.principal.clone();
-        let message = Message::new(request.data.into_payload());
+        let headers = headers(&self.client_info(id));
+        let message = Message { headers, ..Message::new(request.data.into_payload()) };
         self.requests.publish(id, &principal, number, topic, message);
     }
 }

@@ -2,7 +2,7 @@
 //! answered together.
 
 use sennit_centrifuge::{
-    Answer, Data, ErrorCode, HistoryRequest, HistoryResult, Publication, ReplyError,
+    Answer, ErrorCode, HistoryRequest, HistoryResult, Publication, ReplyError,
 };
 use sennit_engine::{Credit, Delivery, ReaderChange};
 use sennit_identity::Verb;
@@ -11,11 +11,11 @@ use super::{LiveConnections, subscriptions::epoch};
 use crate::{
     broker::{control::LiveStart, stream_request::Located},
     doors::live::{
-        broadcast::messages,
         channel::topic_of,
         connection_id::ConnectionId,
         core_requests::HistoryQuestion,
         limits::{CATCH_UP_BYTES, CATCH_UP_MESSAGES, HISTORY_BYTES_MAX, HISTORY_MAX},
+        published::{Published, messages},
     },
 };
 
@@ -126,10 +126,11 @@ impl LiveConnections {
 
     pub(super) fn add_to_history(&mut self, reader: u32, delivery: &Delivery) {
         let Some(history) = self.histories.get_mut(&reader) else { return };
-        for (offset, data) in messages(delivery) {
+        for message in messages(delivery) {
+            let offset = message.offset;
             if (history.next..history.until).contains(&offset) && !history.is_whole() {
-                history.bytes += data.as_bytes().len();
-                history.publications.push(publication(offset, data));
+                history.bytes += message.data.as_bytes().len();
+                history.publications.push(publication(message));
                 history.next = offset + 1;
             }
         }
@@ -176,6 +177,8 @@ impl LiveConnections {
     }
 }
 
-fn publication(offset: u64, data: Data) -> Publication {
-    Publication { data, offset: offset + 1, ..Publication::default() }
+fn publication(message: Published) -> Publication {
+    let Published { offset, data, publisher } = message;
+    let info = publisher.map(|publisher| *publisher);
+    Publication { data, info, offset: offset + 1, ..Publication::default() }
 }

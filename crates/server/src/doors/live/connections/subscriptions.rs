@@ -30,8 +30,9 @@ pub(super) fn epoch(located: Located) -> String {
 impl LiveConnections {
     /// It is known where a subscription begins.
     pub(super) fn begin(&mut self, id: ConnectionId, beginning: Beginning, start: LiveStart) {
-        let LiveStart { located, kept_from, end } = start;
-        let Beginning { command, channel, topic, recovers, rejects_unrecovered } = beginning;
+        let LiveStart { located, kept_from, end, keeps_presence } = start;
+        let Beginning { command, channel, topic, recovers, rejects_unrecovered, is_told, data } =
+            beginning;
         let Some(connection) = self.get(id) else { return };
         let dialect = connection.dialect;
         if let Err(missing) = connection.principal.may(Verb::Subscribe, topic.as_str()) {
@@ -45,7 +46,7 @@ impl LiveConnections {
             );
             return connection.refuse(command, ErrorCode::BadRequest, detail);
         }
-        let number = self.broadcast(&topic, located, end.0);
+        let number = self.broadcast(&topic, located, keeps_presence, end.0);
         let gap = self.gaps.get(&located.topic).copied().unwrap_or_default();
         let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
         // Nothing is lost between what it had and what it gets: it may go on there.
@@ -83,6 +84,7 @@ impl LiveConnections {
             channel,
             broadcast: number,
             next,
+            is_told: is_told && keeps_presence,
             place: Place::Ring(place.unwrap_or_default()),
         });
         self.thread_state.metrics.live_subscriptions.add(1);
@@ -90,11 +92,20 @@ impl LiveConnections {
             // A reader brings it there.
             self.catch_up(id, at);
         }
+        if keeps_presence {
+            self.join(id, topic, is_told, data);
+        }
         self.to_flush.add(id);
     }
 
     /// The number of the broadcast of a topic, which begins at `end` if there is none.
-    fn broadcast(&mut self, topic: &TopicName, located: Located, end: u64) -> u32 {
+    fn broadcast(
+        &mut self,
+        topic: &TopicName,
+        located: Located,
+        keeps_presence: bool,
+        end: u64,
+    ) -> u32 {
         if let Some(&number) = self.broadcasts_by_name.get(topic) {
             let is_it = |broadcast: &Broadcast| broadcast.located.topic == located.topic;
             if self.broadcasts.get(&number).is_some_and(is_it) {
@@ -105,7 +116,7 @@ impl LiveConnections {
         }
         let credit = Credit { messages: BROADCAST_MESSAGES, bytes: BROADCAST_BYTES };
         let number = self.read(located, end, credit);
-        self.broadcasts.insert(number, Broadcast::new(topic.clone(), located, end));
+        self.broadcasts.insert(number, Broadcast::new(topic.clone(), located, keeps_presence, end));
         self.broadcasts_by_name.insert(topic.clone(), number);
         number
     }
@@ -198,6 +209,10 @@ impl LiveConnections {
         let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
         broadcast.remove(id, dialect);
         let located = broadcast.located;
+        if broadcast.keeps_presence {
+            let name = broadcast.name.clone();
+            self.note_left(id, name);
+        }
         if let Place::Log { reader, .. } = place {
             self.catch_ups.remove(&reader);
             self.reader(reader, located, ReaderChange::End);

@@ -15,7 +15,7 @@ impl LiveConnections {
     /// Looks at all connections.
     pub(super) fn mind(&mut self, now: Instant) {
         let wall = clock::now();
-        let pong_timeout = PONG_TIMEOUT.min(self.times.ping_interval);
+        let pong_timeout = PONG_TIMEOUT.min(self.rules.ping_interval);
         for slot in 0..self.connections.len() as u32 {
             let Some(connection) = self.at(slot) else { continue };
             let id = connection.id;
@@ -46,6 +46,7 @@ impl LiveConnections {
             }
             self.to_flush.add(id);
         }
+        self.tell_presences();
         // Rings whose last reader has caught up since are let go.
         for (&number, broadcast) in &mut self.broadcasts {
             if !broadcast.has_news && broadcast.held() > 0 {
@@ -58,7 +59,7 @@ impl LiveConnections {
 
     /// Its client is there.
     pub(super) fn heard_pong(&mut self, slot: u32) {
-        let ping_interval = self.times.ping_interval;
+        let ping_interval = self.rules.ping_interval;
         if let Some(connection) = self.at(slot)
             && connection.awaits_pong
         {
