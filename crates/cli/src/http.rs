@@ -116,29 +116,46 @@ pub struct Http {
 }
 
 impl ConnectOptions {
+    /// The value of the header `Authorization` with the credentials.
+    ///
+    /// # Errors
+    /// A file cannot be read, or no password can be asked for.
+    pub fn authorization(&self) -> Result<Option<String>, Failure> {
+        self.credential.authorization()
+    }
+
+    /// A connection on which nothing was said, but for the handshake of TLS.
+    ///
+    /// # Errors
+    /// No server listens there, or no answer came in time.
+    pub async fn stream(&self) -> Result<Box<dyn Stream>, Failure> {
+        let address = &self.http.host_port;
+        let tls = self.tls.options(self.http.is_tls);
+        let connecting = async {
+            let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+            let _ = stream.set_nodelay(true);
+            match &tls {
+                None => Ok(Box::new(stream) as Box<dyn Stream>),
+                Some(options) => secured(stream, address, options).await,
+            }
+        };
+        let connected = timeout(CONNECT_TIMEOUT, connecting).await;
+        let late = |_| Err(format!("nothing came for {CONNECT_TIMEOUT:?}"));
+        let connected = connected.unwrap_or_else(late);
+        connected.map_err(|error| no_broker(address, &error, "--http"))
+    }
+
     /// Connects.
     ///
     /// # Errors
     /// No server listens there, or no answer came in time.
     pub async fn connect(&self) -> Result<Http, Failure> {
         let address = self.http.host_port.clone();
-        let tls = self.tls.options(self.http.is_tls);
-        let authorization = self.credential.authorization()?;
-        let connecting = async {
-            let stream = TcpStream::connect(&address).await.map_err(|error| error.to_string())?;
-            let _ = stream.set_nodelay(true);
-            let stream: Box<dyn Stream> = match &tls {
-                None => Box::new(stream),
-                Some(options) => secured(stream, &address, options).await?,
-            };
-            let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-            shaken.map_err(|error| error.to_string())
-        };
-        let connected = timeout(CONNECT_TIMEOUT, connecting).await;
-        let late = |_| Err(format!("nothing came for {CONNECT_TIMEOUT:?}"));
-        let connected = connected.unwrap_or_else(late);
+        let authorization = self.authorization()?;
+        let stream = TokioIo::new(self.stream().await?);
+        let shaken = hyper::client::conn::http1::handshake(stream).await;
         let (sender, connection) =
-            connected.map_err(|error| no_broker(&address, &error, "--http"))?;
+            shaken.map_err(|error| no_broker(&address, &error.to_string(), "--http"))?;
         tokio::spawn(async move {
             // What goes wrong with it is seen by whoever waits for an answer.
             let _ = connection.await;
@@ -198,7 +215,7 @@ impl Http {
 }
 
 /// The carrier of a connection.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
@@ -255,7 +272,8 @@ fn no_answer(address: &str, why: &str) -> Failure {
     Failure::new(Exit::Unreachable, format!("the broker at {address} fell silent: {why}"))
 }
 
-fn refusal(status: StatusCode, body: &[u8]) -> Failure {
+/// The failure that an answer with this status and body is.
+pub fn refusal(status: StatusCode, body: &[u8]) -> Failure {
     let problem: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     // Subscriptions say it as their protocol does.
     let said = problem["detail"].as_str().or_else(|| problem["error"]["message"].as_str());

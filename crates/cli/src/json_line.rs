@@ -14,8 +14,17 @@ const FIELDS: &str = "key, headers, payload, delay and ttl";
 
 /// The printed fields that say where a message lay. They are ignored when the message is published
 /// again.
-const LOCATION_FIELDS: [&str; 6] =
-    ["topic", "partition", "offset", "attempt", "appended_at_ms", "durability"];
+const LOCATION_FIELDS: [&str; 9] = [
+    "topic",
+    "partition",
+    "offset",
+    "attempt",
+    "appended_at_ms",
+    "durability",
+    "channel",
+    "epoch",
+    "publisher",
+];
 
 /// A line.
 #[derive(Debug, PartialEq)]
@@ -174,7 +183,8 @@ pub fn message_json(message: &MessageView<'_>) -> Value {
     value
 }
 
-fn put_bytes(value: &mut Value, name: &str, bytes: &[u8]) {
+/// Sets a field to bytes: text as text, others as base64 under a name that says so.
+pub fn put_bytes(value: &mut Value, name: &str, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => value[name] = text.into(),
         Err(_) => value[format!("{name}_base64")] = BASE64_STANDARD.encode(bytes).into(),

@@ -32,6 +32,7 @@ mod json_line;
 mod kv;
 mod limit_options;
 mod line_reader;
+mod live;
 mod logging;
 mod message_format;
 mod messages;

@@ -5,6 +5,7 @@ use std::{
     fs::File,
     io::{self, ErrorKind, Write},
     os::{fd::AsFd, unix::fs::FileTypeExt},
+    pin::{Pin, pin},
     time::Duration,
 };
 
@@ -12,6 +13,9 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::ioctl_fionread,
 };
+use tokio::time::timeout;
+
+use crate::{exit::Failure, output::ignore_broken_pipe};
 
 /// Bytes to push before the next [`Printer::deliver`], beside one item.
 pub const WINDOW_BYTES: usize = 1 << 20;
@@ -110,6 +114,27 @@ impl Printer {
             wait_for(&self.file, |_| unread(&self.file) == 0).await?;
         }
         Ok(())
+    }
+
+    /// Writes the pushed items as [`Printer::deliver`] does, and settles them: returns how many were taken, and the end if
+    /// nothing is to be printed behind them. Once `interrupted`, the reader has [`GRACE`] for what was printed before.
+    pub async fn deliver_unless(
+        &mut self,
+        interrupted: &mut Pin<&mut (impl Future<Output = ()> + ?Sized)>,
+    ) -> (usize, Option<Result<(), Failure>>) {
+        let end = {
+            let mut delivering = pin!(self.deliver());
+            tokio::select! {
+                delivered = &mut delivering => match delivered {
+                    Ok(()) => None,
+                    failed => Some(ignore_broken_pipe(failed)),
+                },
+                () = interrupted => Some(ignore_broken_pipe(
+                    timeout(GRACE, &mut delivering).await.unwrap_or(Ok(())),
+                )),
+            }
+        };
+        (self.settle(), end)
     }
 
     /// Returns how many of the pushed items, from the first, the reader has taken, and forgets all

@@ -1,23 +1,18 @@
 //! `sennit read`: prints the messages of a topic, or of all topics that match a pattern, in the order of their
 //! offsets. It settles nothing and does not affect others. It reports gaps.
 
-use std::{
-    num::NonZeroU64,
-    pin::{Pin, pin},
-};
+use std::{num::NonZeroU64, pin::pin};
 
 use sennit_client::{ReadFrom, ReadRun, Received};
 use sennit_model::{CursorName, Filter, FilterError, Offset, Timestamp, WhenSlow};
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use crate::{
     connect_options::{ConnectOptions, block_on},
     exit::Failure,
     format::Format,
     interrupt::interrupted,
-    output::ignore_broken_pipe,
-    printer::{GRACE, Printer, WINDOW_BYTES},
+    printer::{Printer, WINDOW_BYTES},
     read_source::{NextOffset, ReadOptions, ReadTarget, Source},
     stdout_closed::stdout_closed,
     time_argument,
@@ -177,7 +172,7 @@ async fn read(
                 (topic, Received::Gap(gap)) => {
                     if let Some(line) = message_format.gap(&topic, &gap) {
                         printer.push(|out| out.extend_from_slice(line.as_bytes()));
-                        if let (_, Some(end)) = deliver(&mut printer, &mut interrupted).await {
+                        if let (_, Some(end)) = printer.deliver_unless(&mut interrupted).await {
                             return end;
                         }
                     }
@@ -197,7 +192,7 @@ async fn read(
             {
                 printer.push(|out| message_format.message(&message, || place(&run, offset), out));
             }
-            let (taken, end) = deliver(&mut printer, &mut interrupted).await;
+            let (taken, end) = printer.deliver_unless(&mut interrupted).await;
             end_of_taken = end_of_taken.plus(taken as u64);
             *unprinted = Some((topic.clone(), run.partition(), end_of_taken));
             if let Some(end) = end {
@@ -210,27 +205,6 @@ async fn read(
         }
     }
     Ok(())
-}
-
-/// Prints the pushed items; returns how many were taken, and the reason if they were the last.
-async fn deliver(
-    printer: &mut Printer,
-    interrupted: &mut Pin<&mut impl Future<Output = ()>>,
-) -> (usize, Option<Result<(), Failure>>) {
-    let end = {
-        let mut delivering = pin!(printer.deliver());
-        tokio::select! {
-            delivered = &mut delivering => match delivered {
-                Ok(()) => None,
-                failed => Some(ignore_broken_pipe(failed)),
-            },
-            // What was printed before may still be taken.
-            () = interrupted => Some(ignore_broken_pipe(
-                timeout(GRACE, &mut delivering).await.unwrap_or(Ok(())),
-            )),
-        }
-    };
-    (printer.settle(), end)
 }
 
 /// The location of a message for JSON.

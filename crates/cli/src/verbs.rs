@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     auth, backup, bench, cert, config, consume, context, cursor, dead_letters, delayed,
-    exit::Failure, explain, group, hook, kv, messages, publish, read, reply, request, restore,
-    schedule, serve, storage, stream, subscription, throttle, topic,
+    exit::Failure, explain, group, hook, kv, live, messages, publish, read, reply, request,
+    restore, schedule, serve, storage, stream, subscription, throttle, topic,
 };
 
 /// Shown below the help of the whole program.
@@ -80,6 +80,8 @@ enum Verb {
     Stream(stream::Args),
     /// Subscriptions that are woken when HTTP streams have content: create, list, show
     Subscription(subscription::Args),
+    /// Live connections: subscribe to channels, publish to them, see who is there
+    Live(live::Args),
     /// The configuration of the broker: get, set, delete, list and watch keys
     Kv(kv::Args),
     /// Who may do what: API keys, users, roles, rights and tenants
@@ -128,6 +130,7 @@ pub fn run(command: Sennit) -> Result<(), Failure> {
         Verb::Cursor(args) => cursor::run(args),
         Verb::Stream(args) => stream::run(args),
         Verb::Subscription(args) => subscription::run(args),
+        Verb::Live(args) => live::run(args),
         Verb::Kv(args) => kv::run(args),
         Verb::Auth(args) => auth::run(args),
         Verb::Hook(args) => hook::run(args),

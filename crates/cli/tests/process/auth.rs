@@ -61,6 +61,8 @@ const VERBS: &[(&[&str], &str)] = &[
     (&["stream", "create", "notes"], ""),
     (&["stream", "append", "notes"], "line\n"),
     (&["stream", "read", "notes"], ""),
+    (&["live", "publish", "news", "hello"], ""),
+    (&["live", "subscribe", "news", "--from", "earliest", "-n", "1"], ""),
     (&["subscription", "list"], ""),
     (&["auth", "key", "list"], ""),
     (&["auth", "user", "list"], ""),

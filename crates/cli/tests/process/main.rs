@@ -47,6 +47,7 @@ mod kept_counts;
 mod kv;
 mod ledger;
 mod limits;
+mod live;
 mod lost_brokers;
 mod memory;
 mod order;
