@@ -11,9 +11,12 @@ use sennit_journal::{SHARDS_MAX, disk::Access};
 use sennit_tls::{ClientCertificates, TlsFault};
 
 use crate::{
-    doors::streams::{
-        PAGE_HEADERS, PublicOrigin, PublicUrl, StorageRules, StreamStorage, StreamStorageRule,
-        StreamsSettings,
+    doors::{
+        live::backend::LiveBackend,
+        streams::{
+            PAGE_HEADERS, PublicOrigin, PublicUrl, StorageRules, StreamStorage, StreamStorageRule,
+            StreamsSettings,
+        },
     },
     http::{
         HostName, HttpOrigin, allowed_hosts::AllowedHosts, allowed_origins::AllowedOrigins,
@@ -98,6 +101,8 @@ pub struct Config {
     pub live_connect_timeout: Duration,
     /// Whether all subscribers of a topic that keeps presence are told who comes and goes, or only those who ask for it.
     pub live_tells_all: bool,
+    /// The application that is asked about live connections.
+    pub live_backend: LiveBackend,
     /// Allows subscriptions to call webhooks of this machine, and without TLS: for development.
     pub streams_allow_private_webhooks: bool,
     /// How segments are written.
@@ -142,6 +147,7 @@ impl Default for Config {
             live_ping_interval: Duration::from_secs(25),
             live_connect_timeout: Duration::from_secs(10),
             live_tells_all: false,
+            live_backend: LiveBackend::default(),
             streams_allow_private_webhooks: false,
             access: Access::Auto,
             scrub_every: Some(Duration::from_secs(7 * 86_400)),

@@ -190,7 +190,13 @@ fn open_http(
         connect_timeout: config.live_connect_timeout,
         tells_all: config.live_tells_all,
     };
-    match LiveConnections::open(core.clone(), thread_state.clone(), authority.clone(), rules) {
+    match LiveConnections::open(
+        core.clone(),
+        thread_state.clone(),
+        authority.clone(),
+        rules,
+        &config.live_backend,
+    ) {
         Ok(live) => drop(spawn_local(live.run())),
         Err(error) => tracing::warn!(%error, "live connections are refused"),
     }

@@ -9,7 +9,7 @@
 //! `route`; the `browser_guard` says whether a page may send it (`allowed_hosts`, `allowed_origins`,
 //! `browser_headers`); a `response` has a `body`. `thread_state` is what the connections of a thread share. A
 //! connection of `http1` moves to the core of its streams (`core_affinity`); one that waits for a stream leaves its
-//! task (`parking`, `parking_entry`), as does one that goes on at another door (`upgrade`). The `client` sends requests to servers elsewhere.
+//! task (`parking`, `parking_entry`), as does one that goes on at another door (`upgrade`). The `client` sends requests to servers elsewhere, by their `client_url`.
 
 pub(crate) mod allowed_hosts;
 pub(crate) mod allowed_origins;
@@ -21,6 +21,7 @@ pub(crate) mod body;
 pub(crate) mod browser_guard;
 pub(crate) mod browser_headers;
 pub(crate) mod client;
+pub(crate) mod client_url;
 pub(crate) mod closing;
 pub(crate) mod concurrency;
 mod connection;

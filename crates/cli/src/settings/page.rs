@@ -114,6 +114,8 @@ fn what_a_row_shows_it_reads_as_the_same() {
             "self",
             "required",
             "all",
+            "connect",
+            "chat.>",
         ] {
             let mut start = Start::default();
             let given = |texts| Assignment::new(texts, Source::Default);

@@ -5,9 +5,11 @@
 //! subscribed to by one reader (`broadcast`, `connections/deliveries`), and writes (`connections/writes`). A message is
 //! encoded once into a `ring`, in which a subscriber is a position. One that begins earlier, or falls behind, is caught up
 //! from the log by a reader of its own. `presence` is who is subscribed to a topic, kept on one core for all.
-//! `core_requests` waits for answers of other cores, `sink` takes what shards send, `calls` what other tasks and cores
+//! `core_requests` waits for answers of other cores, `backend` is the application that may be asked,
+//! `sink` takes what shards send, `calls` what other tasks and cores
 //! ask of the loop, `channel` translates names, `dialect` is what a client speaks, `published` a message for all dialects.
 
+pub(crate) mod backend;
 mod broadcast;
 mod calls;
 mod channel;

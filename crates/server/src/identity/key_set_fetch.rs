@@ -4,14 +4,14 @@
 use std::{fmt, io, net::SocketAddr, str::FromStr, time::Duration};
 
 use bytes::Bytes;
-use http::{Request, StatusCode, Uri, header};
+use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use sennit_identity::{KeySet, KeySetError, limits::KEY_SET_BYTES_MAX};
 
-use crate::http::client::{ClientFailure, HttpClient};
-
-/// Longest URL of a key set, in bytes.
-const KEY_SET_URL_BYTES_MAX: usize = 2048;
+use crate::http::{
+    client::{ClientFailure, HttpClient},
+    client_url::{CLIENT_URL_BYTES_MAX, ClientUrl},
+};
 
 /// Longest time of a fetch, from the lookup of the name to the last byte.
 const KEY_SET_FETCH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -21,7 +21,7 @@ const KEY_SET_FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 pub enum KeySetUrlError {
     /// The text is no URL that can be fetched.
     #[error(
-        "not the URL of a key set: write https://HOST/PATH, without user, password and #, in at most {KEY_SET_URL_BYTES_MAX} bytes"
+        "not the URL of a key set: write https://HOST/PATH, without user, password and #, in at most {CLIENT_URL_BYTES_MAX} bytes"
     )]
     Malformed,
     /// Anybody on the way could put keys of their own into the answer.
@@ -33,61 +33,23 @@ pub enum KeySetUrlError {
 
 /// The URL of a key set.
 #[derive(Clone, PartialEq, Eq)]
-pub struct KeySetUrl {
-    text: Box<str>,
-    is_tls: bool,
-    host: Box<str>,
-    port: u16,
-    authority: Box<str>,
-    path: Box<str>,
-}
+pub struct KeySetUrl(ClientUrl);
 
 impl FromStr for KeySetUrl {
     type Err = KeySetUrlError;
 
     fn from_str(text: &str) -> Result<Self, KeySetUrlError> {
-        let malformed = KeySetUrlError::Malformed;
-        if text.len() > KEY_SET_URL_BYTES_MAX || text.contains('#') {
-            return Err(malformed);
-        }
-        let uri: Uri = text.parse().map_err(|_| malformed)?;
-        let authority = uri.authority().ok_or(malformed)?;
-        let is_tls = match uri.scheme_str() {
-            Some("https") => true,
-            Some("http") => false,
-            _ => return Err(malformed),
-        };
-        let has_port = authority.as_str().len() > authority.host().len();
-        let port = match authority.port_u16() {
-            Some(0) => return Err(malformed),
-            Some(port) => port,
-            None if has_port => return Err(malformed),
-            None if is_tls => 443,
-            None => 80,
-        };
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-        if host.is_empty() || authority.as_str().contains('@') {
-            return Err(malformed);
-        }
-        let is_here = host.eq_ignore_ascii_case("localhost")
-            || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
-        if !is_tls && !is_here {
+        let url = ClientUrl::of(text).ok_or(KeySetUrlError::Malformed)?;
+        if !url.is_tls && !url.is_here() {
             return Err(KeySetUrlError::NotTls);
         }
-        Ok(Self {
-            text: text.into(),
-            is_tls,
-            host: host.into(),
-            port,
-            authority: authority.as_str().into(),
-            path: uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).into(),
-        })
+        Ok(Self(url))
     }
 }
 
 impl fmt::Display for KeySetUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        self.0.fmt(f)
     }
 }
 
@@ -154,7 +116,7 @@ pub(crate) async fn fetch(
 
 async fn try_fetch(
     client: &HttpClient,
-    url: &KeySetUrl,
+    KeySetUrl(url): &KeySetUrl,
 ) -> Result<FetchedKeySet, KeySetFetchFailure> {
     let found = tokio::net::lookup_host((&*url.host, url.port)).await;
     let addresses: Vec<_> = found.map_err(KeySetFetchFailure::Lookup)?.collect();

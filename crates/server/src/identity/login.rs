@@ -6,7 +6,7 @@
 use std::{fmt, time::Duration};
 
 use sennit_identity::{
-    ApiKey, Directory, LoginAdmission, PasswordCost, PasswordHash, TokenRefusal, UserEntry,
+    ApiKey, Claims, Directory, LoginAdmission, PasswordCost, PasswordHash, TokenRefusal, UserEntry,
     UserName,
 };
 use sennit_model::Timestamp;
@@ -15,7 +15,7 @@ use super::{
     authority::{Authority, key_counts},
     certificate_owner::{self, CertificateOwner},
     principal::Principal,
-    token_owner::TokenOwner,
+    token_owner::{ClaimError, TokenOwner},
 };
 use crate::runtime::{metrics::CoreMetrics, peer::Peer};
 
@@ -215,16 +215,37 @@ fn token_principal(
             _ => LoginRefusal::Invalid,
         }
     })?;
-    let owner = TokenOwner::new(claims).map_err(|error| {
+    let owner = owner(directory, claims).map_err(|error| {
         tracing::debug!(%error, "a token was refused");
         LoginRefusal::Invalid
     })?;
-    let tenant = owner.holder().tenant.as_ref();
-    if tenant.is_some_and(|tenant| directory.tenant(tenant).is_none()) {
-        tracing::debug!("a token of a tenant that is not there was refused");
-        return Err(LoginRefusal::Invalid);
-    }
     Ok(Principal::of_token(authority.clone(), owner))
+}
+
+fn owner(directory: &Directory, claims: Claims) -> Result<TokenOwner, ClaimError> {
+    let owner = TokenOwner::new(claims)?;
+    let tenant = owner.holder().tenant.as_ref();
+    match tenant.filter(|tenant| directory.tenant(tenant).is_none()) {
+        Some(tenant) => Err(ClaimError::UnknownTenant(tenant.clone())),
+        None => Ok(owner),
+    }
+}
+
+/// The principal of whom an application that is trusted claims this. Where nobody is asked for credentials it may do everything, as
+/// others do.
+///
+/// # Errors
+/// The claims say nothing that counts, or it is not known yet what counts.
+pub(crate) fn claimed_principal(
+    authority: &Authority,
+    claims: Claims,
+) -> Result<Principal, ClaimError> {
+    let directory = authority.directory().ok_or(ClaimError::NotReady)?;
+    let owner = owner(&directory, claims)?;
+    Ok(match authority.asks() {
+        true => Principal::of_token(authority.clone(), owner),
+        false => Principal::local_owner(authority.clone(), owner),
+    })
 }
 
 async fn user_principal(

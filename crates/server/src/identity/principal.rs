@@ -26,8 +26,8 @@ use crate::runtime::clock::now;
 pub(crate) struct Principal(Arc<Kind>);
 
 enum Kind {
-    /// A client that has shown no credentials, because none are asked for.
-    Local(Authority),
+    /// A client that has shown no credentials, because none are asked for; the application may say who it is.
+    Local(Authority, Option<TokenOwner>),
     /// The broker itself.
     Broker,
     /// A client whose credentials are not looked at, because it asks for what is open to all.
@@ -101,7 +101,7 @@ impl fmt::Debug for Principal {
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
-            Kind::Local(_) => f.write_str("local"),
+            Kind::Local(..) => f.write_str("local"),
             Kind::Broker => f.write_str("broker"),
             Kind::Nobody => f.write_str("nobody"),
             Kind::Known(Known { who: Who::Key { id, .. }, .. }) => write!(f, "key:{id}"),
@@ -119,7 +119,12 @@ impl fmt::Display for Principal {
 impl Principal {
     /// The principal of a client that is asked for no credentials. It may do everything, as long as nobody is asked.
     pub(crate) fn local(authority: Authority) -> Self {
-        Self(Arc::new(Kind::Local(authority)))
+        Self(Arc::new(Kind::Local(authority, None)))
+    }
+
+    /// The same, for one whom the application names.
+    pub(super) fn local_owner(authority: Authority, owner: TokenOwner) -> Self {
+        Self(Arc::new(Kind::Local(authority, Some(owner))))
     }
 
     /// The broker itself: it keeps topics of its own, and follows streams for its subscriptions.
@@ -188,7 +193,8 @@ impl Principal {
     /// credentials.
     pub(crate) fn user_name(&self) -> String {
         match &*self.0 {
-            Kind::Local(_) | Kind::Broker | Kind::Nobody => String::new(),
+            Kind::Local(_, Some(owner)) => owner.subject().to_owned(),
+            Kind::Local(..) | Kind::Broker | Kind::Nobody => String::new(),
             Kind::Known(known) => match &known.who {
                 Who::Key { id, .. } => id.to_string(),
                 Who::User { name, .. } => name.to_string(),
@@ -202,6 +208,7 @@ impl Principal {
     pub(crate) fn info(&self) -> Option<String> {
         match &*self.0 {
             Kind::Known(Known { who: Who::Token(owner), .. }) => owner.info().map(str::to_owned),
+            Kind::Local(_, Some(owner)) => owner.info().map(str::to_owned),
             _ => None,
         }
     }
@@ -220,7 +227,7 @@ impl Principal {
     pub(crate) fn is_unrestricted(&self) -> bool {
         match &*self.0 {
             Kind::Broker => true,
-            Kind::Local(authority) => !authority.asks(),
+            Kind::Local(authority, _) => !authority.asks(),
             Kind::Nobody | Kind::Known(_) => false,
         }
     }
@@ -229,7 +236,7 @@ impl Principal {
     pub(crate) fn tenant(&self) -> Option<TenantName> {
         match &*self.0 {
             Kind::Known(known) => known.holder().and_then(|holder| holder.tenant),
-            Kind::Local(_) | Kind::Broker | Kind::Nobody => None,
+            Kind::Local(..) | Kind::Broker | Kind::Nobody => None,
         }
     }
 
@@ -237,14 +244,16 @@ impl Principal {
     pub(crate) fn rights(&self) -> Option<Arc<Rights>> {
         match &*self.0 {
             Kind::Known(known) => Some(known.standing().rights),
-            Kind::Local(_) | Kind::Broker | Kind::Nobody => None,
+            Kind::Local(..) | Kind::Broker | Kind::Nobody => None,
         }
     }
 
     /// The number of the last change of what anybody may: what was allowed at it is allowed until the next.
     pub(crate) fn revision(&self) -> u64 {
         match &*self.0 {
-            Kind::Local(authority) | Kind::Known(Known { authority, .. }) => authority.revision(),
+            Kind::Local(authority, _) | Kind::Known(Known { authority, .. }) => {
+                authority.revision()
+            }
             Kind::Broker | Kind::Nobody => 0,
         }
     }
@@ -256,7 +265,7 @@ impl Principal {
     pub(crate) fn check(&self, now: Timestamp) -> Result<(), CredentialsEnded> {
         let counts = match &*self.0 {
             Kind::Broker | Kind::Nobody => true,
-            Kind::Local(authority) => !authority.asks(),
+            Kind::Local(authority, _) => !authority.asks(),
             Kind::Known(known) => known.counts(now),
         };
         if counts { Ok(()) } else { Err(CredentialsEnded) }
@@ -264,7 +273,11 @@ impl Principal {
 
     /// When its credentials end by themselves.
     pub(crate) fn expires(&self) -> Option<Timestamp> {
-        let Kind::Known(Known { authority, who, .. }) = &*self.0 else { return None };
+        let (authority, who) = match &*self.0 {
+            Kind::Known(Known { authority, who, .. }) => (authority, who),
+            Kind::Local(_, Some(owner)) => return Some(owner.expires_at()),
+            _ => return None,
+        };
         let (id, generation) = match who {
             Who::Key { id, generation } => (id, generation),
             Who::User { .. } => return None,
@@ -285,7 +298,7 @@ impl Principal {
         let is_allowed = match &*self.0 {
             Kind::Broker => true,
             Kind::Nobody => false,
-            Kind::Local(authority) => !authority.asks(),
+            Kind::Local(authority, _) => !authority.asks(),
             Kind::Known(known) => known.counts(now()) && known.standing().rights.allow(verb, name),
         };
         if is_allowed { Ok(()) } else { Err(MissingRight { verb, name: name.to_owned() }) }
@@ -295,7 +308,7 @@ impl Principal {
     pub(crate) fn meter(&self) -> Option<Arc<TenantMeter>> {
         match &*self.0 {
             Kind::Known(known) => known.standing().meter,
-            Kind::Local(_) | Kind::Broker | Kind::Nobody => None,
+            Kind::Local(..) | Kind::Broker | Kind::Nobody => None,
         }
     }
 
@@ -310,7 +323,7 @@ impl Principal {
     /// Waits until it may not do this any more.
     pub(crate) async fn lost(&self, verb: Verb, name: &str) -> MissingRight {
         let mut changes = match &*self.0 {
-            Kind::Local(authority) | Kind::Known(Known { authority, .. }) => authority.changes(),
+            Kind::Local(authority, _) | Kind::Known(Known { authority, .. }) => authority.changes(),
             Kind::Broker | Kind::Nobody => std::future::pending().await,
         };
         loop {

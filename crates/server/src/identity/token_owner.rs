@@ -2,6 +2,7 @@
 
 use sennit_identity::{
     Claims, Directory, Holder, IdentityNameError, Right, RightError, RightSource, Rights, RoleName,
+    TenantName,
 };
 use sennit_model::Timestamp;
 
@@ -11,6 +12,12 @@ pub(crate) enum ClaimError {
     /// The tenant has no possible name.
     #[error("the token's tenant: {0}")]
     Tenant(IdentityNameError),
+    /// There is no such tenant.
+    #[error("there is no tenant {0}")]
+    UnknownTenant(TenantName),
+    /// It is not known yet what counts.
+    #[error("the broker cannot tell yet what counts")]
+    NotReady,
     /// A right is none. It is not left out: it may have been one that denies.
     #[error("a right of the token: {0}")]
     Right(RightError),

@@ -10,6 +10,7 @@ use sennit_centrifuge::{
 };
 use sennit_identity::{NewToken, Verb};
 use sennit_protocol::control::change_access::Change;
+use sennit_server::{Config, TokenConfig};
 use sennit_websocket::{CloseCode, client::UpgradeRequest};
 
 use crate::{
@@ -18,6 +19,7 @@ use crate::{
     access_matrix::{all_but, now_ms},
     live_client::{LiveClient, ask_upgrade},
     tokens,
+    world::{Broker, config},
 };
 
 /// A request of each kind about a channel.
@@ -53,7 +55,7 @@ fn need(request: &Request) -> Option<Verb> {
         | Request::Ping
         | Request::Send(_)
         | Request::Refresh(_) => None,
-        // They are answered alike, whoever asks: this broker does not serve them.
+        // The first goes to the application, the other needs a token of its own.
         Request::Rpc(_) | Request::SubRefresh(_) => None,
     }
 }
@@ -167,6 +169,63 @@ fn a_client_goes_on_with_a_new_token_of_its_own_and_with_nobody_elses() {
     client.unsubscribe("news");
     client.send(refresh(token("bob", 600)));
     assert_eq!(client.close().code, CloseCode::of(DisconnectCode::InvalidToken.code()));
+    broker.stop();
+}
+
+#[test]
+fn a_token_for_a_subscription_allows_that_and_nothing_else() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let tokens = TokenConfig { leeway: Duration::ZERO, ..tokens::settings() };
+    let broker = Broker::start(Config { tokens, ..config(folder.path()) });
+    let token = |subject: &str, right: &str, seconds| {
+        let lifetime = Duration::from_secs(seconds);
+        Token(tokens::mint(&NewToken { lifetime, ..tokens::token(subject, &[], &[right]) }))
+    };
+    let mut other = LiveClient::connect(
+        &broker,
+        Encoding::Json,
+        token("bob", "create,subscribe,publish >", 60).as_str(),
+    );
+    other.subscribe("private");
+    let mut client =
+        LiveClient::connect(&broker, Encoding::Json, token("ada", "read news", 60).as_str());
+    let subscribe = |token: Token| SubscribeRequest {
+        channel: "private".into(),
+        token,
+        ..SubscribeRequest::default()
+    };
+    for (wrong, code) in [
+        (Token::default(), ErrorCode::PermissionDenied),
+        (Token("no token".into()), ErrorCode::PermissionDenied),
+        (token("bob", "subscribe private", 60), ErrorCode::PermissionDenied),
+        (token("ada", "subscribe other", 60), ErrorCode::PermissionDenied),
+        (token("ada", "publish private", 60), ErrorCode::PermissionDenied),
+    ] {
+        let refused = client.subscribed(subscribe(wrong)).unwrap_err();
+        assert_eq!(refused.code, code.code(), "{refused:?}");
+    }
+    let result = client.subscribed(subscribe(token("ada", "subscribe private", 3))).unwrap();
+    assert!(result.expires && result.ttl_s <= 3, "{result:?}");
+    // With the subscription go its history, and who is there.
+    let history = HistoryRequest { channel: "private".into(), limit: -1, ..<_>::default() };
+    client.ask(Request::History(history)).unwrap();
+    client.ask(Request::Presence(ChannelRequest { channel: "private".into() })).unwrap();
+    assert!(client.publish("private", "x").is_err(), "it may not publish");
+    let refresh = |token: Token| SubRefreshRequest { channel: "private".into(), token, kind: 0 };
+    let refused = client.ask(Request::SubRefresh(refresh(token("ada", "subscribe other", 60))));
+    assert_eq!(refused.unwrap_err().code, ErrorCode::PermissionDenied.code());
+    let refreshed = client.ask(Request::SubRefresh(refresh(token("ada", "subscribe private", 4))));
+    assert!(matches!(refreshed, Ok(Answer::SubRefresh(result)) if result.expires));
+    other.publish("private", "hello").unwrap();
+    client.published();
+    // A subscription that nobody refreshes ends by itself; the connection stays.
+    match client.push() {
+        (_, PushKind::Unsubscribe(told)) => {
+            assert_eq!(told.code, UnsubscribeCode::Expired.code());
+        }
+        other => panic!("{other:?}"),
+    }
+    client.ask(Request::Ping).unwrap();
     broker.stop();
 }
 

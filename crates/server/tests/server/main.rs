@@ -31,6 +31,7 @@ mod http_streams;
 mod http_strictness;
 mod last_use;
 mod live;
+mod live_backend;
 mod live_client;
 mod live_presence;
 mod lockout;

@@ -24,13 +24,18 @@ static KEY: LazyLock<SigningKey> =
 /// A broker that takes tokens of an issuer, and asks everybody.
 pub fn broker() -> (Broker, TempDir) {
     let folder = TempDir::new().unwrap();
-    let tokens = TokenConfig {
+    let broker =
+        Broker::start(Config { tokens: settings(), init_admin: true, ..config(folder.path()) });
+    (broker, folder)
+}
+
+/// The settings by which a broker takes the issuer's tokens.
+pub fn settings() -> TokenConfig {
+    TokenConfig {
         issuer: Some("https://issuer.example".into()),
         secret: Some(KEY.token_key().unwrap()),
         ..TokenConfig::default()
-    };
-    let broker = Broker::start(Config { tokens, init_admin: true, ..config(folder.path()) });
-    (broker, folder)
+    }
 }
 
 fn now() -> Timestamp {

@@ -1,6 +1,7 @@
 //! Settings of the section `live`: live connections.
 
-use sennit_settings::{Kind, Setting, Value};
+use sennit_identity::RightPattern;
+use sennit_settings::{Assignment, Kind, Setting, Value};
 
 use super::{ROW, Start, word};
 
@@ -47,6 +48,65 @@ pub const SETTINGS: &[Setting<Start>] = &[
         get: |start| word(&TOLD, start.broker.live_tells_all),
         set: |start, given| {
             start.broker.live_tells_all = given.one_of(&TOLD)?;
+            Ok(())
+        },
+        ..ROW
+    },
+    Setting {
+        section: "live",
+        field: "backend",
+        shape: "URL",
+        help: "The application that is asked about live connections, at paths below this URL",
+        unset: "nobody is asked",
+        get: |start| Value::optional(start.broker.live_backend.url.as_ref(), Value::text),
+        set: |start, given| {
+            given.optional_to(&mut start.broker.live_backend.url, Assignment::parsed)
+        },
+        ..ROW
+    },
+    Setting {
+        section: "live",
+        field: "backend_asks",
+        kind: Kind::List,
+        shape: "connect,rpc",
+        help: "What the application is asked of all clients: who one is (connect), to answer calls (rpc)",
+        get: |start| Value::list(&start.broker.live_backend.asks),
+        set: |start, given| given.list_to(&mut start.broker.live_backend.asks),
+        ..ROW
+    },
+    Setting {
+        section: "live",
+        field: "backend_subscribe",
+        kind: Kind::List,
+        shape: "PATTERN,...",
+        help: "The topics of which the application is asked whether a client may subscribe: patterns as in rights",
+        get: |start| {
+            Value::list(start.broker.live_backend.subscribe.iter().map(RightPattern::as_str))
+        },
+        set: |start, given| given.list_to(&mut start.broker.live_backend.subscribe),
+        ..ROW
+    },
+    Setting {
+        section: "live",
+        field: "backend_publish",
+        kind: Kind::List,
+        shape: "PATTERN,...",
+        help: "The topics of which the application is asked whether a client may publish, and what",
+        get: |start| {
+            Value::list(start.broker.live_backend.publish.iter().map(RightPattern::as_str))
+        },
+        set: |start, given| given.list_to(&mut start.broker.live_backend.publish),
+        ..ROW
+    },
+    Setting {
+        section: "live",
+        field: "backend_timeout",
+        kind: Kind::Duration,
+        shape: "DURATION",
+        help: "The time within which the application answers",
+        get: |start| Value::duration(start.broker.live_backend.timeout),
+        set: |start, given| {
+            start.broker.live_backend.timeout = given.duration()?;
             Ok(())
         },
         ..ROW

@@ -2,15 +2,17 @@
 
 use std::{collections::VecDeque, io, rc::Rc};
 
-use sennit_centrifuge::{Answer, ErrorCode};
+use http::HeaderMap;
 use sennit_centrifuge::{
-    Command, DisconnectCode, Encoding, Push, Reply, ReplyError, put_ping, put_push, put_reply,
+    Answer, Command, DisconnectCode, Encoding, ErrorCode, Push, Reply, ReplyError, put_ping,
+    put_push, put_reply,
 };
 use sennit_model::Timestamp;
 use sennit_websocket::{CloseCode, Decoder, Opcode, frame};
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use super::{
+    backend::CommandRefusal,
     connection_id::ConnectionId,
     dialect::Dialect,
     limits::{PUBLISHES_MAX, REFRESH_BEFORE, UNSENT_BYTES_MAX},
@@ -20,11 +22,19 @@ use crate::{
     runtime::{peer::Peer, wire::WireAtRest, write_buffer::TakesNow as _},
 };
 
+/// A client that has not said who it is, as far as it is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Greeting {
+    pub(crate) peer: Peer,
+    /// Headers of the handshake that an application may be shown.
+    pub(crate) headers: HeaderMap,
+}
+
 /// How far a connection is.
 #[derive(Debug)]
 pub(crate) enum Phase {
     /// It has not said who it is.
-    Greeting(Box<Peer>),
+    Greeting(Box<Greeting>),
     /// It is connected on somebody's behalf.
     Connected,
     /// It has been told that it ends.
@@ -42,6 +52,8 @@ pub(crate) struct Subscription {
     pub(crate) next: u64,
     /// Whether its client is told who comes and goes.
     pub(crate) is_told: bool,
+    /// On whose behalf it is, where that is not the connection's.
+    pub(crate) principal: Option<Box<Principal>>,
     pub(crate) place: Place,
 }
 
@@ -66,6 +78,8 @@ pub(crate) struct Connection {
     pub(crate) key: Option<KeyConnection>,
     /// When its credentials end by themselves.
     pub(crate) expires: Option<Timestamp>,
+    /// Whether the application has said who it is: it does not show credentials, and asks again instead.
+    pub(crate) is_let_in: bool,
     pub(crate) decoder: Decoder,
     pub(crate) dialect: Dialect,
     pub(crate) phase: Phase,
@@ -94,12 +108,19 @@ pub(crate) struct Connection {
     pub(crate) awaits_pong: bool,
 }
 
+/// After how many seconds a client shows other credentials than those that end at `expires`.
+pub(crate) fn time_to_refresh(expires: Timestamp, now: Timestamp) -> u32 {
+    let left = expires.since(now);
+    let left = left.saturating_sub(REFRESH_BEFORE).max(left / 2);
+    u32::try_from(left.as_secs()).unwrap_or(u32::MAX).max(1)
+}
+
 impl Connection {
     pub(crate) fn new(
         id: ConnectionId,
         (wire, place): (WireAtRest, OwnedSemaphorePermit),
         (decoder, dialect): (Decoder, Dialect),
-        (principal, peer): (Principal, Peer),
+        (principal, greeting): (Principal, Greeting),
         due: Instant,
     ) -> Self {
         Self {
@@ -109,9 +130,10 @@ impl Connection {
             tenant_place: None,
             key: None,
             expires: None,
+            is_let_in: false,
             decoder,
             dialect,
-            phase: Phase::Greeting(Box::new(peer)),
+            phase: Phase::Greeting(Box::new(greeting)),
             client_has_ended: false,
             principal,
             subscriptions: Vec::new(),
@@ -224,6 +246,22 @@ impl Connection {
         }
     }
 
+    /// A command is not granted.
+    pub(crate) fn not_granted(&mut self, id: u32, refusal: CommandRefusal) {
+        match refusal {
+            CommandRefusal::Refused(error) => self.reply(id, Err(error)),
+            CommandRefusal::Ends { code, reason } => {
+                self.close(CloseCode::of(code), &reason);
+            }
+        }
+    }
+
+    /// On whose behalf it follows a topic, by the channel of this name.
+    pub(crate) fn follower(&self, channel: &str) -> &Principal {
+        let held = self.subscription(channel).map(|at| &self.subscriptions[at]);
+        held.and_then(|held| held.principal.as_deref()).unwrap_or(&self.principal)
+    }
+
     /// From now on it asks on this principal's behalf.
     pub(crate) fn set_principal(&mut self, principal: Principal) {
         self.key = principal.connect();
@@ -238,9 +276,10 @@ impl Connection {
 
     /// Whether its client has to show others, and after how many seconds.
     pub(crate) fn time_to_refresh(&self, now: Timestamp) -> Option<u32> {
-        let left = self.expires?.since(now);
-        let left = left.saturating_sub(REFRESH_BEFORE).max(left / 2);
-        Some(u32::try_from(left.as_secs()).unwrap_or(u32::MAX).max(1))
+        if self.is_let_in {
+            return None;
+        }
+        Some(time_to_refresh(self.expires?, now))
     }
 
     /// Its subscription to a channel.

@@ -27,6 +27,7 @@ use tokio::{
 
 use self::{history::History, writes::ToFlush};
 use super::{
+    backend::{Backend, LiveBackend},
     broadcast::Broadcast,
     calls::Calls,
     connection::{Connection, Subscription},
@@ -129,12 +130,18 @@ impl LiveConnections {
         thread_state: Rc<HttpThreadState>,
         authority: Authority,
         rules: LiveRules,
+        backend: &LiveBackend,
     ) -> io::Result<Self> {
         let sockets = Sockets::new()?;
         let sink = Rc::new(LiveSink::default());
         let session = core.with(|core| core.open_own_session(sink.clone()));
         let answers = Rc::new(Answers::new(sink.notify.clone()));
-        let requests = CoreRequests::new(core.clone(), authority.clone(), answers.clone());
+        let requests = CoreRequests::new(
+            core.clone(),
+            authority.clone(),
+            answers.clone(),
+            Backend::of(backend),
+        );
         let calls = Rc::new(LiveCalls::new(sink.notify.clone()));
         core.services.add(calls.clone());
         thread_state.upgrade_entry.open();
@@ -229,7 +236,7 @@ impl LiveConnections {
     /// Takes a connection in.
     fn welcome(&mut self, upgraded: Upgraded) {
         let Upgraded { wire, place, upgrade, unread } = upgraded;
-        let Some(LiveClient { dialect, deflate, principal, peer }) = upgrade.state() else {
+        let Some(LiveClient { dialect, deflate, principal, greeting }) = upgrade.state() else {
             return;
         };
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -246,7 +253,7 @@ impl LiveConnections {
         let decoder = Decoder::of_server(limits, deflate.is_some());
         let due = Instant::now() + self.rules.connect_timeout;
         let connection =
-            Connection::new(id, (wire, place), (decoder, dialect), (principal, peer), due);
+            Connection::new(id, (wire, place), (decoder, dialect), (principal, greeting), due);
         self.connections[slot as usize] = Some(connection);
         self.thread_state.metrics.live_connections.add(1);
         self.decode(slot, &unread);

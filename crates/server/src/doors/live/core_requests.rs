@@ -1,10 +1,12 @@
 //! Questions of live connections to other cores, and to shards: each is a task whose answer comes to the loop of the
 //! connections. It knows no connections.
 
+mod application;
+
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use foldhash::fast::RandomState;
-use sennit_centrifuge::{Data, ErrorCode, ReplyError};
+use sennit_centrifuge::{Answer as ClientAnswer, ClientInfo, Data, ErrorCode, ReplyError, Token};
 use sennit_engine::{Command, Publish, Refusal};
 use sennit_identity::Verb;
 use sennit_model::{BatchBuilder, Message as BrokerMessage, ProducerStamp, TopicName};
@@ -13,7 +15,14 @@ use tokio::{
     task::spawn_local,
 };
 
-use super::{connection_id::ConnectionId, limits::PLACES_MAX};
+pub(crate) use self::application::LetIn;
+use super::{
+    backend::{Backend, CommandRefusal, Question},
+    connection_id::ConnectionId,
+    dialect::Dialect,
+    limits::PLACES_MAX,
+    published::headers,
+};
 use crate::{
     broker::{
         control::{Control, LiveStart},
@@ -38,16 +47,47 @@ use crate::{
 pub(crate) enum Told {
     /// Its client is this, or is refused. With the number of its command.
     LoggedIn(u32, Result<Principal, LoginRefusal>),
+    /// The application says who its client is, or refuses it. With the number of its command.
+    LetIn(u32, Result<LetIn, CommandRefusal>),
     /// Its subscription may begin there.
-    Begins(Beginning, Result<LiveStart, ReplyError>),
+    Begins(Beginning, Result<LiveStart, CommandRefusal>),
+    /// The credentials for a subscription that it has: of the principal, or refused.
+    Refreshes(SubscriptionRefresh, Result<Principal, ReplyError>),
     /// The topic whose history it asks for keeps that.
     HasHistory(HistoryQuestion, Result<LiveStart, ReplyError>),
     /// It may know who is subscribed to a topic.
     HasPresence(PresenceQuestion, Result<(), ReplyError>),
     /// Its publication is on its way, or refused: what it asked behind that may be done.
     Handed,
-    /// Its publication is committed, or refused.
-    Published(u32, Result<(), ReplyError>),
+    /// Its publication is committed, its call is answered, or either is refused.
+    Done(u32, Result<ClientAnswer, CommandRefusal>),
+}
+
+/// A connection that asks for something.
+#[derive(Clone, Debug)]
+pub(crate) struct Asker {
+    /// On whose behalf it asks.
+    pub(crate) principal: Principal,
+    /// As others see it.
+    pub(crate) info: ClientInfo,
+    pub(crate) dialect: Dialect,
+}
+
+impl Asker {
+    /// What the application is told of it.
+    fn question(&self) -> Question<'_> {
+        let (protocol, encoding) = self.dialect.names();
+        let (client, user) = (&*self.info.client, &*self.info.user);
+        Question { client, user, transport: "websocket", protocol, encoding, ..Question::default() }
+    }
+}
+
+/// A subscription that is to go on with another token.
+#[derive(Clone, Debug)]
+pub(crate) struct SubscriptionRefresh {
+    /// The number of the command.
+    pub(crate) command: u32,
+    pub(crate) channel: String,
 }
 
 /// A subscription that was asked for.
@@ -63,8 +103,14 @@ pub(crate) struct Beginning {
     pub(crate) rejects_unrecovered: bool,
     /// Whether it wants to be told who comes and goes.
     pub(crate) is_told: bool,
-    /// What its client says of the subscription, for others who ask who is there.
+    /// What its client says of the subscription, or the application, for others who ask who is there.
     pub(crate) data: Data,
+    /// The token for this subscription alone; empty without one.
+    pub(crate) token: Token,
+    /// On whose behalf it is, where that is not the connection's.
+    pub(crate) principal: Option<Principal>,
+    /// For the client, from the application.
+    pub(crate) answer: Data,
 }
 
 /// A question for those who are subscribed.
@@ -120,13 +166,24 @@ pub(crate) struct CoreRequests {
     core: CoreHandle,
     authority: Authority,
     answers: Rc<Answers>,
+    backend: Option<Rc<Backend>>,
     /// Where topics are that were published to. A number is never given to another topic: one that is gone says so.
     places: Rc<RefCell<HashMap<TopicName, Located, RandomState>>>,
 }
 
 impl CoreRequests {
-    pub(crate) fn new(core: CoreHandle, authority: Authority, answers: Rc<Answers>) -> Self {
-        Self { core, authority, answers, places: Rc::default() }
+    pub(crate) fn new(
+        core: CoreHandle,
+        authority: Authority,
+        answers: Rc<Answers>,
+        backend: Option<Backend>,
+    ) -> Self {
+        Self { core, authority, answers, backend: backend.map(Rc::new), places: Rc::default() }
+    }
+
+    /// The application that may be asked.
+    pub(crate) fn backend(&self) -> Option<&Backend> {
+        self.backend.as_deref()
     }
 
     /// Where a topic is. One that is missing is created for a principal that may create it.
@@ -170,20 +227,76 @@ impl CoreRequests {
     }
 
     /// Asks where a subscription begins.
-    pub(crate) fn begin(
+    pub(crate) fn begin(&self, connection: ConnectionId, asker: Asker, mut beginning: Beginning) {
+        let this = self.clone();
+        spawn_local(async move {
+            let start = this.try_begin(&asker, &mut beginning).await;
+            this.answers.tell(connection, Told::Begins(beginning, start));
+        });
+    }
+
+    async fn try_begin(
+        &self,
+        asker: &Asker,
+        beginning: &mut Beginning,
+    ) -> Result<LiveStart, CommandRefusal> {
+        let mut principal = asker.principal.clone();
+        if !beginning.token.is_empty() {
+            principal = self.holder_of(&beginning.token, &asker.info.user).await?;
+            beginning.principal = Some(principal.clone());
+        }
+        let topic = beginning.topic.clone();
+        principal
+            .may(Verb::Subscribe, topic.as_str())
+            .map_err(|missing| ReplyError::new(ErrorCode::PermissionDenied, missing.to_string()))?;
+        let about = (&topic, &*beginning.channel);
+        let granted = self.ask_application("subscribe", asker, about, &beginning.data).await?;
+        if let Some(granted) = granted {
+            beginning.data = granted.info().unwrap_or_else(|| beginning.data.clone());
+            beginning.answer = granted.data().unwrap_or_default();
+        }
+        let start =
+            self.ask_control(
+                move |control| async move { control.begin_live(&principal, &topic).await },
+            );
+        Ok(start.await.map_err(|refusal| reply_error(&refusal))?)
+    }
+
+    /// The principal of a token that is for a subscription of this user.
+    async fn holder_of(&self, token: &Token, user: &str) -> Result<Principal, ReplyError> {
+        let metrics = &self.core.cores.metrics[self.core.index];
+        let credential = Credential::Key(token.as_str().to_owned());
+        // Keys and tokens cannot be guessed: no address pays.
+        let peer = Peer::default();
+        let login = login::log_in(&self.authority, &credential, &peer, metrics, now());
+        let principal = login.await.map_err(|refusal| match refusal {
+            LoginRefusal::Expired => ReplyError::new(ErrorCode::TokenExpired, refusal.to_string()),
+            LoginRefusal::NotReady => {
+                let mut error = ReplyError::new(ErrorCode::Internal, refusal.to_string());
+                error.temporary = true;
+                error
+            }
+            _ => ReplyError::new(ErrorCode::PermissionDenied, refusal.to_string()),
+        })?;
+        if !user.is_empty() && principal.is_known() && principal.user_name() != user {
+            let detail = "the token of the subscription is of another user than the connection";
+            return Err(ReplyError::new(ErrorCode::PermissionDenied, detail));
+        }
+        Ok(principal)
+    }
+
+    /// Asks whose the new token of a subscription is.
+    pub(crate) fn refresh(
         &self,
         connection: ConnectionId,
-        principal: &Principal,
-        beginning: Beginning,
+        user: String,
+        refresh: SubscriptionRefresh,
+        token: Token,
     ) {
-        let (this, principal) = (self.clone(), principal.clone());
+        let this = self.clone();
         spawn_local(async move {
-            let topic = beginning.topic.clone();
-            let start = this.ask_control(move |control| async move {
-                control.begin_live(&principal, &topic).await
-            });
-            let start = start.await.map_err(|refusal| reply_error(&refusal));
-            this.answers.tell(connection, Told::Begins(beginning, start));
+            let holder = this.holder_of(&token, &user).await;
+            this.answers.tell(connection, Told::Refreshes(refresh, holder));
         });
     }
 
@@ -236,14 +349,24 @@ impl CoreRequests {
     pub(crate) fn publish(
         &self,
         connection: ConnectionId,
-        principal: &Principal,
+        asker: Asker,
         command: u32,
-        topic: TopicName,
-        payload: BrokerMessage,
+        (topic, channel): (TopicName, String),
+        data: Data,
     ) {
-        let (this, principal) = (self.clone(), principal.clone());
+        let this = self.clone();
         spawn_local(async move {
-            let handed = this.hand_over(&principal, &topic, &payload).await;
+            let granted = this.ask_application("publish", &asker, (&topic, &channel), &data).await;
+            let data = match granted {
+                Ok(granted) => granted.and_then(|granted| granted.data()).unwrap_or(data),
+                Err(refusal) => {
+                    this.answers.tell(connection, Told::Handed);
+                    return this.answers.tell(connection, Told::Done(command, Err(refusal)));
+                }
+            };
+            let headers = headers(&asker.info);
+            let message = BrokerMessage { headers, ..BrokerMessage::new(data.into_payload()) };
+            let handed = this.hand_over(&asker.principal, &topic, &message).await;
             this.answers.tell(connection, Told::Handed);
             let published = match handed {
                 Ok(answer) => match answer.await {
@@ -258,8 +381,9 @@ impl CoreRequests {
                 },
                 Err(refusal) => Err(refusal),
             };
-            let published = published.map_err(|refusal| reply_error(&refusal));
-            this.answers.tell(connection, Told::Published(command, published));
+            let published = published.map(|()| ClientAnswer::Publish);
+            let published = published.map_err(|refusal| reply_error(&refusal).into());
+            this.answers.tell(connection, Told::Done(command, published));
         });
     }
 

@@ -29,6 +29,14 @@ impl Dialect {
         }
     }
 
+    /// The names of the protocol and of how it is encoded, as applications are told.
+    pub(crate) fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Centrifuge(Encoding::Json) => ("json", "json"),
+            Self::Centrifuge(Encoding::Protobuf) => ("protobuf", "binary"),
+        }
+    }
+
     /// The kind of its WebSocket messages.
     pub(crate) fn opcode(self) -> Opcode {
         match self {

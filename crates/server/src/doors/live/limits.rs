@@ -46,6 +46,12 @@ pub(crate) const PRESENCE_PUSHES_MAX: usize = 50_000;
 /// Of those, for each client.
 pub(crate) const PRESENCE_CHANGES_MAX: usize = 256;
 
+/// An answer of the application, in bytes.
+pub(crate) const BACKEND_ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// Requests of a core to the application at once. The others wait.
+pub(crate) const BACKEND_REQUESTS_MAX: usize = 64;
+
 /// How long before its credentials expire a client is asked for others.
 pub(crate) const REFRESH_BEFORE: Duration = Duration::from_secs(10);
 

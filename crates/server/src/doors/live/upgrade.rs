@@ -1,11 +1,11 @@
 //! The answer to a request that wants to become a live connection: a WebSocket that speaks the Centrifuge client protocol.
 //! Who the client is may be said here, by headers, or later in its first command.
 
-use http::{HeaderName, HeaderValue, StatusCode, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
 use sennit_centrifuge::Encoding;
 use sennit_websocket::{DeflateAnswer, Upgrade as WebSocketUpgrade, UpgradeRefusal};
 
-use super::dialect::Dialect;
+use super::{backend::SHOWN_HEADERS, connection::Greeting, dialect::Dialect};
 use crate::{
     http::{
         answer::{coded_problem, come_again},
@@ -26,7 +26,7 @@ pub(crate) struct LiveClient {
     pub(crate) deflate: Option<DeflateAnswer>,
     /// On whose behalf it asks, if it has shown credentials; nobody otherwise.
     pub(crate) principal: Principal,
-    pub(crate) peer: Peer,
+    pub(crate) greeting: Greeting,
 }
 
 /// Answers a request.
@@ -56,6 +56,14 @@ pub(crate) fn answer(
     };
     let dialect = Dialect::Centrifuge(encoding);
     let deflate = upgrade.deflate();
+    let mut headers = HeaderMap::new();
+    for name in SHOWN_HEADERS {
+        let value = request.headers().get(&name).map(HeaderValue::from_bytes);
+        if let Some(Ok(value)) = value {
+            headers.insert(name, value);
+        }
+    }
+    let greeting = Greeting { peer: peer.clone(), headers };
     let mut response = Response::new(Body::Empty);
     response.status = StatusCode::SWITCHING_PROTOCOLS;
     for (header, value) in upgrade.answer(name.as_deref(), deflate) {
@@ -64,8 +72,7 @@ pub(crate) fn answer(
             response.headers_mut().insert(header, value);
         }
     }
-    response.upgrade =
-        Some(Upgrade::new(LiveClient { dialect, deflate, principal, peer: peer.clone() }));
+    response.upgrade = Some(Upgrade::new(LiveClient { dialect, deflate, principal, greeting }));
     response
 }
 

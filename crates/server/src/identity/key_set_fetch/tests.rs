@@ -190,7 +190,7 @@ fn a_url_is_https_or_of_this_machine() {
         "https://issuer.example/#keys",
         "https://issuer.example:0/",
         "https://issuer.example:99999/",
-        &format!("https://issuer.example/{}", "a".repeat(KEY_SET_URL_BYTES_MAX)),
+        &format!("https://issuer.example/{}", "a".repeat(CLIENT_URL_BYTES_MAX)),
     ] {
         assert_eq!(parse(other), Err(KeySetUrlError::Malformed), "{other}");
     }

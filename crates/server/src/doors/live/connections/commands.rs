@@ -4,27 +4,27 @@ use std::rc::Rc;
 
 use bytes::BufMut as _;
 use sennit_centrifuge::{
-    Answer, Command, ConnectRequest, ConnectResult, DisconnectCode, Encoding, ErrorCode, Limits,
-    PublishRequest, RefreshRequest, RefreshResult, Request, SubscribeRequest, decode_commands,
+    Answer, Command, ConnectRequest, ConnectResult, Data, DisconnectCode, Encoding, ErrorCode,
+    Limits, PublishRequest, RefreshRequest, RefreshResult, Request, RpcRequest, SubRefreshRequest,
+    SubRefreshResult, SubscribeRequest, decode_commands,
 };
 use sennit_identity::Verb;
-use sennit_model::Message;
 use sennit_websocket::Incoming;
 use tokio::time::Instant;
 
 use super::LiveConnections;
 use crate::{
     doors::live::{
+        backend::BackendAsk,
         channel::topic_of,
-        connection::Phase,
+        connection::{Greeting, Phase, time_to_refresh},
         connection_id::ConnectionId,
-        core_requests::{Beginning, Told},
+        core_requests::{Asker, Beginning, LetIn, SubscriptionRefresh, Told},
         dialect::Dialect,
         limits::{
             COMMANDS_MAX, CONNECTIONS_AT_ONCE_MAX, MESSAGE_BYTES_MAX, PRESENCE_DATA_BYTES_MAX,
             SUBSCRIPTIONS_MAX,
         },
-        published::headers,
     },
     identity::{
         login::{Credential, LoginRefusal},
@@ -169,7 +169,7 @@ impl LiveConnections {
             return connection.end(DisconnectCode::BadRequest);
         }
         match request {
-            Request::Connect(request) => self.connect(id, number, &request),
+            Request::Connect(request) => self.connect(id, number, request),
             Request::Subscribe(request) => self.subscribe(id, number, request),
             Request::Unsubscribe(request) => {
                 if let Some(at) = connection.subscription(&request.channel) {
@@ -189,28 +189,32 @@ impl LiveConnections {
             Request::Send(_) => {}
             Request::Presence(request) => self.presence(id, number, &request.channel, false),
             Request::PresenceStats(request) => self.presence(id, number, &request.channel, true),
-            Request::Rpc(_) | Request::SubRefresh(_) => {
-                let detail = "this broker does not serve this yet";
-                connection.refuse(number, ErrorCode::NotAvailable, detail);
-            }
+            Request::Rpc(request) => self.call_application(id, number, request),
+            Request::SubRefresh(request) => self.refresh_subscription(id, number, request),
         }
     }
 
-    fn connect(&mut self, id: ConnectionId, number: u32, request: &ConnectRequest) {
+    fn connect(&mut self, id: ConnectionId, number: u32, request: ConnectRequest) {
         let Some(connection) = self.get(id) else { return };
         connection.is_busy = true;
         let token = request.token.as_str();
         if token.is_empty() && connection.principal.is_known() {
             // The handshake has shown who it is.
             let principal = connection.principal.clone();
-            return self.connected(id, number, principal);
+            return self.connected(id, number, principal, Data::default());
         }
         let credential = match token {
             "" => Credential::None,
             token => Credential::Key(token.to_owned()),
         };
-        let Phase::Greeting(peer) = &connection.phase else { return };
-        let peer = Peer::clone(peer);
+        let Phase::Greeting(greeting) = &connection.phase else { return };
+        let Greeting { peer, headers } = Greeting::clone(greeting);
+        let backend = self.requests.backend();
+        if token.is_empty() && backend.is_some_and(|backend| backend.is_asked(BackendAsk::Connect))
+        {
+            let asker = self.asker(id);
+            return self.requests.let_in(id, number, asker, request, (peer, headers));
+        }
         self.requests.log_in(id, number, credential, peer);
     }
 
@@ -257,7 +261,17 @@ impl LiveConnections {
             {
                 self.refreshed(id, number, principal);
             }
-            Told::LoggedIn(number, Ok(principal)) => self.connected(id, number, principal),
+            Told::LoggedIn(number, Ok(principal)) => {
+                self.connected(id, number, principal, Data::default());
+            }
+            Told::LetIn(number, Ok(LetIn { principal, data })) => {
+                connection.is_let_in = true;
+                self.connected(id, number, principal, data);
+            }
+            Told::LetIn(number, Err(refusal)) => {
+                connection.is_busy = false;
+                connection.not_granted(number, refusal);
+            }
             Told::LoggedIn(number, Err(refusal)) => {
                 connection.is_busy = false;
                 match refusal {
@@ -277,8 +291,15 @@ impl LiveConnections {
                 connection.is_busy = false;
                 match start {
                     Ok(start) => self.begin(id, beginning, start),
-                    Err(error) => connection.reply(beginning.command, Err(error)),
+                    Err(refusal) => connection.not_granted(beginning.command, refusal),
                 }
+            }
+            Told::Refreshes(refresh, Ok(principal)) => {
+                self.refreshed_subscription(id, refresh, principal)
+            }
+            Told::Refreshes(refresh, Err(error)) => {
+                connection.is_busy = false;
+                connection.reply(refresh.command, Err(error));
             }
             Told::HasHistory(question, Ok(kept)) => self.begin_history(id, question, kept),
             Told::HasHistory(question, Err(error)) => {
@@ -291,9 +312,12 @@ impl LiveConnections {
                 connection.reply(question.command, Err(error));
             }
             Told::Handed => connection.is_busy = false,
-            Told::Published(number, outcome) => {
+            Told::Done(number, outcome) => {
                 connection.unconfirmed -= 1;
-                connection.reply(number, outcome.map(|()| Answer::Publish));
+                match outcome {
+                    Ok(answer) => connection.reply(number, Ok(answer)),
+                    Err(refusal) => connection.not_granted(number, refusal),
+                }
             }
         }
         self.to_flush.add(id);
@@ -301,7 +325,7 @@ impl LiveConnections {
     }
 
     /// A client has said who it is.
-    fn connected(&mut self, id: ConnectionId, number: u32, principal: Principal) {
+    fn connected(&mut self, id: ConnectionId, number: u32, principal: Principal, data: Data) {
         let (ping_interval, client) = (self.rules.ping_interval, self.client_id(id));
         let Some(connection) = self.get(id) else { return };
         connection.is_busy = false;
@@ -321,11 +345,73 @@ impl LiveConnections {
             ttl_s: refresh.unwrap_or_default(),
             ping_s: u32::try_from(ping_interval.as_secs().max(1)).unwrap_or(u32::MAX),
             pong: true,
+            data,
             ..ConnectResult::default()
         };
         connection.phase = Phase::Connected;
         connection.due = Instant::now() + ping_interval;
         connection.reply(number, Ok(Answer::Connect(result)));
+    }
+
+    /// A connection, as it asks for something.
+    fn asker(&mut self, id: ConnectionId) -> Asker {
+        let info = self.client_info(id);
+        let held = self.get(id);
+        let dialect = held.as_ref().map_or(Dialect::ALL[0], |connection| connection.dialect);
+        let principal = held.map_or_else(Principal::nobody, |held| held.principal.clone());
+        Asker { principal, info, dialect }
+    }
+
+    /// A method of the application is called.
+    fn call_application(&mut self, id: ConnectionId, number: u32, request: RpcRequest) {
+        let backend = self.requests.backend();
+        let is_asked = backend.is_some_and(|backend| backend.is_asked(BackendAsk::Rpc));
+        let Some(connection) = self.get(id) else { return };
+        if !is_asked {
+            let detail = "no application answers calls here: live.backend_asks does not have rpc";
+            return connection.refuse(number, ErrorCode::NotAvailable, detail);
+        }
+        connection.unconfirmed += 1;
+        let asker = self.asker(id);
+        self.requests.call(id, number, asker, request);
+    }
+
+    /// A subscription is to go on with another token.
+    fn refresh_subscription(&mut self, id: ConnectionId, number: u32, request: SubRefreshRequest) {
+        let Some(connection) = self.get(id) else { return };
+        let held = connection.subscription(&request.channel);
+        if held.is_none_or(|at| connection.subscriptions[at].principal.is_none()) {
+            let detail = "there is no subscription with a token to this channel";
+            return connection.refuse(number, ErrorCode::BadRequest, detail);
+        }
+        connection.is_busy = true;
+        let user = connection.principal.user_name();
+        let refresh = SubscriptionRefresh { command: number, channel: request.channel };
+        self.requests.refresh(id, user, refresh, request.token);
+    }
+
+    fn refreshed_subscription(
+        &mut self,
+        id: ConnectionId,
+        refresh: SubscriptionRefresh,
+        principal: Principal,
+    ) {
+        let SubscriptionRefresh { command, channel } = refresh;
+        let Some(connection) = self.get(id) else { return };
+        connection.is_busy = false;
+        let Some(at) = connection.subscription(&channel) else {
+            return connection.refuse(command, ErrorCode::BadRequest, "the subscription has ended");
+        };
+        let topic = topic_of(&channel).ok();
+        if topic.is_none_or(|topic| principal.may(Verb::Subscribe, topic.as_str()).is_err()) {
+            let detail = "the token does not allow this subscription";
+            return connection.refuse(command, ErrorCode::PermissionDenied, detail);
+        }
+        let ttl_s = principal.expires().map(|at| time_to_refresh(at, now()));
+        connection.subscriptions[at].principal = Some(Box::new(principal));
+        let result =
+            SubRefreshResult { expires: ttl_s.is_some(), ttl_s: ttl_s.unwrap_or_default() };
+        connection.reply(command, Ok(Answer::SubRefresh(result)));
     }
 
     fn subscribe(&mut self, id: ConnectionId, number: u32, request: SubscribeRequest) {
@@ -340,7 +426,10 @@ impl LiveConnections {
             let detail = "subscriptions are to streams: other types are not served";
             return connection.refuse(number, ErrorCode::BadRequest, detail);
         }
-        if let Err(missing) = connection.principal.may(Verb::Subscribe, topic.as_str()) {
+        // A token for the subscription is looked at first.
+        if request.token.is_empty()
+            && let Err(missing) = connection.principal.may(Verb::Subscribe, topic.as_str())
+        {
             return connection.refuse(number, ErrorCode::PermissionDenied, missing.to_string());
         }
         if connection.subscription(&request.channel).is_some() {
@@ -356,7 +445,6 @@ impl LiveConnections {
             return connection.refuse(number, ErrorCode::LimitExceeded, detail);
         }
         connection.is_busy = true;
-        let principal = connection.principal.clone();
         let channel: Rc<str> = request.channel.into();
         let rejects_unrecovered = request.flag & SubscribeRequest::REJECT_UNRECOVERED != 0;
         let recovers = request.recover.then_some((request.epoch, request.offset));
@@ -368,8 +456,12 @@ impl LiveConnections {
             rejects_unrecovered,
             is_told: request.join_leave || self.rules.tells_all,
             data: request.data,
+            token: request.token,
+            principal: None,
+            answer: Data::default(),
         };
-        self.requests.begin(id, &principal, beginning);
+        let asker = self.asker(id);
+        self.requests.begin(id, asker, beginning);
     }
 
     fn publish(&mut self, id: ConnectionId, number: u32, request: PublishRequest) {
@@ -386,9 +478,7 @@ impl LiveConnections {
         }
         connection.is_busy = true;
         connection.unconfirmed += 1;
-        let principal = connection.principal.clone();
-        let headers = headers(&self.client_info(id));
-        let message = Message { headers, ..Message::new(request.data.into_payload()) };
-        self.requests.publish(id, &principal, number, topic, message);
+        let asker = self.asker(id);
+        self.requests.publish(id, asker, number, (topic, request.channel), request.data);
     }
 }

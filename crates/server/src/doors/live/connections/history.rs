@@ -66,11 +66,11 @@ impl LiveConnections {
                 return connection.refuse(number, ErrorCode::BadRequest, error.to_string());
             }
         };
-        if let Err(missing) = connection.principal.may(Verb::Subscribe, topic.as_str()) {
+        let principal = connection.follower(&request.channel).clone();
+        if let Err(missing) = principal.may(Verb::Subscribe, topic.as_str()) {
             return connection.refuse(number, ErrorCode::PermissionDenied, missing.to_string());
         }
         connection.is_busy = true;
-        let principal = connection.principal.clone();
         let question = HistoryQuestion {
             command: number,
             topic,

@@ -133,11 +133,11 @@ impl LiveConnections {
                 return connection.refuse(number, ErrorCode::BadRequest, error.to_string());
             }
         };
-        if let Err(missing) = connection.principal.may(Verb::Subscribe, topic.as_str()) {
+        let principal = connection.follower(channel).clone();
+        if let Err(missing) = principal.may(Verb::Subscribe, topic.as_str()) {
             return connection.refuse(number, ErrorCode::PermissionDenied, missing.to_string());
         }
         connection.is_busy = true;
-        let principal = connection.principal.clone();
         let question = PresenceQuestion { command: number, topic, counts_only };
         self.requests.presence(id, &principal, question);
     }

@@ -11,7 +11,7 @@ use crate::{
     broker::{control::LiveStart, stream_request::Located},
     doors::live::{
         broadcast::Broadcast,
-        connection::{Place, Subscription},
+        connection::{Place, Subscription, time_to_refresh},
         connection_id::ConnectionId,
         core_requests::Beginning,
         dialect::Dialect,
@@ -20,6 +20,8 @@ use crate::{
             UNSENT_BYTES_MAX,
         },
     },
+    identity::principal::Principal,
+    runtime::clock::now,
 };
 
 /// The epoch of a topic as clients hold it.
@@ -31,13 +33,16 @@ impl LiveConnections {
     /// It is known where a subscription begins.
     pub(super) fn begin(&mut self, id: ConnectionId, beginning: Beginning, start: LiveStart) {
         let LiveStart { located, kept_from, end, keeps_presence } = start;
-        let Beginning { command, channel, topic, recovers, rejects_unrecovered, is_told, data } =
-            beginning;
+        let Beginning { command, channel, topic, recovers, rejects_unrecovered, .. } = beginning;
+        let Beginning { is_told, data, principal, answer, .. } = beginning;
         let Some(connection) = self.get(id) else { return };
         let dialect = connection.dialect;
-        if let Err(missing) = connection.principal.may(Verb::Subscribe, topic.as_str()) {
+        let asks = principal.as_ref().unwrap_or(&connection.principal);
+        if let Err(missing) = asks.may(Verb::Subscribe, topic.as_str()) {
             return connection.refuse(command, ErrorCode::PermissionDenied, missing.to_string());
         }
+        let refresh = principal.as_ref().and_then(Principal::expires);
+        let refresh = refresh.map(|at| time_to_refresh(at, now()));
         if located.partitions > 1 {
             let detail = format!(
                 "topic {:?} has {} partitions: live subscriptions are to topics of one",
@@ -75,6 +80,9 @@ impl LiveConnections {
             offset: next,
             recovered,
             was_recovering: recovers.is_some(),
+            expires: refresh.is_some(),
+            ttl_s: refresh.unwrap_or_default(),
+            data: answer,
             ..SubscribeResult::default()
         };
         let Some(connection) = self.get(id) else { return };
@@ -85,6 +93,7 @@ impl LiveConnections {
             broadcast: number,
             next,
             is_told: is_told && keeps_presence,
+            principal: principal.map(Box::new),
             place: Place::Ring(place.unwrap_or_default()),
         });
         self.thread_state.metrics.live_subscriptions.add(1);

@@ -7,7 +7,11 @@ use tokio::time::Instant;
 
 use super::LiveConnections;
 use crate::{
-    doors::live::{connection::Phase, connection_id::ConnectionId, limits::PONG_TIMEOUT},
+    doors::live::{
+        connection::{Phase, Subscription},
+        connection_id::ConnectionId,
+        limits::PONG_TIMEOUT,
+    },
     runtime::clock,
 };
 
@@ -19,6 +23,14 @@ impl LiveConnections {
         for slot in 0..self.connections.len() as u32 {
             let Some(connection) = self.at(slot) else { continue };
             let id = connection.id;
+            let has_ended =
+                |of: &Subscription| of.principal.as_ref().is_some_and(|it| it.check(wall).is_err());
+            let ended = connection.subscriptions.iter().filter(|held| has_ended(held));
+            let ended: Vec<u32> = ended.map(|held| held.broadcast).collect();
+            for broadcast in ended {
+                self.unsubscribe_from(id, broadcast, UnsubscribeCode::Expired);
+            }
+            let Some(connection) = self.at(slot) else { continue };
             if connection.has_expired(wall) && !connection.is_ending() {
                 connection.end(DisconnectCode::Expired);
                 self.to_flush.add(id);
@@ -89,13 +101,15 @@ impl LiveConnections {
             return self.to_flush.add(id);
         }
         connection.expires = principal.expires();
-        if principal.is_unrestricted() {
-            return;
+        let mut looked_at = Vec::new();
+        for held in &connection.subscriptions {
+            let of = held.principal.as_deref().unwrap_or(&principal);
+            if !of.is_unrestricted() {
+                looked_at.push((held.broadcast, of.clone()));
+            }
         }
-        let broadcasts: Vec<u32> =
-            connection.subscriptions.iter().map(|held| held.broadcast).collect();
-        for broadcast in broadcasts {
-            let may = |name: &str| principal.may(Verb::Subscribe, name).is_ok();
+        for (broadcast, of) in looked_at {
+            let may = |name: &str| of.may(Verb::Subscribe, name).is_ok();
             if self.broadcasts.get(&broadcast).is_some_and(|held| !may(held.name.as_str())) {
                 self.unsubscribe_from(id, broadcast, UnsubscribeCode::Server);
             }
