@@ -51,6 +51,7 @@ fn main() {
     credentials();
     centrifuge();
     web_sockets();
+    wse();
 }
 
 fn messages() -> Vec<Message> {
@@ -346,6 +347,21 @@ fn centrifuge() {
     let beside = br#"{"session":"s","node":"n","data":"{\"id\":1}\n{\"id\":2}"}"#;
     write("centrifuge", "beside-json", &[&[6], &beside[..]].concat());
     write("centrifuge", "beside-protobuf", b"\x07\x0a\x01n\x12\x01s\x1a\x01\x00");
+}
+
+/// Messages of the client, and what it is told.
+fn wse() {
+    let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/wse/vectors.json");
+    let vectors = fs::read_to_string(vectors).expect("the vectors are readable");
+    let vectors: serde_json::Value = serde_json::from_str(&vectors).expect("JSON");
+    for side in ["from_client", "to_client"] {
+        for vector in vectors[side].as_array().expect("a list") {
+            let text = |field: &str| vector[field].as_str().expect("a text");
+            let name = format!("{side}-{}", text("name").replace([' ', ','], "-"));
+            write("wse", &name, text("message").as_bytes());
+        }
+    }
+    write("wse", "topic-and-payload", b"ping\n{\"t\":\"batch\",\"p\":{}}");
 }
 
 /// Frames out of the protocol's own examples.

@@ -45,6 +45,22 @@ pub(super) fn credential(shown: &[u8]) -> Credential {
     }
 }
 
+/// The credentials of a request whose client may show a key or token in this cookie, where it cannot send `Authorization`.
+pub(super) fn credential_or_cookie(headers: &Headers, cookie: &str) -> Credential {
+    let shown = shown(headers);
+    if !shown.is_empty() {
+        return credential(shown);
+    }
+    let lines = headers.all(&header::COOKIE).filter_map(|line| std::str::from_utf8(line).ok());
+    let mut cookies =
+        lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
+    let found = cookies.find(|(name, _)| name.trim() == cookie);
+    match found.map(|(_, value)| value.trim().trim_matches('"')) {
+        None | Some("") => Credential::None,
+        Some(value) => Credential::Key(value.to_owned()),
+    }
+}
+
 /// The answer to a request whose credentials do not count.
 pub(super) fn unauthorized(refusal: LoginRefusal) -> Response {
     if refusal == LoginRefusal::NotReady {

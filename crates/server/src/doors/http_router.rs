@@ -32,6 +32,9 @@ use crate::identity::{
 };
 use crate::runtime::{clock::now, inbox, peer::Peer};
 
+/// The cookie in which clients of the WSE protocol show their token.
+const WSE_TOKEN_COOKIE: &str = "access_token";
+
 /// The router of a thread.
 #[derive(Debug)]
 pub(crate) struct HttpRouter {
@@ -156,6 +159,11 @@ impl HttpRouter {
             },
             Resource::Live => {
                 live::upgrade::answer(&self.thread_state, request, principal.clone(), peer)
+            }
+            Resource::Wse => {
+                let credential =
+                    http_login::credential_or_cookie(request.headers(), WSE_TOKEN_COOKIE);
+                live::upgrade::answer_wse(&self.thread_state, request, credential, peer)
             }
             Resource::Alive => self.status.alive(),
             Resource::Ready => self.status.ready(),

@@ -19,12 +19,14 @@ pub(crate) enum Resource {
     Backup,
     /// Live connections that speak the Centrifuge client protocol.
     Live,
+    /// Live connections that speak the WSE protocol.
+    Wse,
 }
 
 /// Whether a resource is served to those only who have credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Login {
-    /// To all: it says nothing of what the broker holds, or has a token of its own.
+    /// To all: it says nothing of what the broker holds, has a token of its own, or looks at credentials itself.
     Open,
     /// To all; credentials that are shown have to be good.
     Optional,
@@ -37,6 +39,8 @@ impl Resource {
     pub(crate) fn login(self) -> Login {
         match self {
             Self::Alive | Self::Ready => Login::Open,
+            // Wrong credentials are refused behind the handshake, as its clients expect.
+            Self::Wse => Login::Open,
             // A browser cannot show credentials here: the first command does.
             Self::Live => Login::Optional,
             Self::Metrics | Self::Backup => Login::Needed,
@@ -60,16 +64,18 @@ impl Resource {
 }
 
 /// The routes of the broker itself.
-static OWN: [(Route, Resource); 5] = [
+static OWN: [(Route, Resource); 6] = [
     (own("/healthz", "GET, HEAD"), Resource::Alive),
     (own("/readyz", "GET, HEAD"), Resource::Ready),
     (own("/metrics", "GET, HEAD"), Resource::Metrics),
     (own("/v1/admin/backup", "GET"), Resource::Backup),
-    (LIVE, Resource::Live),
+    (live("/connection/websocket"), Resource::Live),
+    (live("/wse"), Resource::Wse),
 ];
 
-const LIVE: Route =
-    Route { path: "/connection/websocket", methods: "GET", reach: Reach::AllowedToChange };
+const fn live(path: &'static str) -> Route {
+    Route { path, methods: "GET", reach: Reach::AllowedToChange }
+}
 
 const fn own(path: &'static str, methods: &'static str) -> Route {
     Route { path, methods, reach: Reach::Own }

@@ -1,13 +1,14 @@
-//! The live door: messages of topics go to browsers over WebSocket, as the Centrifuge client protocol has it.
+//! The live door: messages of topics go to browsers over WebSocket, as the Centrifuge client protocol
+//! and the WSE protocol have it.
 //!
 //! In reading order: an HTTP request is answered by `upgrade`, and its connection comes to the `connections` of its core.
 //! These have no task each: one loop reads what clients ask (`connections/commands`), follows each topic that somebody is
 //! subscribed to by one reader (`broadcast`, `connections/deliveries`), and writes (`connections/writes`). A message is
 //! encoded once into a `ring`, in which a subscriber is a position. One that begins earlier, or falls behind, is caught up
 //! from the log by a reader of its own. `presence` is who is subscribed to a topic, kept on one core for all.
-//! `core_requests` waits for answers of other cores, `backend` is the application that may be asked,
-//! `sink` takes what shards send, `calls` what other tasks and cores
-//! ask of the loop, `channel` translates names, `dialect` is what a client speaks, `published` a message for all dialects.
+//! `core_requests` waits for answers of other cores, `backend` is the application that may be asked, `sink` takes what
+//! shards send, `calls` what other tasks and cores ask of the loop, `channel` translates names, `dialect` is what a client
+//! speaks, `published` a message for all dialects, `wse` what the second protocol makes of the answers of the loop.
 
 pub(crate) mod backend;
 mod broadcast;
@@ -24,3 +25,4 @@ mod published;
 mod ring;
 mod sink;
 pub(crate) mod upgrade;
+mod wse;

@@ -34,6 +34,7 @@ mod live;
 mod live_backend;
 mod live_client;
 mod live_presence;
+mod live_wse;
 mod lockout;
 mod moving;
 mod publishing;

@@ -131,7 +131,7 @@ fn only_streams_and_live_connections_are_for_pages_of_other_origins() {
         routes.map(|(route, _)| route.path).collect()
     };
     assert_eq!(of(Reach::Allowed), ["/v1/stream/{path}", "/v1/atomic"]);
-    assert_eq!(of(Reach::AllowedToChange), ["/connection/websocket"]);
+    assert_eq!(of(Reach::AllowedToChange), ["/connection/websocket", "/wse"]);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_program_may_ask_every_route() {
                     200
                 }
                 // It is no request for a WebSocket.
-                Some(_) if asked.resource == Some(Resource::Live) => 426,
+                Some(_) if matches!(asked.resource, Some(Resource::Live | Resource::Wse)) => 426,
                 Some(_) => 503,
             };
             assert_eq!(told.status, expected, "{}", asked.what);

@@ -9,7 +9,7 @@ use sennit_model::TopicName;
 use super::{
     channel::channel_of,
     connection_id::ConnectionId,
-    dialect::{Dialect, Scratch},
+    dialect::{Dialect, Scratch, Source},
     published::messages,
     ring::Ring,
 };
@@ -46,15 +46,16 @@ pub(crate) struct Broadcast {
 pub(crate) fn encode_from(
     from: u64,
     delivery: &Delivery,
-    (dialect, channel): (Dialect, &str),
+    (dialect, source): (Dialect, Source<'_>),
     scratch: &mut Scratch,
     out: &mut Vec<u8>,
 ) -> u64 {
-    let mut count = 0;
+    let (mut count, mut expected) = (0, from);
     for message in messages(delivery).filter(|message| message.offset >= from) {
-        scratch.make(dialect, channel, &message);
+        scratch.make(dialect, source, expected, &message);
         out.extend_from_slice(&scratch.head);
         out.extend_from_slice(&scratch.body);
+        expected = message.offset + 1;
         count += 1;
     }
     count
@@ -111,6 +112,7 @@ impl Broadcast {
 
     /// Takes what its reader was given into the rings.
     pub(crate) fn take(&mut self, delivery: &Delivery, scratch: &mut Scratch) {
+        let source = Source { channel: &self.channel, epoch: self.located.tag.number() };
         for message in messages(delivery) {
             if message.offset < self.next {
                 continue;
@@ -119,7 +121,7 @@ impl Broadcast {
                 Dialect::ALL.into_iter().zip(self.rings.iter_mut().zip(self.users))
             {
                 if users > 0 {
-                    scratch.make(dialect, &self.channel, &message);
+                    scratch.make(dialect, source, self.next, &message);
                     ring.push(message.offset, &scratch.head, &scratch.body);
                 }
             }

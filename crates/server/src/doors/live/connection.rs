@@ -4,18 +4,20 @@ use std::{collections::VecDeque, io, rc::Rc};
 
 use http::HeaderMap;
 use sennit_centrifuge::{
-    Answer, Command, DisconnectCode, Encoding, ErrorCode, Push, Reply, ReplyError, put_ping,
-    put_push, put_reply,
+    Answer, DisconnectCode, Encoding, ErrorCode, Push, Reply, ReplyError, put_ping, put_push,
+    put_reply,
 };
 use sennit_model::Timestamp;
 use sennit_websocket::{CloseCode, Decoder, Opcode, frame};
+use sennit_wse::Event;
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use super::{
     backend::CommandRefusal,
     connection_id::ConnectionId,
-    dialect::Dialect,
+    dialect::{ClientRequest, Dialect, put_centrifuge, put_event},
     limits::{PUBLISHES_MAX, REFRESH_BEFORE, UNSENT_BYTES_MAX},
+    wse::{self, WseState},
 };
 use crate::{
     identity::{key_uses::KeyConnection, principal::Principal, tenant_meter::ConnectionPlace},
@@ -88,8 +90,10 @@ pub(crate) struct Connection {
     /// On whose behalf it asks; before it is connected, the one whose credentials came with the handshake.
     pub(crate) principal: Principal,
     pub(crate) subscriptions: Vec<Subscription>,
-    /// Commands that have come and were not begun.
-    pub(crate) commands: VecDeque<Command>,
+    /// Requests that have come and were not begun.
+    pub(crate) requests: VecDeque<ClientRequest>,
+    /// What a connection of WSE has to remember.
+    pub(crate) wse: Option<Box<WseState>>,
     /// Whether a command is under way behind which others wait.
     pub(crate) is_busy: bool,
     /// Publications that are not confirmed.
@@ -137,7 +141,8 @@ impl Connection {
             client_has_ended: false,
             principal,
             subscriptions: Vec::new(),
-            commands: VecDeque::new(),
+            requests: VecDeque::new(),
+            wse: (dialect == Dialect::Wse).then(Box::default),
             is_busy: false,
             unconfirmed: 0,
             is_readable: true,
@@ -197,33 +202,72 @@ impl Connection {
         Ok(true)
     }
 
-    fn message(&mut self, put: impl FnOnce(Encoding, &mut Vec<u8>)) {
-        if self.is_ending() {
-            return;
-        }
-        let Dialect::Centrifuge(encoding) = self.dialect;
+    /// Writes a message of the Centrifuge protocol.
+    fn message(&mut self, encoding: Encoding, put: impl FnOnce(Encoding, &mut Vec<u8>)) {
         let mut body = Vec::new();
-        self.dialect.put_message(&mut body, |out| put(encoding, out));
+        put_centrifuge(encoding, &mut body, put);
         frame::put_frame(self.dialect.opcode(), &body, &mut self.unsent);
     }
 
-    /// Answers a command.
+    /// Answers a request.
     pub(crate) fn reply(&mut self, id: u32, result: Result<Answer, ReplyError>) {
-        self.message(|encoding, out| put_reply(encoding, &Reply { id, result }, out));
+        if self.is_ending() {
+            return;
+        }
+        match self.dialect {
+            Dialect::Centrifuge(encoding) => {
+                self.message(encoding, |encoding, out| {
+                    put_reply(encoding, &Reply { id, result }, out);
+                });
+            }
+            Dialect::Wse => {
+                let user = self.principal.to_string();
+                let Some(wse) = &mut self.wse else { return };
+                if let Some(code) = wse.put_answer(id, &user, &result, &mut self.unsent) {
+                    let error = result.err().unwrap_or_default();
+                    self.end_wse(code, &error.message);
+                }
+            }
+        }
     }
 
-    /// Refuses a command.
+    /// Refuses a request.
     pub(crate) fn refuse(&mut self, id: u32, code: ErrorCode, message: impl Into<String>) {
         self.reply(id, Err(ReplyError::new(code, message)));
     }
 
     pub(crate) fn push(&mut self, push: &Push) {
-        self.message(|encoding, out| put_push(encoding, push, out));
+        if self.is_ending() {
+            return;
+        }
+        match self.dialect {
+            Dialect::Centrifuge(encoding) => {
+                self.message(encoding, |encoding, out| put_push(encoding, push, out));
+            }
+            Dialect::Wse => wse::put_push(push, &mut self.unsent),
+        }
+    }
+
+    /// Tells a client of WSE something.
+    pub(crate) fn tell(&mut self, event: &Event<'_>) {
+        if !self.is_ending() {
+            put_event(event, &mut self.unsent);
+        }
     }
 
     /// Asks whether its client is there.
-    pub(crate) fn ping(&mut self) {
-        self.message(put_ping);
+    pub(crate) fn ping(&mut self, now: Timestamp) {
+        if self.is_ending() {
+            return;
+        }
+        match self.dialect {
+            Dialect::Centrifuge(encoding) => self.message(encoding, put_ping),
+            Dialect::Wse => {
+                self.tell(&Event::Ping { now_ms: now.0.cast_signed() });
+                // A client that only listens has a WebSocket that answers this one.
+                frame::put_frame(Opcode::Ping, b"", &mut self.unsent);
+            }
+        }
     }
 
     pub(crate) fn pong(&mut self, payload: &[u8]) {
@@ -234,7 +278,21 @@ impl Connection {
 
     /// Tells its client that it ends, and why; nothing follows.
     pub(crate) fn end(&mut self, code: DisconnectCode) {
-        self.close(CloseCode::of(code.code()), code.reason());
+        match self.dialect {
+            Dialect::Centrifuge(_) => self.close(CloseCode::of(code.code()), code.reason()),
+            Dialect::Wse => {
+                let code = wse::close_code(code);
+                self.end_wse(code, code.reason());
+            }
+        }
+    }
+
+    /// The same of a connection of WSE, with a message for people.
+    pub(crate) fn end_wse(&mut self, code: sennit_wse::CloseCode, message: &str) {
+        if !self.is_ending() {
+            wse::put_end(code, message, &mut self.unsent);
+            self.close(CloseCode::of(code.code()), code.reason());
+        }
     }
 
     /// The same with a code of WebSocket.
@@ -242,7 +300,7 @@ impl Connection {
         if !self.is_ending() {
             frame::put_close(code.unwrap_or(CloseCode::NORMAL), reason, &mut self.unsent);
             self.phase = Phase::Ending;
-            self.commands.clear();
+            self.requests.clear();
         }
     }
 

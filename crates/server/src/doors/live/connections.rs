@@ -8,6 +8,7 @@ mod presence;
 mod subscriptions;
 mod timeouts;
 mod writes;
+mod wse;
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -236,9 +237,8 @@ impl LiveConnections {
     /// Takes a connection in.
     fn welcome(&mut self, upgraded: Upgraded) {
         let Upgraded { wire, place, upgrade, unread } = upgraded;
-        let Some(LiveClient { dialect, deflate, principal, greeting }) = upgrade.state() else {
-            return;
-        };
+        let Some(client) = upgrade.state::<LiveClient>() else { return };
+        let LiveClient { dialect, deflate, principal, greeting, wse } = client;
         let slot = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.connections.len() as u32 - 1
@@ -255,6 +255,9 @@ impl LiveConnections {
         let connection =
             Connection::new(id, (wire, place), (decoder, dialect), (principal, greeting), due);
         self.connections[slot as usize] = Some(connection);
+        if let Some(entry) = wse {
+            self.welcome_wse(id, entry);
+        }
         self.thread_state.metrics.live_connections.add(1);
         self.decode(slot, &unread);
         self.to_read.push(slot);

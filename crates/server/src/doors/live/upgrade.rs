@@ -1,12 +1,15 @@
-//! The answer to a request that wants to become a live connection: a WebSocket that speaks the Centrifuge client protocol.
-//! Who the client is may be said here, by headers, or later in its first command.
+//! The answer to a request that wants to become a live connection: a WebSocket that speaks the Centrifuge client protocol, or
+//! the WSE protocol. Who the client is may be said here, by headers; in the first one also later, in its first command.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
 use sennit_centrifuge::Encoding;
 use sennit_websocket::{DeflateAnswer, Upgrade as WebSocketUpgrade, UpgradeRefusal};
 
-use super::{backend::SHOWN_HEADERS, connection::Greeting, dialect::Dialect};
+use super::{
+    backend::SHOWN_HEADERS, connection::Greeting, dialect::Dialect, limits::SUBSCRIPTIONS_MAX,
+};
 use crate::{
+    broker::path_encoding::decoded,
     http::{
         answer::{coded_problem, come_again},
         body::Body,
@@ -15,7 +18,7 @@ use crate::{
         thread_state::HttpThreadState,
         upgrade::Upgrade,
     },
-    identity::principal::Principal,
+    identity::{login::Credential, principal::Principal},
     runtime::peer::Peer,
 };
 
@@ -27,14 +30,88 @@ pub(crate) struct LiveClient {
     /// On whose behalf it asks, if it has shown credentials; nobody otherwise.
     pub(crate) principal: Principal,
     pub(crate) greeting: Greeting,
+    /// What a client of WSE has said with its request.
+    pub(crate) wse: Option<WseEntry>,
 }
 
-/// Answers a request.
+/// What a client of WSE says with its request.
+#[derive(Clone, Debug)]
+pub(crate) struct WseEntry {
+    /// It is checked behind the handshake: clients of WSE learn from a close code that they are not let in.
+    pub(crate) credential: Credential,
+    /// What it is subscribed to at once.
+    pub(crate) topics: Vec<String>,
+}
+
+/// Answers a request of a client of the Centrifuge protocol.
 pub(crate) fn answer(
     thread_state: &HttpThreadState,
     request: &Request,
     principal: Principal,
     peer: &Peer,
+) -> Response {
+    let greeting = greeting(request, peer);
+    answer_with(thread_state, request, |upgrade, deflate| {
+        let spoken = |name: &String| Some((name.clone(), Encoding::of_subprotocol(name)?));
+        let subprotocol = upgrade.subprotocols().iter().find_map(spoken);
+        let asks_for_protobuf =
+            parts(request).any(|part| part == "cf_protocol=protobuf" || part == "format=protobuf");
+        let (name, encoding) = match subprotocol {
+            Some((name, encoding)) => (Some(name), encoding),
+            None if asks_for_protobuf => (None, Encoding::Protobuf),
+            None => (None, Encoding::Json),
+        };
+        let dialect = Dialect::Centrifuge(encoding);
+        (name, LiveClient { dialect, deflate, principal, greeting, wse: None })
+    })
+}
+
+/// Answers a request of a client of the WSE protocol.
+pub(crate) fn answer_wse(
+    thread_state: &HttpThreadState,
+    request: &Request,
+    credential: Credential,
+    peer: &Peer,
+) -> Response {
+    let greeting = greeting(request, peer);
+    answer_with(thread_state, request, |_, deflate| {
+        let lists = parts(request).filter_map(|part| part.strip_prefix("topics="));
+        let names = lists.flat_map(|list| list.split(',')).filter(|name| !name.is_empty());
+        let topics = names.filter_map(text_of).take(SUBSCRIPTIONS_MAX).collect();
+        let wse = Some(WseEntry { credential, topics });
+        let (dialect, principal) = (Dialect::Wse, Principal::nobody());
+        (None, LiveClient { dialect, deflate, principal, greeting, wse })
+    })
+}
+
+/// A client, as far as its request says who it is.
+fn greeting(request: &Request, peer: &Peer) -> Greeting {
+    let mut headers = HeaderMap::new();
+    for name in SHOWN_HEADERS {
+        let value = request.headers().get(&name).map(HeaderValue::from_bytes);
+        if let Some(Ok(value)) = value {
+            headers.insert(name, value);
+        }
+    }
+    Greeting { peer: peer.clone(), headers }
+}
+
+/// The parts of the query of a request.
+fn parts(request: &Request) -> impl Iterator<Item = &str> {
+    request.query().unwrap_or_default().split('&')
+}
+
+/// The text that is written so in a query; none if it is no text.
+fn text_of(written: &str) -> Option<String> {
+    let bytes = decoded(written)?.into_iter().map(|(byte, _)| byte).collect();
+    String::from_utf8(bytes).ok()
+}
+
+/// Answers a request with a WebSocket, of the subprotocol and for the client that `client` says.
+fn answer_with(
+    thread_state: &HttpThreadState,
+    request: &Request,
+    client: impl FnOnce(&WebSocketUpgrade, Option<DeflateAnswer>) -> (Option<String>, LiveClient),
 ) -> Response {
     let version = if request.is_old() { Version::HTTP_10 } else { Version::HTTP_11 };
     let upgrade = match WebSocketUpgrade::of(request.method(), version, request.headers().iter()) {
@@ -44,26 +121,8 @@ pub(crate) fn answer(
     if !thread_state.upgrade_entry.is_open() || thread_state.closing.has_begun() {
         return come_again("not_ready", "the broker recovers, or is about to stop");
     }
-    let spoken = |name: &String| Some((name.clone(), Encoding::of_subprotocol(name)?));
-    let subprotocol = upgrade.subprotocols().iter().find_map(spoken);
-    let asks_for_protobuf = request.query().is_some_and(|query| {
-        query.split('&').any(|part| part == "cf_protocol=protobuf" || part == "format=protobuf")
-    });
-    let (name, encoding) = match subprotocol {
-        Some((name, encoding)) => (Some(name), encoding),
-        None if asks_for_protobuf => (None, Encoding::Protobuf),
-        None => (None, Encoding::Json),
-    };
-    let dialect = Dialect::Centrifuge(encoding);
     let deflate = upgrade.deflate();
-    let mut headers = HeaderMap::new();
-    for name in SHOWN_HEADERS {
-        let value = request.headers().get(&name).map(HeaderValue::from_bytes);
-        if let Some(Ok(value)) = value {
-            headers.insert(name, value);
-        }
-    }
-    let greeting = Greeting { peer: peer.clone(), headers };
+    let (name, client) = client(&upgrade, deflate);
     let mut response = Response::new(Body::Empty);
     response.status = StatusCode::SWITCHING_PROTOCOLS;
     for (header, value) in upgrade.answer(name.as_deref(), deflate) {
@@ -72,7 +131,7 @@ pub(crate) fn answer(
             response.headers_mut().insert(header, value);
         }
     }
-    response.upgrade = Some(Upgrade::new(LiveClient { dialect, deflate, principal, greeting }));
+    response.upgrade = Some(Upgrade::new(client));
     response
 }
 

@@ -12,15 +12,15 @@ use sennit_identity::Verb;
 use sennit_websocket::Incoming;
 use tokio::time::Instant;
 
-use super::LiveConnections;
+use super::{LiveConnections, wse};
 use crate::{
     doors::live::{
         backend::BackendAsk,
         channel::topic_of,
-        connection::{Greeting, Phase, time_to_refresh},
+        connection::{Connection, Greeting, Phase, time_to_refresh},
         connection_id::ConnectionId,
         core_requests::{Asker, Beginning, LetIn, SubscriptionRefresh, Told},
-        dialect::Dialect,
+        dialect::{ClientRequest, Dialect},
         limits::{
             COMMANDS_MAX, CONNECTIONS_AT_ONCE_MAX, MESSAGE_BYTES_MAX, PRESENCE_DATA_BYTES_MAX,
             SUBSCRIPTIONS_MAX,
@@ -39,6 +39,36 @@ const READ_BYTES: usize = 64 << 10;
 
 /// Reads of a connection before others have their turn.
 const READS_MAX: usize = 4;
+
+/// Makes requests of a message; whether its client has said that it is there.
+fn take(connection: &mut Connection, message: &[u8]) -> bool {
+    match connection.dialect {
+        Dialect::Centrifuge(encoding) => take_commands(connection, encoding, message),
+        Dialect::Wse => wse::take_message(connection, message),
+    }
+}
+
+/// The same of a message in the Centrifuge protocol.
+fn take_commands(connection: &mut Connection, encoding: Encoding, message: &[u8]) -> bool {
+    let limits = Limits {
+        message_bytes_max: MESSAGE_BYTES_MAX,
+        commands_max: COMMANDS_MAX,
+        ..Limits::default()
+    };
+    let mut pongs = false;
+    for command in decode_commands(encoding, message, limits) {
+        match command {
+            Ok(command) if command.is_pong() => pongs = true,
+            Ok(command) => connection.requests.push_back(ClientRequest::Centrifuge(command)),
+            Err(error) => {
+                tracing::debug!(%error, "a live client sent what is no command");
+                connection.end(DisconnectCode::BadRequest);
+                break;
+            }
+        }
+    }
+    pongs
+}
 
 impl LiveConnections {
     /// The id of a connection, as clients have it: no other connection of this broker has it.
@@ -61,7 +91,7 @@ impl LiveConnections {
     fn serve(&mut self, slot: u32) {
         let mut reads = 0;
         loop {
-            self.do_commands(slot);
+            self.do_requests(slot);
             let Some(connection) = self.at(slot) else { return };
             let id = connection.id;
             let may_read = connection.is_ending() || connection.may_ask();
@@ -95,45 +125,23 @@ impl LiveConnections {
         }
     }
 
-    /// Makes commands of what has come.
+    /// Makes requests of what has come.
     pub(super) fn decode(&mut self, slot: u32, mut input: &[u8]) {
         let held = self.connections.get_mut(slot as usize).and_then(Option::as_mut);
         let Some(connection) = held else { return };
-        let limits = Limits {
-            message_bytes_max: MESSAGE_BYTES_MAX,
-            commands_max: COMMANDS_MAX,
-            ..Limits::default()
-        };
         let mut pongs = false;
         // Nothing counts that comes behind the end: it is thrown away, not kept.
         while !connection.is_ending() {
             match connection.decoder.next(&mut input, &mut self.inflater) {
                 Ok(None) => break,
                 Ok(Some(Incoming::Ping(payload))) => connection.pong(&payload),
-                Ok(Some(Incoming::Pong(_))) => {}
+                Ok(Some(Incoming::Pong(_))) => pongs |= connection.dialect == Dialect::Wse,
                 Ok(Some(Incoming::Close(close))) => {
                     connection.client_has_ended = true;
                     connection.close(close.code, "");
                 }
-                Ok(Some(message @ (Incoming::Text(_) | Incoming::Binary(_)))) => {
-                    let bytes = match &message {
-                        Incoming::Text(text) => text.as_bytes(),
-                        Incoming::Binary(bytes) => bytes,
-                        _ => &[],
-                    };
-                    let Dialect::Centrifuge(encoding) = connection.dialect;
-                    for command in decode_commands(encoding, bytes, limits) {
-                        match command {
-                            Ok(command) if command.is_pong() => pongs = true,
-                            Ok(command) => connection.commands.push_back(command),
-                            Err(error) => {
-                                tracing::debug!(%error, "a live client sent what is no command");
-                                connection.end(DisconnectCode::BadRequest);
-                                break;
-                            }
-                        }
-                    }
-                }
+                Ok(Some(Incoming::Text(text))) => pongs |= take(connection, text.as_bytes()),
+                Ok(Some(Incoming::Binary(bytes))) => pongs |= take(connection, &bytes),
                 Err(fault) => connection.close(Some(fault.close_code()), &fault.to_string()),
             }
         }
@@ -143,14 +151,17 @@ impl LiveConnections {
     }
 
     /// Does what a connection has asked, up to what others have to wait for.
-    fn do_commands(&mut self, slot: u32) {
+    fn do_requests(&mut self, slot: u32) {
         while let Some(connection) = self.at(slot) {
             let id = connection.id;
             if !connection.may_ask() {
                 return;
             }
-            let Some(command) = connection.commands.pop_front() else { return };
-            self.command(id, command);
+            match connection.requests.pop_front() {
+                Some(ClientRequest::Centrifuge(command)) => self.command(id, command),
+                Some(ClientRequest::Wse(request)) => self.wse_request(id, request),
+                None => return,
+            }
         }
     }
 
@@ -284,6 +295,10 @@ impl LiveConnections {
                     LoginRefusal::TooMany(_) => {
                         connection.refuse(number, ErrorCode::TooManyRequests, refusal.to_string());
                     }
+                    _ if connection.dialect == Dialect::Wse => {
+                        let code = sennit_wse::CloseCode::AuthFailed;
+                        connection.end_wse(code, &refusal.to_string());
+                    }
                     _ => connection.end(DisconnectCode::InvalidToken),
                 }
             }
@@ -354,7 +369,7 @@ impl LiveConnections {
     }
 
     /// A connection, as it asks for something.
-    fn asker(&mut self, id: ConnectionId) -> Asker {
+    pub(super) fn asker(&mut self, id: ConnectionId) -> Asker {
         let info = self.client_info(id);
         let held = self.get(id);
         let dialect = held.as_ref().map_or(Dialect::ALL[0], |connection| connection.dialect);
@@ -414,7 +429,7 @@ impl LiveConnections {
         connection.reply(command, Ok(Answer::SubRefresh(result)));
     }
 
-    fn subscribe(&mut self, id: ConnectionId, number: u32, request: SubscribeRequest) {
+    pub(super) fn subscribe(&mut self, id: ConnectionId, number: u32, request: SubscribeRequest) {
         let Some(connection) = self.get(id) else { return };
         let topic = match topic_of(&request.channel) {
             Ok(topic) => topic,
@@ -464,7 +479,7 @@ impl LiveConnections {
         self.requests.begin(id, asker, beginning);
     }
 
-    fn publish(&mut self, id: ConnectionId, number: u32, request: PublishRequest) {
+    pub(super) fn publish(&mut self, id: ConnectionId, number: u32, request: PublishRequest) {
         let Some(connection) = self.get(id) else { return };
         let topic = match topic_of(&request.channel) {
             Ok(topic) => topic,

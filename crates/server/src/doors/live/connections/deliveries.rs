@@ -6,9 +6,13 @@ use sennit_engine::{Delivery, Effect, GapReason, ReaderChange};
 
 use sennit_model::Offset;
 
-use super::LiveConnections;
+use super::{LiveConnections, subscriptions::epoch};
 use crate::doors::live::{
-    broadcast::encode_from, connection::Place, connection_id::ConnectionId, limits::GAPS_MAX,
+    broadcast::encode_from,
+    connection::Place,
+    connection_id::ConnectionId,
+    dialect::{ClientRequest, Dialect, Source},
+    limits::GAPS_MAX,
 };
 
 /// The push by which a client learns that a subscription has ended.
@@ -72,7 +76,8 @@ impl LiveConnections {
     /// A reader that catches up has more for its subscription.
     fn deliver_to_one(&mut self, number: u32, delivery: &Delivery) {
         let Some(&of) = self.catch_ups.get(&number) else { return };
-        let Self { connections, scratch, .. } = self;
+        let Self { connections, broadcasts, scratch, .. } = self;
+        let Some(broadcast) = broadcasts.get(&of.broadcast) else { return };
         let held = connections.get_mut(of.connection.slot as usize).and_then(Option::as_mut);
         let held = held.filter(|held| held.id == of.connection);
         let Some(connection) = held else { return };
@@ -88,7 +93,8 @@ impl LiveConnections {
         subscription.place =
             Place::Log { reader, owed: (messages + delivery.count, bytes + length) };
         let out = connection.out();
-        let count = encode_from(from, delivery, (dialect, &channel), scratch, out);
+        let source = Source { channel: &channel, epoch: broadcast.located.tag.number() };
+        let count = encode_from(from, delivery, (dialect, source), scratch, out);
         self.thread_state.metrics.live_deliveries.add(count);
         self.join_rings(of.connection);
         self.to_flush.add(of.connection);
@@ -147,6 +153,7 @@ impl LiveConnections {
         broadcast: u32,
         code: UnsubscribeCode,
     ) {
+        let held = self.broadcasts.get(&broadcast).map(|broadcast| epoch(broadcast.located));
         let Some(connection) = self.get(id) else { return };
         let Some(at) = connection.subscriptions.iter().position(|held| held.broadcast == broadcast)
         else {
@@ -154,7 +161,17 @@ impl LiveConnections {
         };
         let subscription = connection.subscriptions.swap_remove(at);
         let dialect = connection.dialect;
-        connection.push(&unsubscribed(&subscription.channel, code));
+        match held.filter(|_| dialect == Dialect::Wse && code.resubscribes()) {
+            // Its clients do not subscribe again by themselves.
+            Some(epoch) => {
+                let topic = subscription.channel.to_string();
+                let recovers = Some((epoch, subscription.next));
+                let again = sennit_wse::Request::Subscribe { topic, recovers };
+                connection.requests.push_front(ClientRequest::Wse(again));
+                self.to_read.push(id.slot);
+            }
+            None => connection.push(&unsubscribed(&subscription.channel, code)),
+        }
         self.leave(id, dialect, broadcast, subscription.place);
         self.to_flush.add(id);
     }

@@ -18,12 +18,13 @@ use crate::{
         channel::topic_of,
         connection_id::ConnectionId,
         core_requests::PresenceQuestion,
-        dialect::Dialect,
+        dialect::{Dialect, put_centrifuge},
         limits::{
             PRESENCE_CHANGES_MAX, PRESENCE_MAX, PRESENCE_PUSHES_MAX, TOLD_AT_ONCE_MAX,
             UNSENT_BYTES_MAX,
         },
         presence::{Change, Member, MemberId},
+        wse,
     },
     runtime::index::CoreIndex,
 };
@@ -100,7 +101,7 @@ impl LiveConnections {
     fn push_changes(&mut self, topic: &TopicName, changes: &[Change]) {
         let Some(&number) = self.broadcasts_by_name.get(topic) else { return };
         let Some(broadcast) = self.broadcasts.get(&number) else { return };
-        let frames = Dialect::ALL.map(|dialect| frame_of(dialect, &broadcast.channel, changes));
+        let frames = Dialect::ALL.map(|dialect| frames_of(dialect, &broadcast.channel, changes));
         for id in broadcast.subscribers.clone() {
             let Some(connection) = self.get(id) else { continue };
             let is_told = |held: &super::Subscription| held.broadcast == number && held.is_told;
@@ -183,20 +184,23 @@ impl LiveConnections {
     }
 }
 
-/// The WebSocket frame with the pushes of changes, one behind the other.
-fn frame_of(dialect: Dialect, channel: &str, changes: &[Change]) -> Vec<u8> {
-    let Dialect::Centrifuge(encoding) = dialect;
-    let mut body = Vec::new();
-    dialect.put_message(&mut body, |out| {
-        for change in changes {
-            let kind = match change {
-                Change::Joined(member) => PushKind::Join(member.info.clone()),
-                Change::Left(member) => PushKind::Leave(member.info.clone()),
-            };
-            put_push(encoding, &Push { channel: channel.to_owned(), kind }, out);
-        }
-    });
+/// The WebSocket frames with the pushes of changes, one behind the other.
+fn frames_of(dialect: Dialect, channel: &str, changes: &[Change]) -> Vec<u8> {
     let mut framed = Vec::new();
-    frame::put_frame(dialect.opcode(), &body, &mut framed);
+    let pushes = changes.iter().map(|change| match change {
+        Change::Joined(member) => PushKind::Join(member.info.clone()),
+        Change::Left(member) => PushKind::Leave(member.info.clone()),
+    });
+    let pushes = pushes.map(|kind| Push { channel: channel.to_owned(), kind });
+    match dialect {
+        Dialect::Centrifuge(encoding) => {
+            let mut body = Vec::new();
+            put_centrifuge(encoding, &mut body, |encoding, out| {
+                pushes.for_each(|push| put_push(encoding, &push, out));
+            });
+            frame::put_frame(dialect.opcode(), &body, &mut framed);
+        }
+        Dialect::Wse => pushes.for_each(|push| wse::put_push(&push, &mut framed)),
+    }
     framed
 }

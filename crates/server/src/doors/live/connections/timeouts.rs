@@ -51,7 +51,7 @@ impl LiveConnections {
                     connection.due = now + pong_timeout;
                 }
                 Phase::Connected => {
-                    connection.ping();
+                    connection.ping(wall);
                     connection.awaits_pong = true;
                     connection.due = now + pong_timeout;
                 }

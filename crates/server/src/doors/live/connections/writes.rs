@@ -147,7 +147,7 @@ impl LiveConnections {
     fn took_all(&mut self, id: ConnectionId) {
         self.give_back_catching_up(id);
         let Some(connection) = self.get(id) else { return };
-        if connection.may_ask() && (connection.is_readable || !connection.commands.is_empty()) {
+        if connection.may_ask() && (connection.is_readable || !connection.requests.is_empty()) {
             self.to_read.push(id.slot);
         }
     }

@@ -1,0 +1,5 @@
+//! What the codec has to do.
+
+mod messages;
+mod requests;
+mod vectors;
