@@ -2,6 +2,7 @@
 import assert from "node:assert/strict"
 import { setTimeout as wait } from "node:timers/promises"
 
+import { REDIS_CHECKS } from "./redis.mjs"
 import { plain, refusal, until } from "./world.mjs"
 
 const range = (from, to) => Array.from({ length: to - from }, (_, index) => from + index)
@@ -376,8 +377,9 @@ const CHECKS_WITH_IDENTITY = {
   },
 }
 
-/** All checks: their name, what they do, and how their broker is started. */
+/** All checks: their name, what they do, how their broker is started, and in which encodings, if not in all. */
 export const checks = [
   ...Object.entries(CHECKS).map(([name, check]) => ({ name, check, options: {} })),
   ...Object.entries(CHECKS_WITH_IDENTITY).map(([name, check]) => ({ name, check, options: { identity: true } })),
+  ...Object.entries(REDIS_CHECKS).map(([name, check]) => ({ name, check, options: { redis: true }, encodings: ["json"] })),
 ]

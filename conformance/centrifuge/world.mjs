@@ -9,6 +9,7 @@ import WebSocket from "ws"
 
 import { Broker, launch, sennit } from "./broker.mjs"
 import { Proxy } from "./proxy.mjs"
+import { Redis } from "./redis.mjs"
 
 /** How long anything may take that has to happen. */
 const PATIENCE_MS = 60_000
@@ -116,10 +117,16 @@ export class Tab {
 export class World {
   #ends = []
 
-  static async start(binary, { encoding, random, python }, { identity = false } = {}) {
+  static async start(binary, { encoding, random, python }, { identity = false, redis = false } = {}) {
     const world = new World()
     Object.assign(world, { binary, encoding, random, python })
-    world.broker = await Broker.start(sennit(binary, identity ? "file-durable+identity" : "file-durable"))
+    const kind = sennit(binary, identity ? "file-durable+identity" : "file-durable")
+    if (redis) {
+      world.redis = await Redis.start()
+      process.env.SENNIT_LIVE__REDIS = world.redis.url
+      world.other = await Broker.start(kind)
+    }
+    world.broker = await Broker.start(kind)
     world.proxy = await Proxy.start(() => world.broker.port)
     world.url = `ws://127.0.0.1:${world.proxy.port}/connection/websocket`
     return world
@@ -127,6 +134,13 @@ export class World {
 
   tab(options = {}) {
     const tab = new Tab(this.url, options.encoding ?? this.encoding, options)
+    this.#ends.push(() => tab.end())
+    return tab
+  }
+
+  /** One at the other broker. */
+  tabElsewhere(options = {}) {
+    const tab = new Tab(`ws://127.0.0.1:${this.other.port}/connection/websocket`, this.encoding, options)
     this.#ends.push(() => tab.end())
     return tab
   }
@@ -147,9 +161,9 @@ export class World {
   }
 
   /** Runs the command line; its output. */
-  async sennit(args, input = "") {
-    const env = { ...process.env, SENNIT_SERVER: `127.0.0.1:${this.broker.listenPort}`, SENNIT_KEY: this.broker.key ?? "" }
-    if (!this.broker.key) delete env.SENNIT_KEY
+  async sennit(args, input = "", broker = this.broker) {
+    const env = { ...process.env, SENNIT_SERVER: `127.0.0.1:${broker.listenPort}`, SENNIT_KEY: broker.key ?? "" }
+    if (!broker.key) delete env.SENNIT_KEY
     const child = launch([this.binary, ...args], { env, stdio: ["pipe", "pipe", "pipe"] })
     const said = ["stdout", "stderr"].map(async (name) => Buffer.concat(await child[name].toArray()).toString())
     child.stdin.on("error", () => {})
@@ -163,6 +177,13 @@ export class World {
   /** Publishes natively, each value as JSON. */
   async publish(topic, ...values) {
     await this.sennit(["publish", topic], values.map((value) => `${JSON.stringify(value)}\n`).join(""))
+  }
+
+  /** The same at the other broker, in a topic that is created if it is missing. */
+  async publishElsewhere(topic, ...values) {
+    const input = values.map((value) => `${JSON.stringify(value)}\n`).join("")
+    await this.sennit(["topic", "create", topic, "--kind", "stream", "--durability", "memory"], "", this.other).catch(() => {})
+    await this.sennit(["publish", topic], input, this.other)
   }
 
   /** What a topic has, as subscribers of the encoding have to be given it. */
@@ -193,6 +214,10 @@ export class World {
     for (const end of this.#ends) end()
     this.proxy.stop()
     await this.broker.stop()
+    if (!this.redis) return
+    delete process.env.SENNIT_LIVE__REDIS
+    await this.other.stop()
+    await this.redis.stop()
   }
 }
 

@@ -126,7 +126,7 @@ function firstLine(child) {
   })
 }
 
-function freePort() {
+export function freePort() {
   return new Promise((resolve) => {
     const server = createServer().listen(0, "127.0.0.1", () => {
       const { port } = server.address()

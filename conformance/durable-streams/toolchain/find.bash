@@ -36,6 +36,17 @@ find_node() {
     npm --version >/dev/null 2>&1
 }
 
+# A Redis, from Debian.
+find_redis() {
+    if command -v redis-server >/dev/null && command -v redis-cli >/dev/null; then return; fi
+    local as_root=
+    [ "$(id -u)" = 0 ] || as_root="sudo -n"
+    # Debian would start it, at a port that somebody may need.
+    # shellcheck disable=SC2086 # a command and its flag
+    RUNLEVEL=1 $as_root apt-get install -qy --no-install-recommends redis-server >&2 ||
+        { echo "install Redis first: sudo apt-get install redis-server" >&2; return 1; }
+}
+
 # Go 1.24 is what go.mod says.
 find_go() {
     local version

@@ -12,7 +12,7 @@ use sennit_tls::{ClientCertificates, TlsFault};
 
 use crate::{
     doors::{
-        live::backend::LiveBackend,
+        live::{backend::LiveBackend, relay::LiveRedis},
         streams::{
             PAGE_HEADERS, PublicOrigin, PublicUrl, StorageRules, StreamStorage, StreamStorageRule,
             StreamsSettings,
@@ -103,6 +103,8 @@ pub struct Config {
     pub live_tells_all: bool,
     /// The application that is asked about live connections.
     pub live_backend: LiveBackend,
+    /// The Redis by which brokers send one another the messages of live topics.
+    pub live_redis: LiveRedis,
     /// Allows subscriptions to call webhooks of this machine, and without TLS: for development.
     pub streams_allow_private_webhooks: bool,
     /// How segments are written.
@@ -148,6 +150,7 @@ impl Default for Config {
             live_connect_timeout: Duration::from_secs(10),
             live_tells_all: false,
             live_backend: LiveBackend::default(),
+            live_redis: LiveRedis::default(),
             streams_allow_private_webhooks: false,
             access: Access::Auto,
             scrub_every: Some(Duration::from_secs(7 * 86_400)),

@@ -9,6 +9,7 @@ use std::{
 };
 
 use sennit_journal::{Fault, LaneConfig};
+use sennit_model::TopicName;
 use tokio::{
     sync::mpsc as async_mpsc,
     task::{LocalSet, spawn_local},
@@ -34,6 +35,7 @@ use crate::{
     doors::{
         http_router::HttpRouter,
         live::connections::{LiveConnections, LiveRules},
+        live::relay::Relay,
         native::{connection::NativeDoor, session_guard::SessionGuards},
         status::Status,
         streams::{CurrentStreamsSettings, StreamsDoor, parked_connections::ParkedConnections},
@@ -189,6 +191,7 @@ fn open_http(
         ping_interval: config.live_ping_interval,
         connect_timeout: config.live_connect_timeout,
         tells_all: config.live_tells_all,
+        has_relay: config.live_redis.url.is_some(),
     };
     match LiveConnections::open(
         core.clone(),
@@ -227,8 +230,20 @@ fn add_control(core: &CoreHandle, config: Config, authority: &Authority) {
     core.services.add(storage.clone());
     let key_uses = KeyUseStore::new(core.clone(), authority.clone());
     let hooks = Rc::new(HookCleaner(core.clone()));
-    let listeners: Rc<[Rc<dyn TopicListener>]> =
-        Rc::new([configuration, key_uses, storage, schedules, subscriptions, hooks]);
+    let mut listeners: Vec<Rc<dyn TopicListener>> =
+        vec![configuration, key_uses, storage, schedules, subscriptions, hooks];
+    let cores = core.cores.clone();
+    let tell = move |topic: TopicName| {
+        for index in cores.inboxes.indices() {
+            let topic = topic.clone();
+            LiveConnections::call(&cores, index, move |live| live.miss(&topic));
+        }
+    };
+    if let Some(relay) = Relay::open(core, &config.live_redis, tell) {
+        core.services.add(relay.clone());
+        listeners.push(relay);
+    }
+    let listeners: Rc<[Rc<dyn TopicListener>]> = listeners.into();
     let control = Rc::new(Control::new(core.clone(), listeners));
     let needs = Rc::new(Needs::default());
     core.with(|core| core.set_needs(needs.clone()));

@@ -28,6 +28,11 @@ pub use config::Config;
 pub use doors::live::backend::{
     BackendAsk, BackendAskError, LiveBackend, LiveBackendUrl, LiveBackendUrlError,
 };
+pub use doors::live::relay::{
+    LiveRedis,
+    message::{RelayDecodeError, RelayMessage},
+    redis_link::{RedisUrl, RedisUrlError},
+};
 pub use doors::streams::{
     PublicUrl, PublicUrlError, StreamStorage, StreamStorageError, StreamStorageRule,
     StreamStorageRuleError,

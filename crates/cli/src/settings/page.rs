@@ -116,6 +116,7 @@ fn what_a_row_shows_it_reads_as_the_same() {
             "all",
             "connect",
             "chat.>",
+            "redis://a.example",
         ] {
             let mut start = Start::default();
             let given = |texts| Assignment::new(texts, Source::Default);

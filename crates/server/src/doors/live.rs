@@ -22,6 +22,7 @@ mod dialect;
 mod limits;
 mod presence;
 mod published;
+pub(crate) mod relay;
 mod ring;
 mod sink;
 pub(crate) mod upgrade;

@@ -1,7 +1,8 @@
 //! Settings of the section `live`: live connections.
 
 use sennit_identity::RightPattern;
-use sennit_settings::{Assignment, Kind, Setting, Value};
+use sennit_server::Zeroizing;
+use sennit_settings::{Assignment, Flag, Kind, Setting, Value};
 
 use super::{ROW, Start, word};
 
@@ -111,4 +112,53 @@ pub const SETTINGS: &[Setting<Start>] = &[
         },
         ..ROW
     },
+    Setting {
+        section: "live",
+        field: "redis",
+        flag: Flag::Value("live-redis"),
+        shape: "URL",
+        help: "The Redis by which brokers send one another the messages of live topics: redis://HOST:PORT",
+        unset: "this broker is alone",
+        get: |start| Value::optional(start.broker.live_redis.url.as_ref(), Value::text),
+        set: |start, given| given.optional_to(&mut start.broker.live_redis.url, Assignment::parsed),
+        ..ROW
+    },
+    Setting {
+        section: "live",
+        field: "redis_password",
+        flag: Flag::Value("live-redis-password-file"),
+        kind: Kind::Secret,
+        shape: "text",
+        help: "The password of that Redis",
+        unset: "none",
+        get: |start| {
+            let password = start.broker.live_redis.password.as_ref();
+            Value::optional(password, |_| Value::text("(secret)"))
+        },
+        set: |start, given| given.optional_to(&mut start.broker.live_redis.password, password),
+        ..ROW
+    },
+    Setting {
+        section: "live",
+        field: "redis_topics",
+        kind: Kind::List,
+        shape: "PATTERN,...",
+        help: "The topics whose messages go to other brokers and come from them: patterns as in rights",
+        get: |start| Value::list(start.broker.live_redis.topics.iter().map(RightPattern::as_str)),
+        set: |start, given| given.list_to(&mut start.broker.live_redis.topics),
+        ..ROW
+    },
+    Setting {
+        section: "live",
+        field: "redis_prefix",
+        shape: "TEXT",
+        help: "The first part of the names of the channels in that Redis",
+        get: |start| Value::text(&start.broker.live_redis.prefix),
+        set: |start, given| given.parse_to(&mut start.broker.live_redis.prefix),
+        ..ROW
+    },
 ];
+
+fn password(given: &Assignment) -> Result<Zeroizing<String>, String> {
+    Ok(Zeroizing::new(given.text()?.to_owned()))
+}

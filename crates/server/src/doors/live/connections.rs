@@ -18,6 +18,7 @@ use std::{
 };
 
 use foldhash::fast::RandomState;
+use sennit_centrifuge::UnsubscribeCode;
 use sennit_engine::{Command as ShardCommand, Effect, ReaderChange, SessionId};
 use sennit_model::{TopicId, TopicName};
 use sennit_websocket::{Decoder, DecoderLimits, Inflater};
@@ -71,6 +72,8 @@ pub(crate) struct LiveRules {
     pub(crate) connect_timeout: Duration,
     /// Whether all subscribers are told who comes and goes, or those who ask for it.
     pub(crate) tells_all: bool,
+    /// Whether other brokers send messages of topics.
+    pub(crate) has_relay: bool,
 }
 
 /// What other tasks have the live connections of a core do: a service of the core.
@@ -142,6 +145,7 @@ impl LiveConnections {
             authority.clone(),
             answers.clone(),
             Backend::of(backend),
+            rules.has_relay,
         );
         let calls = Rc::new(LiveCalls::new(sink.notify.clone()));
         core.services.add(calls.clone());
@@ -190,6 +194,16 @@ impl LiveConnections {
         // A core that has ended has no connections.
         let _ =
             cores.inboxes[core].send(Message::call(move |calls: &Rc<LiveCalls>| calls.call(act)));
+    }
+
+    /// Messages of another broker are missing of a topic: whoever is subscribed to it is told, and subscribes again.
+    pub(crate) fn miss(&mut self, topic: &TopicName) {
+        let Some(&number) = self.broadcasts_by_name.get(topic) else { return };
+        let Some(broadcast) = self.broadcasts.get(&number) else { return };
+        let (located, next) = (broadcast.located, broadcast.next);
+        self.gaps.insert(located.topic, next + 1);
+        self.reader(number, located, ReaderChange::End);
+        self.lose(number, UnsubscribeCode::InsufficientState);
     }
 
     /// Runs for ever.

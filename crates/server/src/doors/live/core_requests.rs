@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use sennit_centrifuge::{Answer as ClientAnswer, ClientInfo, Data, ErrorCode, ReplyError, Token};
 use sennit_engine::{Command, Publish, Refusal};
 use sennit_identity::Verb;
-use sennit_model::{BatchBuilder, Message as BrokerMessage, ProducerStamp, TopicName};
+use sennit_model::{BatchBuilder, Message as BrokerMessage, Offset, ProducerStamp, TopicName};
 use tokio::{
     sync::{Notify, oneshot},
     task::spawn_local,
@@ -22,6 +22,7 @@ use super::{
     dialect::Dialect,
     limits::PLACES_MAX,
     published::headers,
+    relay::{Followed, Relay},
 };
 use crate::{
     broker::{
@@ -167,6 +168,8 @@ pub(crate) struct CoreRequests {
     authority: Authority,
     answers: Rc<Answers>,
     backend: Option<Rc<Backend>>,
+    /// Whether other brokers send messages of topics.
+    has_relay: bool,
     /// Where topics are that were published to. A number is never given to another topic: one that is gone says so.
     places: Rc<RefCell<HashMap<TopicName, Located, RandomState>>>,
 }
@@ -177,8 +180,10 @@ impl CoreRequests {
         authority: Authority,
         answers: Rc<Answers>,
         backend: Option<Backend>,
+        has_relay: bool,
     ) -> Self {
-        Self { core, authority, answers, backend: backend.map(Rc::new), places: Rc::default() }
+        let (backend, places) = (backend.map(Rc::new), Rc::default());
+        Self { core, authority, answers, backend, has_relay, places }
     }
 
     /// The application that may be asked.
@@ -255,11 +260,14 @@ impl CoreRequests {
             beginning.data = granted.info().unwrap_or_else(|| beginning.data.clone());
             beginning.answer = granted.data().unwrap_or_default();
         }
+        let (asks, name) = (principal.clone(), topic.clone());
         let start =
-            self.ask_control(
-                move |control| async move { control.begin_live(&principal, &topic).await },
-            );
-        Ok(start.await.map_err(|refusal| reply_error(&refusal))?)
+            self.ask_control(move |control| async move { control.begin_live(&asks, &name).await });
+        let start = start.await.map_err(|refusal| reply_error(&refusal))?;
+        match self.follow_elsewhere(&topic).await {
+            None => Ok(start),
+            Some(followed) => self.begin_behind(followed, principal, topic).await,
+        }
     }
 
     /// The principal of a token that is for a subscription of this user.
@@ -430,6 +438,47 @@ impl CoreRequests {
             core.command(shard, Command::Publish(Publish { origin, partition, producer, batch }));
             answer
         }))
+    }
+
+    /// Has messages of a topic come that are published at other brokers.
+    async fn follow_elsewhere(&self, topic: &TopicName) -> Option<Followed> {
+        if !self.has_relay {
+            return None;
+        }
+        let (sender, told) = oneshot::channel();
+        let (topic, core) = (topic.clone(), self.core.index);
+        let call = Message::call(move |relay: &Rc<Relay>| relay.want(topic, core, sender));
+        let _ = self.core.cores.inboxes[CoreIndex::FIRST].send(call);
+        told.await.ok().flatten()
+    }
+
+    /// The start of a subscription to a topic of which messages come from other brokers: before they came, some may be missing.
+    async fn begin_behind(
+        &self,
+        followed: Followed,
+        principal: Principal,
+        topic: TopicName,
+    ) -> Result<LiveStart, CommandRefusal> {
+        let name = topic.clone();
+        let start =
+            self.ask_control(
+                move |control| async move { control.locate_live(&principal, &name).await },
+            );
+        let mut start = start.await.map_err(|refusal| reply_error(&refusal))?;
+        let from = followed.from.unwrap_or(Offset(start.end.0 + 1));
+        start.kept_from = start.kept_from.max(from);
+        let call = Message::call(move |relay: &Rc<Relay>| relay.note_from(topic, from));
+        let _ = self.core.cores.inboxes[CoreIndex::FIRST].send(call);
+        Ok(start)
+    }
+
+    /// Nobody on this core is subscribed to a topic any more.
+    pub(crate) fn leave_elsewhere(&self, topic: TopicName) {
+        if self.has_relay {
+            let core = self.core.index;
+            let call = Message::call(move |relay: &Rc<Relay>| relay.leave(topic, core));
+            let _ = self.core.cores.inboxes[CoreIndex::FIRST].send(call);
+        }
     }
 
     /// Asks the first core.

@@ -52,6 +52,29 @@ pub(crate) const BACKEND_ANSWER_BYTES_MAX: usize = 1 << 20;
 /// Requests of a core to the application at once. The others wait.
 pub(crate) const BACKEND_REQUESTS_MAX: usize = 64;
 
+/// News of another broker that wait for what is missing before them, in bytes of each topic. Beyond, they are sent again.
+pub(crate) const RELAY_HELD_BYTES_MAX: usize = 4 << 20;
+
+/// Topics of other brokers of which this one knows how far it has them.
+pub(crate) const RELAY_ORIGINS_MAX: usize = 1 << 17;
+
+/// Messages that are published to Redis in one go.
+pub(crate) const RELAY_TOGETHER_MAX: usize = 64;
+
+/// Messages that wait for Redis, and that have come from it and are not taken.
+pub(crate) const RELAY_UNSENT_MAX: usize = 256;
+pub(crate) const RELAY_UNREAD_MAX: usize = 4096;
+
+/// The window of the reader of a topic whose messages go to other brokers.
+pub(crate) const RELAY_MESSAGES: u32 = 1024;
+pub(crate) const RELAY_BYTES: u64 = 256 << 10;
+
+/// How long a topic is followed for others to come back, once nobody is subscribed any more.
+pub(crate) const RELAY_LINGER: Duration = Duration::from_secs(300);
+
+/// How long a subscription waits for Redis to say that its topic is followed.
+pub(crate) const RELAY_PATIENCE: Duration = Duration::from_secs(2);
+
 /// How long before its credentials expire a client is asked for others.
 pub(crate) const REFRESH_BEFORE: Duration = Duration::from_secs(10);
 

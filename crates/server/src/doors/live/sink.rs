@@ -21,6 +21,11 @@ pub(crate) struct LiveSink {
 }
 
 impl LiveSink {
+    /// A sink that rings this bell.
+    pub(crate) fn new(notify: Rc<Notify>) -> Self {
+        Self { notify, ..Self::default() }
+    }
+
     /// Takes what has come, in exchange for an empty list.
     pub(crate) fn take_all(&self, empty: Vec<Effect>) -> Vec<Effect> {
         self.effects.replace(empty)

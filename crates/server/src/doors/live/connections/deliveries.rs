@@ -132,7 +132,7 @@ impl LiveConnections {
     }
 
     /// A reader does not go on: all that depends on it ends, and clients subscribe again.
-    fn lose(&mut self, reader: u32, code: UnsubscribeCode) {
+    pub(super) fn lose(&mut self, reader: u32, code: UnsubscribeCode) {
         if self.histories.contains_key(&reader) {
             return self.end_history(reader);
         }

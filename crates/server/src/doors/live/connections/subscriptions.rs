@@ -243,6 +243,7 @@ impl LiveConnections {
         self.rings_bytes -= broadcast.held();
         if self.broadcasts_by_name.get(&broadcast.name) == Some(&number) {
             self.broadcasts_by_name.remove(&broadcast.name);
+            self.requests.leave_elsewhere(broadcast.name);
         }
     }
 }

@@ -1,0 +1,136 @@
+//! Messages of topics between brokers that share a Redis: what is published at one reaches those who are subscribed at
+//! another. Each broker publishes it to its own topic of that name, so that recovery is from the log there.
+//!
+//! On the first core, one loop follows the topics of this broker by readers and publishes to Redis what did not come from
+//! there (`message`); it takes what others publish of topics that somebody here is subscribed to, asks for what is missing
+//! (`positions`), and publishes it here. `redis_link` keeps the connection.
+
+pub(crate) mod message;
+mod own_topics;
+mod positions;
+pub(crate) mod redis_link;
+mod relay_loop;
+
+use std::{cell::RefCell, fmt, pin::Pin, rc::Rc};
+
+use ring::rand::{SecureRandom as _, SystemRandom};
+use sennit_identity::{RightPattern, Zeroizing};
+use sennit_model::{Offset, TopicId, TopicName};
+use tokio::{
+    sync::{Notify, oneshot},
+    task::spawn_local,
+};
+
+use self::{message::NodeId, redis_link::RedisUrl, relay_loop::RelayLoop};
+
+pub(crate) use self::relay_loop::Followed;
+use super::calls::Calls;
+use crate::{
+    broker::topic_listener::TopicListener,
+    runtime::{core::CoreHandle, index::CoreIndex},
+};
+
+/// The Redis by which brokers send one another the messages of live topics.
+#[derive(Clone)]
+pub struct LiveRedis {
+    /// Where it is; without it this broker is alone.
+    pub url: Option<RedisUrl>,
+    /// Its password.
+    pub password: Option<Zeroizing<String>>,
+    /// The topics whose messages go to other brokers, and come from them.
+    pub topics: Vec<RightPattern>,
+    /// The first part of the names of its channels.
+    pub prefix: String,
+}
+
+impl Default for LiveRedis {
+    fn default() -> Self {
+        let topics = ">".parse().into_iter().collect();
+        Self { url: None, password: None, topics, prefix: "sennit".to_owned() }
+    }
+}
+
+impl fmt::Debug for LiveRedis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveRedis").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+/// The relay of this broker: a service of the first core.
+pub(crate) struct Relay {
+    calls: Calls<RelayLoop>,
+    /// Until the broker has started.
+    starting: RefCell<Option<RelayLoop>>,
+}
+
+impl fmt::Debug for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Relay(..)")
+    }
+}
+
+impl Relay {
+    /// The relay that the settings name, if they do. `tell` has live connections told that something of a topic is missing.
+    pub(crate) fn open(
+        core: &CoreHandle,
+        settings: &LiveRedis,
+        tell: impl Fn(TopicName) + 'static,
+    ) -> Option<Rc<Self>> {
+        let url = settings.url.as_ref()?;
+        let mut node = NodeId([0; 16]);
+        let link = redis_link::begin(url, settings.password.as_ref());
+        let drawn = SystemRandom::new().fill(&mut node.0);
+        let link = match (link, drawn) {
+            (Ok(link), Ok(())) => link,
+            (Err(error), _) => {
+                tracing::error!(%error, %url, "there is no way to this Redis");
+                return None;
+            }
+            (_, Err(_)) => return None,
+        };
+        let notify = Rc::new(Notify::new());
+        let patterns = settings.topics.iter().filter_map(|pattern| pattern.fill(|_| None));
+        let names = (patterns.collect(), settings.prefix.clone());
+        let starting =
+            RelayLoop::new(core.clone(), node, names, link, notify.clone(), Rc::new(tell));
+        Some(Rc::new(Self { calls: Calls::new(notify), starting: RefCell::new(Some(starting)) }))
+    }
+
+    /// Somebody on a core is about to subscribe to a topic: what others publish of it comes from now on.
+    pub(crate) fn want(
+        &self,
+        topic: TopicName,
+        core: CoreIndex,
+        told: oneshot::Sender<Option<Followed>>,
+    ) {
+        self.calls.call(move |relay| relay.want(topic, core, told));
+    }
+
+    /// Nothing of others is missing of the own topic from this offset on.
+    pub(crate) fn note_from(&self, topic: TopicName, from: Offset) {
+        self.calls.call(move |relay| relay.note_from(&topic, from));
+    }
+
+    /// Nobody on a core is subscribed to a topic any more.
+    pub(crate) fn leave(&self, topic: TopicName, core: CoreIndex) {
+        self.calls.call(move |relay| relay.leave(&topic, core));
+    }
+}
+
+impl TopicListener for Relay {
+    fn starts(self: Rc<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(async move {
+            let Some(relay) = self.starting.take() else { return };
+            spawn_local(relay.run(self));
+        })
+    }
+
+    fn appeared(self: Rc<Self>, name: &TopicName, topic: TopicId, from: Offset) {
+        let name = name.clone();
+        self.calls.call(move |relay| relay.follow(name, topic, from));
+    }
+
+    fn gone(self: Rc<Self>, _: &TopicName, topic: TopicId) {
+        self.calls.call(move |relay| relay.unfollow(topic));
+    }
+}
