@@ -33,6 +33,7 @@ mod kv;
 mod limit_options;
 mod line_reader;
 mod live;
+mod live_options;
 mod logging;
 mod message_format;
 mod messages;
@@ -60,6 +61,7 @@ mod throttle_options;
 mod time_argument;
 mod tls_options;
 mod topic;
+mod topic_settings;
 mod verbs;
 mod workbench;
 

@@ -12,12 +12,14 @@ use serde_json::{Value, json};
 use crate::{
     connect_options::{ConnectOptions, block_on},
     exit::{Exit, Failure},
-    field_options::{self, FieldOptions, fields_json},
+    field_options::{self, FieldOptions},
     group,
     group_options::GroupOptions,
-    limit_options::{DedupOptions, LimitOptions, dedup_json, limit_json, show_dedup, show_limit},
+    limit_options::{DedupOptions, LimitOptions, show_dedup, show_limit},
+    live_options::{LiveOptions, show_live},
     output::{print_json, print_table, print_to_stderr},
-    quantity::{duration, names_a_size, names_a_time, show_duration, show_size, size},
+    quantity::{duration, names_a_size, names_a_time, show_duration, size},
+    topic_settings::{kind_name, show_retention, topic_json},
 };
 
 const EXAMPLES: &str = "\
@@ -26,6 +28,7 @@ Examples:
   sennit topic create events --kind stream --partitions 4 --retain 7d --retain 10GiB
   sennit topic create jobs --limit-messages 100000 --when-full drop-oldest
   sennit topic create payments --dedup-header order-id --dedup-window 1h
+  sennit topic create lobby --durability memory --presence on
   sennit topic create mail --attempts 5 --retry-backoff 1s..5m
   sennit topic create prices --kind stream --durability ephemeral
   sennit topic list --json
@@ -138,6 +141,8 @@ struct Settings {
     limit: LimitOptions,
     #[command(flatten)]
     dedup: DedupOptions,
+    #[command(flatten)]
+    live: LiveOptions,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
@@ -259,6 +264,7 @@ impl Settings {
             fields: self.fields.apply_to(config.fields.as_deref()),
             limit: self.limit.apply_to(config.limit),
             dedup: self.dedup.apply_to(config.dedup)?,
+            live: self.live.apply_to(config.live),
             ..config
         })
     }
@@ -412,6 +418,9 @@ fn describe(topic: &TopicDescription, as_json: bool) -> Result<(), Failure> {
     if let Some(dedup) = &topic.config.dedup {
         rows.push(vec!["dedup".into(), show_dedup(dedup)]);
     }
+    if let Some(live) = show_live(topic.config.live) {
+        rows.push(vec!["live".into(), live]);
+    }
     if let Some(age) = topic.config.retention.latest_per_key {
         rows.push(vec!["tombstone age".into(), show_duration(age)]);
     }
@@ -471,53 +480,10 @@ pub(crate) fn say_done(as_json: bool, name: &TopicName, outcome: &str) -> Result
     Ok(())
 }
 
-fn kind_name(config: &TopicConfig) -> &'static str {
-    match config.kind() {
-        TopicKind::Queue => "queue",
-        TopicKind::Stream => "stream",
-    }
-}
-
-fn show_retention(retention: &Retention) -> String {
-    let rules = [
-        retention.until_settled.then(|| "until-settled".to_owned()),
-        retention.latest_per_key.map(|_| "latest-per-key".to_owned()),
-        retention.age.map(show_duration),
-        retention.bytes.map(show_size),
-        retention.count.map(|count| format!("{count}messages")),
-    ];
-    let rules: Vec<_> = rules.into_iter().flatten().collect();
-    if rules.is_empty() { "forever".into() } else { rules.join(",") }
-}
-
-fn topic_json(name: &str, id: u32, config: &TopicConfig) -> Value {
-    let ms = |age: Duration| u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-    json!({
-        "topic": name,
-        "id": id,
-        "kind": kind_name(config),
-        "partitions": config.partitions,
-        "retention": {
-            "until_settled": config.retention.until_settled,
-            "age_ms": config.retention.age.map(ms),
-            "bytes": config.retention.bytes,
-            "count": config.retention.count,
-            "latest_per_key": config.retention.latest_per_key.is_some(),
-            "tombstone_age_ms": config.retention.latest_per_key.map(ms),
-        },
-        "time_to_live_ms": config.time_to_live.map(ms),
-        "durability": config.durability.name(),
-        "fields": fields_json(config.fields.as_deref()),
-        "paused": config.is_paused,
-        "limit": limit_json(&config.limit),
-        "dedup": dedup_json(config.dedup.as_ref()),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use sennit_client::{Cost, MessageFields};
-    use sennit_model::TopicLimit;
+    use sennit_model::{LiveSettings, TopicLimit, WhenBehind};
 
     use super::*;
 
@@ -591,6 +557,7 @@ mod tests {
             is_paused: true,
             limit: TopicLimit { messages: Some(9), ..TopicLimit::default() },
             dedup: None,
+            live: LiveSettings { presence: true, when_behind: WhenBehind::Conflate },
         };
         let settings = |ttl| Settings { ttl, ..Settings::default() };
         assert_eq!(settings(None).apply_to(before.clone()).unwrap(), before);

@@ -6,9 +6,9 @@ use std::time::Duration;
 use bytes::{Buf, BufMut, Bytes};
 use sennit_model::{
     Backoff, Batch, CursorName, Dedup, DedupHeader, DedupMode, Durability, GroupConfig, GroupId,
-    GroupName, KeyRules, Offset, OffsetRange, Order, PartitionId, PartitionIndex, ProducerId,
-    ProducerStamp, Retention, RetryDelays, RetryPolicy, StartAt, Timestamp, TopicConfig, TopicId,
-    TopicLimit, TopicName, WhenFull,
+    GroupName, KeyRules, LiveSettings, Offset, OffsetRange, Order, PartitionId, PartitionIndex,
+    ProducerId, ProducerStamp, Retention, RetryDelays, RetryPolicy, StartAt, Timestamp,
+    TopicConfig, TopicId, TopicLimit, TopicName, WhenBehind, WhenFull,
 };
 
 use crate::{
@@ -39,6 +39,9 @@ const MORE: u8 = 1 << 7;
 const LIMIT: u8 = 1;
 /// Of the second byte: the deduplication follows: header, window, mode.
 const DEDUP: u8 = 1 << 1;
+
+/// Of the second byte: settings for live connections follow: presence, and the rule for those that are behind.
+const LIVE: u8 = 1 << 2;
 
 /// Set in the byte that says where a group starts, if its retry policy follows. Without one a group reads as it
 /// did before there were any.
@@ -123,6 +126,7 @@ impl Writer<'_> {
         flags |= if config.is_paused { PAUSED } else { 0 };
         let mut more = if config.limit.is_set() { LIMIT } else { 0 };
         more |= if config.dedup.is_some() { DEDUP } else { 0 };
+        more |= if config.live != LiveSettings::default() { LIVE } else { 0 };
         flags |= if more != 0 { MORE } else { 0 };
         self.u32(config.partitions).u8(flags).optional_duration(age);
         self.u64(bytes.unwrap_or(0)).optional_duration(config.time_to_live);
@@ -146,6 +150,10 @@ impl Writer<'_> {
                 DedupMode::Refuse => 1,
                 DedupMode::Replace => 2,
             });
+        }
+        if more & LIVE != 0 {
+            let LiveSettings { presence, when_behind } = config.live;
+            self.u8(presence.into()).u8(when_behind.number());
         }
         self
     }
@@ -363,11 +371,12 @@ impl Reader {
         let fields = if flags & FIELDS != 0 { Some(self.message_fields()?) } else { None };
         let is_paused = flags & PAUSED != 0;
         let more = if flags & MORE != 0 { self.u8()? } else { 0 };
-        if more & !(LIMIT | DEDUP) != 0 || (flags & MORE != 0 && more == 0) {
+        if more & !(LIMIT | DEDUP | LIVE) != 0 || (flags & MORE != 0 && more == 0) {
             return Err(self.field("more flags of a topic", more));
         }
         let limit = if more & LIMIT != 0 { self.topic_limit()? } else { TopicLimit::default() };
         let dedup = if more & DEDUP != 0 { Some(self.dedup()?) } else { None };
+        let live = if more & LIVE != 0 { self.live()? } else { LiveSettings::default() };
         let config = TopicConfig {
             partitions,
             retention,
@@ -377,6 +386,7 @@ impl Reader {
             is_paused,
             limit,
             dedup,
+            live,
         };
         config.check().map_err(|error| RecordError::Config { kind: self.kind, error })?;
         Ok(config)
@@ -392,6 +402,22 @@ impl Reader {
             tag => return Err(self.field("mode of a deduplication", tag)),
         };
         Ok(Dedup { header, window, mode })
+    }
+
+    fn live(&mut self) -> Result<LiveSettings, RecordError> {
+        let presence = match self.u8()? {
+            0 => false,
+            1 => true,
+            other => return Err(self.field("presence of a topic", other)),
+        };
+        let number = self.u8()?;
+        let when_behind = WhenBehind::of_number(number)
+            .ok_or_else(|| self.field("rule for those behind", number))?;
+        let live = LiveSettings { presence, when_behind };
+        if live == LiveSettings::default() {
+            return Err(self.field("live settings of none", number));
+        }
+        Ok(live)
     }
 
     fn topic_limit(&mut self) -> Result<TopicLimit, RecordError> {

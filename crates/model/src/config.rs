@@ -11,6 +11,7 @@ use crate::{
         ATTEMPTS_MAX_DEFAULT, LEASE_DEFAULT, LEASE_MAX, LEASE_MIN, MEMORY_TOPIC_BYTES,
         PARTITIONS_MAX, TOMBSTONE_AGE_DEFAULT, TOMBSTONE_AGE_MIN,
     },
+    live_settings::LiveSettings,
     message_fields::MessageFields,
     offset::Offset,
     order::Order,
@@ -79,6 +80,8 @@ pub struct TopicConfig {
     pub limit: TopicLimit,
     /// How messages are found that were published before; `None` where they are not looked for.
     pub dedup: Option<Dedup>,
+    /// How live connections follow it.
+    pub live: LiveSettings,
 }
 
 impl TopicConfig {
@@ -98,6 +101,7 @@ impl TopicConfig {
             is_paused: false,
             limit: TopicLimit::default(),
             dedup: None,
+            live: LiveSettings::default(),
         }
     }
 
@@ -177,7 +181,7 @@ impl TopicConfig {
     }
 
     /// Each field and its value as text.
-    fn fields(&self) -> [(&'static str, String); 14] {
+    fn fields(&self) -> [(&'static str, String); 16] {
         let Self {
             partitions,
             retention,
@@ -187,6 +191,7 @@ impl TopicConfig {
             is_paused,
             limit,
             dedup,
+            live,
         } = self;
         let Retention { until_settled, age, bytes, count, latest_per_key } = retention;
         let until_settled = if *until_settled { "on" } else { "off" };
@@ -206,6 +211,8 @@ impl TopicConfig {
             ("limit.bytes", or_none(limit.bytes)),
             ("limit.when_full", limit.when_full.to_string()),
             ("dedup", dedup.map_or("none".into(), |dedup| dedup.to_string())),
+            ("live.presence", yes_or_no(live.presence)),
+            ("live.when_behind", live.when_behind.to_string()),
         ]
     }
 }

@@ -16,6 +16,7 @@ mod header;
 mod id;
 mod key_rule;
 pub mod limits;
+mod live_settings;
 mod message;
 mod message_change;
 mod message_fields;
@@ -48,6 +49,7 @@ pub use id::{
     TopicId,
 };
 pub use key_rule::{KeyRule, KeyRules};
+pub use live_settings::{LiveSettings, WhenBehind};
 pub use message::{Message, MessageView};
 pub use message_change::{HeaderChange, MessageChange};
 pub use message_fields::{Class, ClassRef, Cost, HeaderName, MESSAGE_KEY, MessageFields, Priority};

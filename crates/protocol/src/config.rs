@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use sennit_model::{
-    Backoff, ConfigError, Dedup, DedupMode, Durability, GroupChange, GroupConfig, Offset, Order,
-    ReadFrom, Retention, RetryDelays, StartAt, Timestamp, TopicConfig, TopicKind, TopicLimit,
-    WhenFull, WhenSlow,
+    Backoff, ConfigError, Dedup, DedupMode, Durability, GroupChange, GroupConfig, LiveSettings,
+    Offset, Order, ReadFrom, Retention, RetryDelays, StartAt, Timestamp, TopicConfig, TopicKind,
+    TopicLimit, WhenBehind, WhenFull, WhenSlow,
     limits::{
         BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, GREETING_BYTES_MAX,
         MESSAGE_BYTES_MAX, TOMBSTONE_AGE_DEFAULT,
@@ -73,6 +73,7 @@ impl TryFrom<&control::TopicConfig> for TopicConfig {
             is_paused: message.paused,
             limit: message.limit.as_ref().map_or(Ok(TopicLimit::default()), topic_limit)?,
             dedup: message.dedup.as_ref().map(dedup).transpose()?,
+            live: message.live.as_ref().map_or(Ok(LiveSettings::default()), live_settings)?,
         };
         config.check()?;
         Ok(config)
@@ -97,6 +98,7 @@ impl From<&TopicConfig> for control::TopicConfig {
             paused: config.is_paused,
             limit: config.limit.is_set().then(|| limit_message(&config.limit)),
             dedup: config.dedup.as_ref().map(dedup_message),
+            live: (config.live != LiveSettings::default()).then(|| live_message(config.live)),
         }
     }
 }
@@ -124,6 +126,24 @@ fn dedup_message(dedup: &Dedup) -> control::Dedup {
         window_ms: ms(dedup.window),
         mode: mode.into(),
     }
+}
+
+fn live_settings(message: &control::LiveSettings) -> Result<LiveSettings, ConfigError> {
+    let when_behind = match message.when_behind {
+        0 => Some(WhenBehind::Recover),
+        number => u8::try_from(number).ok().and_then(WhenBehind::of_number),
+    };
+    let when_behind = when_behind.ok_or_else(|| ConfigError {
+        field: "live.when_behind",
+        value: message.when_behind.to_string(),
+        allowed: "recover, conflate or disconnect".into(),
+    })?;
+    Ok(LiveSettings { presence: message.presence, when_behind })
+}
+
+fn live_message(live: LiveSettings) -> control::LiveSettings {
+    let LiveSettings { presence, when_behind } = live;
+    control::LiveSettings { presence, when_behind: when_behind.number().into() }
 }
 
 fn topic_limit(message: &control::TopicLimit) -> Result<TopicLimit, ConfigError> {

@@ -80,3 +80,25 @@ fn a_value_that_was_published_before_is_a_duplicate_also_after_a_restart() {
     let wrong = broker.run(&["topic", "create", "other", "--dedup-window", "1h"], b"");
     assert_eq!(wrong.status.code(), Some(2));
 }
+
+#[test]
+fn a_topic_says_how_live_connections_follow_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start(folder.path());
+    let described = |topic: &str| json(&broker, &["topic", "describe", topic, "--json"], b"");
+    broker.ok(&["topic", "create", "plain"], b"");
+    assert_eq!(
+        described("plain")["live"],
+        serde_json::json!({"presence": false, "when_behind": "recover"})
+    );
+    broker.ok(&["topic", "create", "prices", "--when-behind", "conflate"], b"");
+    broker.ok(&["topic", "alter", "prices", "--presence", "on"], b"");
+    assert_eq!(
+        described("prices")["live"],
+        serde_json::json!({"presence": true, "when_behind": "conflate"})
+    );
+    let shown = broker.ok(&["topic", "describe", "prices"], b"");
+    assert!(String::from_utf8_lossy(&shown).contains("presence on, conflate"));
+    let wrong = broker.run(&["topic", "alter", "prices", "--when-behind", "skip"], b"");
+    assert_eq!(wrong.status.code(), Some(2));
+}

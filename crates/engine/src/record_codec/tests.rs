@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::command::{DeadLetters, GroupSetting};
 use proptest::prelude::*;
 use sennit_model::{
-    Backoff, BatchBuilder, Dedup, DedupMode, Durability, GroupConfig, Message, OffsetRange,
-    PartitionId, ProducerId, ProducerStamp, Retention, RetryDelays, RetryPolicy, StartAt,
-    TopicConfig, TopicLimit, WhenFull,
+    Backoff, BatchBuilder, Dedup, DedupMode, Durability, GroupConfig, LiveSettings, Message,
+    OffsetRange, PartitionId, ProducerId, ProducerStamp, Retention, RetryDelays, RetryPolicy,
+    StartAt, TopicConfig, TopicLimit, WhenBehind, WhenFull,
 };
 
 use super::*;
@@ -42,7 +42,9 @@ fn examples() -> Vec<Record> {
         is_paused: false,
         limit: TopicLimit::default(),
         dedup: None,
+        live: LiveSettings::default(),
     };
+    let live = LiveSettings { presence: true, when_behind: WhenBehind::Disconnect };
     let window = Duration::from_secs(60);
     let header = "order-id".parse().unwrap();
     let dedup = Some(Dedup { header, window, mode: DedupMode::Replace });
@@ -71,6 +73,7 @@ fn examples() -> Vec<Record> {
         }),
         Record::TopicAltered { topic: TopicId(7), config: config.clone() },
         Record::TopicAltered { topic: TopicId(7), config: TopicConfig { limit, ..config.clone() } },
+        Record::TopicAltered { topic: TopicId(7), config: TopicConfig { live, ..config.clone() } },
         Record::TopicDeleted { topic: TopicId(7) },
         Record::GroupCreated {
             topic: TopicId(7),

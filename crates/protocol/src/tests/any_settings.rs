@@ -55,10 +55,12 @@ pub(super) fn topic_config() -> impl Strategy<Value = TopicConfig> {
         limit.prop_map(|(messages, bytes, when_full)| TopicLimit { messages, bytes, when_full });
     let dedup = any::<(String, u64, i32)>();
     let dedup = dedup.prop_map(|(header, window_ms, mode)| Dedup { header, window_ms, mode });
-    let bounds = (option::of(limit), option::of(dedup));
+    let live = any::<(bool, i32)>();
+    let live = live.prop_map(|(presence, when_behind)| LiveSettings { presence, when_behind });
+    let bounds = (option::of(limit), option::of(dedup), option::of(live));
     let numbers = any::<(Option<u32>, Option<u64>, i32, bool)>();
     (numbers, option::of(retention), option::of(message_fields()), bounds).prop_map(
-        |(numbers, retention, fields, (limit, dedup))| {
+        |(numbers, retention, fields, (limit, dedup, live))| {
             let (partitions, time_to_live_ms, durability, paused) = numbers;
             TopicConfig {
                 partitions,
@@ -69,6 +71,7 @@ pub(super) fn topic_config() -> impl Strategy<Value = TopicConfig> {
                 paused,
                 limit,
                 dedup,
+                live,
             }
         },
     )

@@ -7,9 +7,9 @@ use bytes::{Bytes, BytesMut};
 use proptest::{collection::vec, option, prelude::*};
 use sennit_model::{
     Backoff, BatchBuilder, Cost, Dedup, DedupMode, GroupChange, GroupConfig, Header, HeaderKind,
-    KeyRule, KeyRules, Message, MessageFields, Offset, Order, PartitionId, ProducerStamp,
-    Retention, RetryDelays, RetryPolicy, StartAt, ThrottleRate, TopicConfig, TopicKind, TopicLimit,
-    WhenFull,
+    KeyRule, KeyRules, LiveSettings, Message, MessageFields, Offset, Order, PartitionId,
+    ProducerStamp, Retention, RetryDelays, RetryPolicy, StartAt, ThrottleRate, TopicConfig,
+    TopicKind, TopicLimit, WhenBehind, WhenFull,
     limits::{
         FRAME_BYTES_MAX, GREETING_BYTES_MAX, LEASE_MAX, PARTITIONS_MAX, REASON_BYTES_MAX,
         RETRY_DELAYS_MAX, WEIGHT_MAX,
@@ -138,6 +138,7 @@ proptest! {
         durability in proptest::sample::select(&Durability::ALL[..]),
         fields in message_fields(),
         is_paused: bool,
+        live in (any::<bool>(), proptest::sample::select(&WhenBehind::ALL[..])),
     ) {
         let config = TopicConfig {
             partitions,
@@ -160,6 +161,7 @@ proptest! {
                 window: Duration::from_secs(60),
                 mode: DedupMode::Replace,
             }),
+            live: LiveSettings { presence: live.0, when_behind: live.1 },
         };
         let wire = control::TopicConfig::from(&config);
         prop_assert_eq!(TopicConfig::try_from(&wire), Ok(config));

@@ -120,6 +120,10 @@ mod tests {
             when_full: sennit_model::WhenFull::Refuse,
         },
         dedup: None,
+        live: sennit_model::LiveSettings {
+            presence: false,
+            when_behind: sennit_model::WhenBehind::Recover,
+        },
     };
 
     fn tell(engine: &mut Engine, command: Command) {

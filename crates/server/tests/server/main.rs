@@ -33,6 +33,7 @@ mod last_use;
 mod live;
 mod live_backend;
 mod live_client;
+mod live_policies;
 mod live_presence;
 mod live_wse;
 mod lockout;

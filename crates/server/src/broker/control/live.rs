@@ -4,7 +4,7 @@
 use sennit_engine::PartitionCommand;
 use sennit_identity::Verb;
 use sennit_model::{
-    Durability, Offset, PartitionIndex, ReadFrom, TopicConfig, TopicKind, TopicName,
+    Durability, LiveSettings, Offset, PartitionIndex, ReadFrom, TopicConfig, TopicKind, TopicName,
 };
 
 use super::{Control, gather};
@@ -24,8 +24,8 @@ pub(crate) struct LiveStart {
     pub(crate) kept_from: Offset,
     /// The end of the topic now.
     pub(crate) end: Offset,
-    /// Whether those who are subscribed may know of one another.
-    pub(crate) keeps_presence: bool,
+    /// How live connections follow it.
+    pub(crate) live: LiveSettings,
 }
 
 impl Control {
@@ -55,10 +55,12 @@ impl Control {
         let asked = self.ask_partitions_that(&topic, |index| {
             (index == PartitionIndex(0)).then(|| locate.clone())
         });
-        match gather(asked).await?.pop() {
+        let located_at = gather(asked).await?.pop();
+        // It may have been altered meanwhile; who is subscribed is told of a change behind this answer.
+        let live = self.topic_named(name)?.config().live;
+        match located_at {
             Some(Answer::Located { first: kept_from, end }) => {
-                let keeps_presence = topic.config().durability == Durability::Memory;
-                Ok(LiveStart { located, kept_from, end, keeps_presence })
+                Ok(LiveStart { located, kept_from, end, live })
             }
             _ => Err(ControlRefusal::WrongAnswer),
         }
@@ -85,7 +87,9 @@ impl Control {
         let _changes = self.changes.of(name.as_str()).await;
         if self.locate(name).is_none() {
             let durability = Durability::Memory;
-            let config = TopicConfig { durability, ..TopicConfig::of_kind(TopicKind::Stream) };
+            let live = LiveSettings::OF_CHANNEL;
+            let config =
+                TopicConfig { durability, live, ..TopicConfig::of_kind(TopicKind::Stream) };
             self.new_topic(name.clone(), config, None).await?;
         }
         self.locate(name).ok_or_else(unknown)

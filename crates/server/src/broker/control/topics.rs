@@ -16,8 +16,12 @@ use super::{
 };
 use crate::identity::principal::Principal;
 use crate::{
-    broker::control_request::{
-        ControlAnswer, ControlRefusal, ListTopics, ListedTopic, TopicOpened, TopicPage, TopicPlace,
+    broker::{
+        control_request::{
+            ControlAnswer, ControlRefusal, ListTopics, ListedTopic, TopicOpened, TopicPage,
+            TopicPlace,
+        },
+        live_changes,
     },
     runtime::shard_answers::Answer,
 };
@@ -88,8 +92,12 @@ impl Control {
         config: TopicConfig,
     ) -> Result<ControlAnswer, ControlRefusal> {
         let _changes = self.changes.of(name.as_str()).await;
-        let topic = self.topic_named(name)?.id();
+        let held = self.topic_named(name)?;
+        let (topic, live) = (held.id(), config.live);
         self.change_catalogue(CatalogueCommand::AlterTopic { topic, config }).await?;
+        if held.config().live != live {
+            live_changes::tell(&self.core.cores, topic, live);
+        }
         self.core.cores.topic_changes.fetch_add(1, Relaxed);
         self.open_partitions(topic).await?;
         Ok(done(topic, None, false))

@@ -4,7 +4,7 @@
 use std::{cmp::Ordering, rc::Rc};
 
 use sennit_engine::Delivery;
-use sennit_model::TopicName;
+use sennit_model::{LiveSettings, TopicName};
 
 use super::{
     channel::channel_of,
@@ -21,8 +21,8 @@ pub(crate) struct Broadcast {
     pub(crate) name: TopicName,
     pub(crate) channel: Rc<str>,
     pub(crate) located: Located,
-    /// Whether others may know who is subscribed.
-    pub(crate) keeps_presence: bool,
+    /// The topic's settings for live connections, as they are now.
+    pub(crate) live: LiveSettings,
     /// The offset behind the newest message that is in the rings.
     pub(crate) next: u64,
     rings: [Ring; Dialect::COUNT],
@@ -63,12 +63,16 @@ pub(crate) fn encode_from(
 
 impl Broadcast {
     /// A broadcast that begins at `next`.
-    pub(crate) fn new(name: TopicName, located: Located, keeps_presence: bool, next: u64) -> Self {
+    pub(crate) fn new(
+        name: TopicName,
+        (located, live): (Located, LiveSettings),
+        next: u64,
+    ) -> Self {
         Self {
             channel: channel_of(&name),
             name,
             located,
-            keeps_presence,
+            live,
             next,
             rings: Default::default(),
             users: [0; Dialect::COUNT],

@@ -20,7 +20,7 @@ use std::{
 use foldhash::fast::RandomState;
 use sennit_centrifuge::UnsubscribeCode;
 use sennit_engine::{Command as ShardCommand, Effect, ReaderChange, SessionId};
-use sennit_model::{TopicId, TopicName};
+use sennit_model::{LiveSettings, TopicId, TopicName};
 use sennit_websocket::{Decoder, DecoderLimits, Inflater};
 use tokio::{
     task::yield_now,
@@ -42,7 +42,7 @@ use super::{
     upgrade::LiveClient,
 };
 use crate::{
-    broker::stream_request::Located,
+    broker::{live_changes::LiveChanges, stream_request::Located},
     http::{thread_state::HttpThreadState, upgrade::Upgraded},
     identity::authority::Authority,
     runtime::{
@@ -92,6 +92,8 @@ pub(crate) struct LiveConnections {
     answers: Rc<Answers>,
     requests: CoreRequests,
     calls: Rc<LiveCalls>,
+    /// Topics whose settings have changed.
+    changed_topics: Rc<LiveChanges>,
     /// By slot.
     connections: Vec<Option<Connection>>,
     free: Vec<u32>,
@@ -149,6 +151,8 @@ impl LiveConnections {
         );
         let calls = Rc::new(LiveCalls::new(sink.notify.clone()));
         core.services.add(calls.clone());
+        let changed_topics = Rc::new(LiveChanges::new(sink.notify.clone()));
+        core.services.add(changed_topics.clone());
         thread_state.upgrade_entry.open();
         Ok(Self {
             rules,
@@ -161,6 +165,7 @@ impl LiveConnections {
             answers,
             requests,
             calls,
+            changed_topics,
             connections: Vec::new(),
             free: Vec::new(),
             generations: 0,
@@ -219,6 +224,9 @@ impl LiveConnections {
             let mut has_more = self.take_events();
             for (connection, told) in self.answers.take() {
                 self.hear(connection, told);
+            }
+            for (topic, live) in self.changed_topics.take() {
+                self.change_settings(topic, live);
             }
             for act in self.calls.take() {
                 act(&mut self);
@@ -334,6 +342,19 @@ impl LiveConnections {
         }
         self.events = events;
         has_more
+    }
+
+    /// A topic has other settings for live connections: they count at once.
+    fn change_settings(&mut self, topic: TopicId, live: LiveSettings) {
+        let Some((&number, broadcast)) =
+            self.broadcasts.iter_mut().find(|(_, held)| held.located.topic == topic)
+        else {
+            return;
+        };
+        let had_presence = std::mem::replace(&mut broadcast.live, live).presence;
+        if live.presence != had_presence {
+            self.change_presence(number);
+        }
     }
 
     /// The broker stops.

@@ -340,7 +340,7 @@ impl CoreRequests {
                 control.locate_live(&principal, &topic).await
             });
             let may = match kept.await {
-                Ok(kept) if kept.keeps_presence => Ok(()),
+                Ok(kept) if kept.live.presence => Ok(()),
                 Ok(_) => {
                     let name = question.topic.as_str();
                     let detail =

@@ -71,6 +71,23 @@ impl LiveConnections {
         });
     }
 
+    /// A topic keeps presence from now on, or does so no more.
+    pub(super) fn change_presence(&mut self, number: u32) {
+        let Some(broadcast) = self.broadcasts.get(&number) else { return };
+        let (topic, begins) = (broadcast.name.clone(), broadcast.live.presence);
+        for id in broadcast.subscribers.clone() {
+            if !begins {
+                self.note_left(id, topic.clone());
+                continue;
+            }
+            let Some(connection) = self.get(id) else { continue };
+            let mut subscriptions = connection.subscriptions.iter();
+            let is_told = subscriptions.any(|held| held.broadcast == number && held.is_told);
+            // What it has said of itself when it subscribed was for nobody, and is not kept.
+            self.join(id, topic.clone(), is_told, Data::default());
+        }
+    }
+
     /// Time has passed: more is told of topics that many follow.
     pub(super) fn tell_presences(&mut self) {
         for topic in std::mem::take(&mut self.presences_to_tell) {

@@ -4,7 +4,7 @@
 use sennit_centrifuge::{Answer, ErrorCode, SubscribeResult};
 use sennit_engine::{Command as ShardCommand, Credit, Origin, Read, ReaderChange};
 use sennit_identity::Verb;
-use sennit_model::{Offset, TopicName, WhenSlow};
+use sennit_model::{LiveSettings, Offset, TopicName, WhenSlow};
 
 use super::{CatchUp, LiveConnections};
 use crate::{
@@ -32,7 +32,7 @@ pub(super) fn epoch(located: Located) -> String {
 impl LiveConnections {
     /// It is known where a subscription begins.
     pub(super) fn begin(&mut self, id: ConnectionId, beginning: Beginning, start: LiveStart) {
-        let LiveStart { located, kept_from, end, keeps_presence } = start;
+        let LiveStart { located, kept_from, end, live } = start;
         let Beginning { command, channel, topic, recovers, rejects_unrecovered, .. } = beginning;
         let Beginning { is_told, data, principal, answer, .. } = beginning;
         let Some(connection) = self.get(id) else { return };
@@ -51,7 +51,7 @@ impl LiveConnections {
             );
             return connection.refuse(command, ErrorCode::BadRequest, detail);
         }
-        let number = self.broadcast(&topic, located, keeps_presence, end.0);
+        let number = self.broadcast(&topic, (located, live), end.0);
         let gap = self.gaps.get(&located.topic).copied().unwrap_or_default();
         let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
         // Nothing is lost between what it had and what it gets: it may go on there.
@@ -71,6 +71,7 @@ impl LiveConnections {
             Some((_, next)) if recovered => *next,
             _ => broadcast.next,
         };
+        let keeps_presence = broadcast.live.presence;
         broadcast.add(id, dialect);
         let place = broadcast.position_of(dialect, next);
         let result = SubscribeResult {
@@ -92,7 +93,7 @@ impl LiveConnections {
             channel,
             broadcast: number,
             next,
-            is_told: is_told && keeps_presence,
+            is_told,
             principal: principal.map(Box::new),
             place: Place::Ring(place.unwrap_or_default()),
         });
@@ -111,8 +112,7 @@ impl LiveConnections {
     fn broadcast(
         &mut self,
         topic: &TopicName,
-        located: Located,
-        keeps_presence: bool,
+        (located, live): (Located, LiveSettings),
         end: u64,
     ) -> u32 {
         if let Some(&number) = self.broadcasts_by_name.get(topic) {
@@ -125,7 +125,7 @@ impl LiveConnections {
         }
         let credit = Credit { messages: BROADCAST_MESSAGES, bytes: BROADCAST_BYTES };
         let number = self.read(located, end, credit);
-        self.broadcasts.insert(number, Broadcast::new(topic.clone(), located, keeps_presence, end));
+        self.broadcasts.insert(number, Broadcast::new(topic.clone(), (located, live), end));
         self.broadcasts_by_name.insert(topic.clone(), number);
         number
     }
@@ -218,7 +218,7 @@ impl LiveConnections {
         let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
         broadcast.remove(id, dialect);
         let located = broadcast.located;
-        if broadcast.keeps_presence {
+        if broadcast.live.presence {
             let name = broadcast.name.clone();
             self.note_left(id, name);
         }

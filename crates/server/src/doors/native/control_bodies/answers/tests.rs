@@ -24,6 +24,10 @@ const CONFIG: TopicConfig = TopicConfig {
         when_full: sennit_model::WhenFull::Refuse,
     },
     dedup: None,
+    live: sennit_model::LiveSettings {
+        presence: false,
+        when_behind: sennit_model::WhenBehind::Recover,
+    },
 };
 
 fn orders() -> TopicName {
