@@ -5,7 +5,8 @@
 //! These have no task each: one loop reads what clients ask (`connections/commands`), follows each topic that somebody is
 //! subscribed to by one reader (`broadcast`, `connections/deliveries`), and writes (`connections/writes`). A message is
 //! encoded once into a `ring`, in which a subscriber is a position. One that begins earlier, or falls behind, is caught up
-//! from the log by a reader of its own. `presence` is who is subscribed to a topic, kept on one core for all.
+//! from the log by a reader of its own, gets the `newest_frames` of each key, or is ended, as its topic has it.
+//! `presence` is who is subscribed to a topic, kept on one core for all.
 //! `core_requests` waits for answers of other cores, `backend` is the application that may be asked, `sink` takes what
 //! shards send, `calls` what other tasks and cores ask of the loop, `channel` translates names, `dialect` is what a client
 //! speaks, `published` a message for all dialects, `wse` what the second protocol makes of the answers of the loop.
@@ -20,6 +21,7 @@ pub(crate) mod connections;
 mod core_requests;
 mod dialect;
 mod limits;
+mod newest_frames;
 mod presence;
 mod published;
 pub(crate) mod relay;

@@ -144,6 +144,9 @@ counts! {
     counter http_answers_5xx none "HTTP requests answered with a fault of the broker's, or not now";
     gauge live_connections none "Live connections open now";
     gauge live_subscriptions none "Subscriptions of live connections";
+    counter live_behind_recovered none "Times that a live subscriber fell behind and went on from the log";
+    counter live_behind_conflated none "Times that a live subscriber fell behind and was given the newest message of each key";
+    counter live_behind_disconnected none "Live connections that were ended because they fell behind";
     counter live_deliveries none "Messages written to live connections, counted for each of them";
     gauge subscriptions none "Subscriptions over HTTP";
     gauge subscription_links none "Streams that subscriptions are linked to, counted for each of them";

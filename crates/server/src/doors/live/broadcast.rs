@@ -4,12 +4,17 @@
 use std::{cmp::Ordering, rc::Rc};
 
 use sennit_engine::Delivery;
-use sennit_model::{LiveSettings, TopicName};
+use sennit_model::{LiveSettings, Messages, TopicName, WhenBehind};
 
 use super::{
     channel::channel_of,
     connection_id::ConnectionId,
     dialect::{Dialect, Scratch, Source},
+    limits::{
+        CONFLATED_BYTES_MAX, CONFLATED_KEYS_MAX, CONFLATED_RING_BYTES, RING_BYTES_MAX,
+        RING_SHARE_BYTES,
+    },
+    newest_frames::NewestFrames,
     published::messages,
     ring::Ring,
 };
@@ -21,11 +26,12 @@ pub(crate) struct Broadcast {
     pub(crate) name: TopicName,
     pub(crate) channel: Rc<str>,
     pub(crate) located: Located,
-    /// The topic's settings for live connections, as they are now.
-    pub(crate) live: LiveSettings,
+    live: LiveSettings,
     /// The offset behind the newest message that is in the rings.
     pub(crate) next: u64,
     rings: [Ring; Dialect::COUNT],
+    /// The newest frames of each key, if the topic conflates.
+    newest: Option<Box<[NewestFrames; Dialect::COUNT]>>,
     /// Subscribers by dialect: what nobody speaks is not encoded.
     users: [usize; Dialect::COUNT],
     /// All of them, in no order.
@@ -68,13 +74,14 @@ impl Broadcast {
         (located, live): (Located, LiveSettings),
         next: u64,
     ) -> Self {
-        Self {
+        let mut this = Self {
             channel: channel_of(&name),
             name,
             located,
-            live,
+            live: LiveSettings::default(),
             next,
             rings: Default::default(),
+            newest: None,
             users: [0; Dialect::COUNT],
             subscribers: Vec::new(),
             has_news: false,
@@ -82,7 +89,30 @@ impl Broadcast {
             is_behind: false,
             is_disturbed: false,
             taken: (0, 0),
+        };
+        this.set_live(live);
+        this
+    }
+
+    /// The topic's settings for live connections, as they are now.
+    pub(crate) fn live(&self) -> LiveSettings {
+        self.live
+    }
+
+    /// The topic has these settings.
+    pub(crate) fn set_live(&mut self, live: LiveSettings) {
+        self.live = live;
+        if live.when_behind != WhenBehind::Conflate {
+            self.newest = None;
+        } else if self.newest.is_none() {
+            self.newest = Some(Box::new([self.next; Dialect::COUNT].map(NewestFrames::from)));
         }
+    }
+
+    /// The newest frames of each key, if the topic conflates and they have all that one needs who is at this offset.
+    pub(crate) fn newest(&self, dialect: Dialect, offset: u64) -> Option<&NewestFrames> {
+        let newest = &self.newest.as_ref()?[dialect.index()];
+        newest.reach(offset).then_some(newest)
     }
 
     pub(crate) fn ring(&self, dialect: Dialect) -> &Ring {
@@ -91,7 +121,8 @@ impl Broadcast {
 
     /// Bytes that its rings hold.
     pub(crate) fn held(&self) -> usize {
-        self.rings.iter().map(Ring::len).sum()
+        let newest = self.newest.iter().flat_map(|newest| newest.iter());
+        self.rings.iter().map(Ring::len).chain(newest.map(NewestFrames::len)).sum()
     }
 
     /// Adds a subscriber.
@@ -101,6 +132,9 @@ impl Broadcast {
         if *users == 1 {
             // What it missed was not encoded: it has none before now.
             self.rings[dialect.index()].clear();
+            if let Some(newest) = &mut self.newest {
+                newest[dialect.index()].clear(self.next);
+            }
         }
         self.subscribers.push(connection);
     }
@@ -117,16 +151,24 @@ impl Broadcast {
     /// Takes what its reader was given into the rings.
     pub(crate) fn take(&mut self, delivery: &Delivery, scratch: &mut Scratch) {
         let source = Source { channel: &self.channel, epoch: self.located.tag.number() };
+        let mut keys = Messages::of_checked(&delivery.messages).map(|message| message.key());
         for message in messages(delivery) {
+            let key = self.newest.as_ref().and_then(|_| keys.next()).unwrap_or_default();
             if message.offset < self.next {
                 continue;
             }
-            for (dialect, (ring, users)) in
-                Dialect::ALL.into_iter().zip(self.rings.iter_mut().zip(self.users))
-            {
-                if users > 0 {
-                    scratch.make(dialect, source, self.next, &message);
-                    ring.push(message.offset, &scratch.head, &scratch.body);
+            for (at, dialect) in Dialect::ALL.into_iter().enumerate() {
+                if self.users[at] == 0 {
+                    continue;
+                }
+                scratch.make(dialect, source, self.next, &message);
+                self.rings[at].push(message.offset, &scratch.head, &scratch.body);
+                if let Some(newest) = &mut self.newest {
+                    if dialect == Dialect::Wse {
+                        // Those before it may be left out: its clients are told where it is.
+                        scratch.make(dialect, source, 0, &message);
+                    }
+                    newest[at].push(message.offset, key, &scratch.head, &scratch.body);
                 }
             }
             self.next = message.offset + 1;
@@ -135,14 +177,25 @@ impl Broadcast {
         self.taken.1 += delivery.messages.len() as u64;
     }
 
-    /// Has its rings hold so many bytes at most.
-    pub(crate) fn shrink(&mut self, most: usize) {
-        self.rings.iter_mut().for_each(|ring| ring.shrink(most));
+    /// Has it hold no more than it may while somebody is behind: its share, if there is no room for more.
+    pub(crate) fn shrink(&mut self, is_room: bool) {
+        let (ring_bytes, newest_bytes) = match (is_room, &self.newest) {
+            (false, _) => (RING_SHARE_BYTES, RING_SHARE_BYTES),
+            (true, None) => (RING_BYTES_MAX, 0),
+            (true, Some(_)) => (CONFLATED_RING_BYTES, CONFLATED_BYTES_MAX),
+        };
+        self.rings.iter_mut().for_each(|ring| ring.shrink(ring_bytes));
+        for newest in self.newest.iter_mut().flat_map(|newest| newest.iter_mut()) {
+            newest.shrink(CONFLATED_KEYS_MAX, newest_bytes);
+        }
     }
 
     /// All subscribers have what is in the rings.
     pub(crate) fn clear(&mut self) {
         self.rings.iter_mut().for_each(Ring::clear);
+        for newest in self.newest.iter_mut().flat_map(|newest| newest.iter_mut()) {
+            newest.clear(self.next);
+        }
     }
 
     /// Where the message at `offset` begins in the ring of a dialect, or will as the next that comes; `None` if it has

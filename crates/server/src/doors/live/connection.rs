@@ -64,6 +64,8 @@ pub(crate) struct Subscription {
 pub(crate) enum Place {
     /// At this position in the ring of its broadcast.
     Ring(u64),
+    /// Behind the ring of a topic that conflates: among the newest frames of each key, at the offset that comes next.
+    Newest,
     /// Behind the ring: this reader catches up, and so much of what it was given is not taken.
     Log { reader: u32, owed: (u32, u64) },
 }

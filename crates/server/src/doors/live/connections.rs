@@ -351,7 +351,13 @@ impl LiveConnections {
         else {
             return;
         };
-        let had_presence = std::mem::replace(&mut broadcast.live, live).presence;
+        let (before, had_presence) = (broadcast.held(), broadcast.live().presence);
+        broadcast.set_live(live);
+        self.rings_bytes = self.rings_bytes + broadcast.held() - before;
+        // Those who are behind find other places.
+        if !std::mem::replace(&mut broadcast.has_news, true) {
+            self.with_news.push_back(number);
+        }
         if live.presence != had_presence {
             self.change_presence(number);
         }

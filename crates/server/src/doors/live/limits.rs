@@ -21,6 +21,13 @@ pub(crate) const RINGS_BYTES_MAX: usize = 256 << 20;
 /// Bytes that a ring may always hold.
 pub(crate) const RING_SHARE_BYTES: usize = 64 << 10;
 
+/// The ring of a topic that conflates, in bytes, while somebody is behind. Those that fall behind it get the newest message of each key.
+pub(crate) const CONFLATED_RING_BYTES: usize = 256 << 10;
+
+/// Keys of a topic whose newest message is held for those who are behind, and their bytes. Who needs more reads the log.
+pub(crate) const CONFLATED_KEYS_MAX: usize = 64 << 10;
+pub(crate) const CONFLATED_BYTES_MAX: usize = 16 << 20;
+
 /// Replies and catching up that wait for the socket of one connection, in bytes. Beyond, its commands are not read.
 pub(crate) const UNSENT_BYTES_MAX: usize = 256 << 10;
 

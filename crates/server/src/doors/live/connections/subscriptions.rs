@@ -71,8 +71,10 @@ impl LiveConnections {
             Some((_, next)) if recovered => *next,
             _ => broadcast.next,
         };
-        let keeps_presence = broadcast.live.presence;
+        let keeps_presence = broadcast.live().presence;
+        let before = broadcast.held();
         broadcast.add(id, dialect);
+        self.rings_bytes = self.rings_bytes + broadcast.held() - before;
         let place = broadcast.position_of(dialect, next);
         let result = SubscribeResult {
             recoverable: true,
@@ -167,7 +169,7 @@ impl LiveConnections {
         }
     }
 
-    /// Subscriptions that were caught up go on in the rings, where these have what comes next.
+    /// Subscriptions that were caught up go on in the rings, or among the newest frames, where these have what comes next.
     pub(super) fn join_rings(&mut self, id: ConnectionId) {
         let Self { connections, broadcasts, .. } = self;
         let held = connections.get_mut(id.slot as usize).and_then(Option::as_mut);
@@ -177,9 +179,13 @@ impl LiveConnections {
         for subscription in &mut connection.subscriptions {
             if let Place::Log { reader, .. } = subscription.place
                 && let Some(broadcast) = broadcasts.get(&subscription.broadcast)
-                && let Some(position) = broadcast.position_of(dialect, subscription.next)
             {
-                subscription.place = Place::Ring(position);
+                let next = subscription.next;
+                subscription.place = match broadcast.position_of(dialect, next) {
+                    Some(position) => Place::Ring(position),
+                    None if broadcast.newest(dialect, next).is_some() => Place::Newest,
+                    None => continue,
+                };
                 joined.push((reader, broadcast.located));
             }
         }
@@ -218,7 +224,7 @@ impl LiveConnections {
         let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
         broadcast.remove(id, dialect);
         let located = broadcast.located;
-        if broadcast.live.presence {
+        if broadcast.live().presence {
             let name = broadcast.name.clone();
             self.note_left(id, name);
         }

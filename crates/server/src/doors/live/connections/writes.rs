@@ -3,17 +3,18 @@
 
 use std::{collections::VecDeque, io, io::IoSlice};
 
+use sennit_centrifuge::DisconnectCode;
+use sennit_model::WhenBehind;
 use tokio::time::Instant;
 
 use super::LiveConnections;
 use crate::{
     doors::live::{
-        connection::Place,
+        broadcast::Broadcast,
+        connection::{Place, Subscription},
         connection_id::ConnectionId,
-        limits::{
-            CLOSE_TIMEOUT, CONNECTIONS_AT_ONCE_MAX, RING_BYTES_MAX, RING_SHARE_BYTES,
-            RINGS_BYTES_MAX, UNSENT_BYTES_MAX,
-        },
+        dialect::Dialect,
+        limits::{CLOSE_TIMEOUT, CONNECTIONS_AT_ONCE_MAX, RINGS_BYTES_MAX, UNSENT_BYTES_MAX},
     },
     runtime::write_buffer::{SLICES_MAX, TakesNow as _},
 };
@@ -31,6 +32,10 @@ pub(super) struct ToFlush {
 }
 
 impl ToFlush {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     pub(super) fn add(&mut self, connection: ConnectionId) {
         self.waiting.push_back(connection);
     }
@@ -74,6 +79,9 @@ impl LiveConnections {
             }
             turns -= 1;
             let has_all = self.flush(id);
+            if !has_all {
+                self.end_if_slow(id, number);
+            }
             if let Some(broadcast) = self.broadcasts.get_mut(&number) {
                 broadcast.flushed += 1;
                 broadcast.is_behind |= !has_all;
@@ -84,7 +92,7 @@ impl LiveConnections {
         let Some(broadcast) = self.broadcasts.get_mut(&number) else { return turns };
         let before = broadcast.held();
         if broadcast.is_behind {
-            broadcast.shrink(if is_full { RING_SHARE_BYTES } else { RING_BYTES_MAX });
+            broadcast.shrink(!is_full);
         } else if !broadcast.is_disturbed {
             broadcast.clear();
         }
@@ -173,15 +181,14 @@ impl LiveConnections {
                 Err(_) => return Written::Gone,
             }
             match self.write_rings(id) {
-                Ok(0) => break,
+                Ok(0) if self.find_places(id) => {}
+                Ok(0) => return Written::All,
                 Ok(taken) => self.advance(id, taken),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Written::Blocked,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return Written::Gone,
             }
         }
-        self.fall_behind(id);
-        Written::All
     }
 
     /// Offers a socket what the rings have for it; says how much it takes. 0 if they have nothing.
@@ -195,18 +202,30 @@ impl LiveConnections {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let (mut count, mut bytes) = (0, 0);
         for subscription in &connection.subscriptions {
-            let Place::Ring(position) = subscription.place else { continue };
             let Some(broadcast) = broadcasts.get(&subscription.broadcast) else { continue };
-            let ring = broadcast.ring(connection.dialect);
-            if position >= ring.tail() || position < ring.start() {
-                continue;
-            }
-            for piece in ring.pieces(position) {
-                if count < SLICES_MAX && bytes < WRITE_BYTES_MAX {
+            let mut offer = |piece| {
+                let has_room = count < SLICES_MAX && bytes < WRITE_BYTES_MAX;
+                if has_room {
                     slices[count] = IoSlice::new(piece);
                     count += 1;
                     bytes += piece.len();
                 }
+                has_room
+            };
+            match subscription.place {
+                Place::Ring(position) => {
+                    let ring = broadcast.ring(connection.dialect);
+                    if (ring.start()..ring.tail()).contains(&position) {
+                        ring.pieces(position).all(offer);
+                    }
+                }
+                Place::Newest => {
+                    let next = subscription.next;
+                    if let Some(newest) = broadcast.newest(connection.dialect, next) {
+                        newest.behind(next).all(|(_, frame)| offer(frame));
+                    }
+                }
+                Place::Log { .. } => {}
             }
         }
         let slices = &slices[..count];
@@ -240,8 +259,22 @@ impl LiveConnections {
             if taken == 0 {
                 break;
             }
-            let Place::Ring(position) = subscription.place else { continue };
             let Some(broadcast) = broadcasts.get(&subscription.broadcast) else { continue };
+            if subscription.place == Place::Newest {
+                let Some(newest) = broadcast.newest(dialect, subscription.next) else { continue };
+                for (offset, frame) in newest.behind(subscription.next) {
+                    if taken == 0 {
+                        break;
+                    }
+                    let length = taken.min(frame.len());
+                    rest.extend_from_slice(frame.get(length..).unwrap_or_default());
+                    taken -= length;
+                    delivered += 1;
+                    subscription.next = offset + 1;
+                }
+                continue;
+            }
+            let Place::Ring(position) = subscription.place else { continue };
             let ring = broadcast.ring(dialect);
             if position >= ring.tail() || position < ring.start() {
                 continue;
@@ -271,22 +304,90 @@ impl LiveConnections {
         self.thread_state.metrics.live_deliveries.add(delivered);
     }
 
-    /// Has subscriptions whose place in the ring has gone go on from the log.
-    fn fall_behind(&mut self, id: ConnectionId) {
+    /// Finds places for subscriptions whose place in the ring has gone, as their topics have it, and for those that have all
+    /// of the newest frames; says whether there may be more to write.
+    fn find_places(&mut self, id: ConnectionId) -> bool {
         let Self { connections, broadcasts, .. } = self;
-        let held = connections.get(id.slot as usize).and_then(Option::as_ref);
-        let Some(connection) = held else { return };
-        let is_behind = |at: &usize| {
-            let subscription = &connection.subscriptions[*at];
-            let Place::Ring(position) = subscription.place else { return false };
-            let broadcast = broadcasts.get(&subscription.broadcast);
-            let start = broadcast.map_or(0, |broadcast| broadcast.ring(connection.dialect).start());
-            position < start
-                && broadcast.is_some_and(|broadcast| subscription.next < broadcast.next)
-        };
-        let behind: Vec<usize> = (0..connection.subscriptions.len()).filter(is_behind).collect();
-        for at in behind {
+        let held = connections.get_mut(id.slot as usize).and_then(Option::as_mut);
+        let Some(connection) = held else { return false };
+        if connection.is_ending() {
+            return false;
+        }
+        let dialect = connection.dialect;
+        let metrics = &self.thread_state.metrics;
+        let (mut to_log, mut has_more, mut is_slow) = (Vec::new(), false, false);
+        for (at, subscription) in connection.subscriptions.iter_mut().enumerate() {
+            let Some(broadcast) = broadcasts.get(&subscription.broadcast) else { continue };
+            let next = subscription.next;
+            match subscription.place {
+                Place::Ring(_) if !is_behind(subscription, broadcast, dialect) => {}
+                Place::Ring(_) if broadcast.live().when_behind == WhenBehind::Disconnect => {
+                    is_slow = true;
+                }
+                Place::Ring(_) if broadcast.newest(dialect, next).is_some() => {
+                    metrics.live_behind_conflated.add(1);
+                    subscription.place = Place::Newest;
+                    has_more = true;
+                }
+                Place::Newest => match broadcast.newest(dialect, next) {
+                    Some(newest) if newest.behind(next).next().is_some() => has_more = true,
+                    None if next < broadcast.next => to_log.push(at),
+                    _ => {
+                        subscription.next = broadcast.next;
+                        subscription.place = Place::Ring(broadcast.ring(dialect).tail());
+                    }
+                },
+                Place::Ring(_) => {
+                    metrics.live_behind_recovered.add(1);
+                    to_log.push(at);
+                }
+                Place::Log { .. } => {}
+            }
+        }
+        if is_slow {
+            self.end_slow(id);
+            return true;
+        }
+        for at in to_log {
             self.catch_up(id, at);
         }
+        has_more
+    }
+
+    /// Ends a connection that takes nothing and has lost its place in the ring of a topic that has it so.
+    fn end_if_slow(&mut self, id: ConnectionId, number: u32) {
+        let Self { connections, broadcasts, .. } = self;
+        let Some(broadcast) = broadcasts.get(&number) else { return };
+        if broadcast.live().when_behind != WhenBehind::Disconnect {
+            return;
+        }
+        let held = connections.get(id.slot as usize).and_then(Option::as_ref);
+        let Some(connection) = held.filter(|held| held.id == id && !held.is_ending()) else {
+            return;
+        };
+        let mut subscriptions = connection.subscriptions.iter();
+        let subscription = subscriptions.find(|held| held.broadcast == number);
+        let dialect = connection.dialect;
+        if subscription.is_some_and(|held| is_behind(held, broadcast, dialect)) {
+            self.end_slow(id);
+        }
+    }
+
+    /// Tells a connection that it ends because it reads too slowly. It does not have long to take that.
+    fn end_slow(&mut self, id: ConnectionId) {
+        let Some(connection) = self.get(id) else { return };
+        connection.end(DisconnectCode::Slow);
+        connection.due = Instant::now() + CLOSE_TIMEOUT;
+        self.thread_state.metrics.live_behind_disconnected.add(1);
+    }
+}
+
+/// Whether the place of a subscription in the ring has gone, and with it messages that it needs.
+fn is_behind(subscription: &Subscription, broadcast: &Broadcast, dialect: Dialect) -> bool {
+    match subscription.place {
+        Place::Ring(position) => {
+            position < broadcast.ring(dialect).start() && subscription.next < broadcast.next
+        }
+        Place::Newest | Place::Log { .. } => false,
     }
 }
