@@ -3,6 +3,7 @@
 
 mod commands;
 mod deliveries;
+mod goodbyes;
 mod history;
 mod presence;
 mod subscriptions;
@@ -24,10 +25,14 @@ use sennit_model::{LiveSettings, TopicId, TopicName};
 use sennit_websocket::{Decoder, DecoderLimits, Inflater};
 use tokio::{
     task::yield_now,
-    time::{Instant, interval},
+    time::{Instant, sleep, sleep_until},
 };
 
-use self::{history::History, writes::ToFlush};
+use self::{
+    goodbyes::{GOODBYES_EVERY, Goodbyes},
+    history::History,
+    writes::ToFlush,
+};
 use super::{
     backend::{Backend, LiveBackend},
     broadcast::Broadcast,
@@ -124,6 +129,8 @@ pub(crate) struct LiveConnections {
     effects: Vec<Effect>,
     /// Connections that have something to be read.
     to_read: Vec<u32>,
+    /// How far it is with telling them that the broker stops.
+    goodbyes: Option<Goodbyes>,
 }
 
 impl LiveConnections {
@@ -187,6 +194,7 @@ impl LiveConnections {
             events: Vec::new(),
             effects: Vec::new(),
             to_read: Vec::new(),
+            goodbyes: None,
         })
     }
 
@@ -215,9 +223,14 @@ impl LiveConnections {
     pub(crate) async fn run(mut self) {
         let thread_state = self.thread_state.clone();
         let (sink, mut changes) = (self.sink.clone(), self.authority.changes());
-        let mut minding = interval(MIND_EVERY);
-        minding.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut mind_at = Instant::now() + MIND_EVERY;
         loop {
+            // However much there is to do: time passes.
+            let now = Instant::now();
+            if now >= mind_at {
+                self.mind(now);
+                mind_at = now + MIND_EVERY;
+            }
             for upgraded in thread_state.upgrade_entry.arrived() {
                 self.welcome(upgraded);
             }
@@ -238,9 +251,11 @@ impl LiveConnections {
                 changes.mark_unchanged();
                 self.look_at_rights();
             }
+            let is_closing = self.sink.is_closing() || thread_state.closing.has_begun();
+            let are_some_left = is_closing && self.say_goodbyes(now);
             has_more |= self.flush_some();
-            if self.sink.is_closing() || thread_state.closing.has_begun() {
-                self.end_all();
+            if is_closing && !are_some_left && self.to_flush.is_empty() {
+                self.sink.note_all_told();
             }
             if has_more {
                 yield_now().await;
@@ -251,7 +266,8 @@ impl LiveConnections {
                 () = self.sockets.wait_for_events() => {}
                 () = sink.notify.notified() => {}
                 Ok(()) = changes.changed() => self.look_at_rights(),
-                _ = minding.tick() => self.mind(Instant::now()),
+                () = sleep_until(mind_at) => {}
+                () = sleep(GOODBYES_EVERY), if are_some_left => {}
             }
         }
     }
@@ -361,19 +377,5 @@ impl LiveConnections {
         if live.presence != had_presence {
             self.change_presence(number);
         }
-    }
-
-    /// The broker stops.
-    fn end_all(&mut self) {
-        for slot in 0..self.connections.len() as u32 {
-            if let Some(connection) = self.at(slot)
-                && !connection.is_ending()
-            {
-                let id = connection.id;
-                connection.end(sennit_centrifuge::DisconnectCode::Shutdown);
-                self.to_flush.add(id);
-            }
-        }
-        self.flush_some();
     }
 }

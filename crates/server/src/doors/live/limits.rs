@@ -97,6 +97,11 @@ pub(crate) const GAPS_MAX: usize = 1 << 12;
 /// How long a client may take to close its end, once the broker has closed the other.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Connections of a core that are told in a second that the broker stops, and how long that may take: their clients come back
+/// as they are told.
+pub(crate) const GOODBYES_A_SECOND: u64 = 2000;
+pub(crate) const GOODBYES_MAX: Duration = Duration::from_secs(3);
+
 /// Connections that are served, or written to, before other tasks on the core run.
 pub(crate) const CONNECTIONS_AT_ONCE_MAX: usize = 512;
 

@@ -18,6 +18,7 @@ pub(crate) struct LiveSink {
     effects: RefCell<Vec<Effect>>,
     pub(crate) notify: Rc<Notify>,
     is_closing: Cell<bool>,
+    has_told_all: Cell<bool>,
 }
 
 impl LiveSink {
@@ -34,6 +35,11 @@ impl LiveSink {
     /// Whether the broker stops.
     pub(crate) fn is_closing(&self) -> bool {
         self.is_closing.get()
+    }
+
+    /// All connections have been told that the broker stops.
+    pub(crate) fn note_all_told(&self) {
+        self.has_told_all.set(true);
     }
 }
 
@@ -60,6 +66,7 @@ impl EffectSink for LiveSink {
     }
 
     fn has_sent_all(&self) -> bool {
-        self.effects.borrow().is_empty()
+        let has_told_all = self.has_told_all.get() || !self.is_closing.get();
+        self.effects.borrow().is_empty() && has_told_all
     }
 }
