@@ -326,6 +326,33 @@ const CHECKS = {
   },
 }
 
+const CHECKS_IN_JSON = {
+  async "a thousand clients are cut off for ten seconds"(world) {
+    await world.sennit(["topic", "create", "crowd", "--kind", "stream"])
+    const all = []
+    while (all.length < 1000) {
+      const some = range(0, 100).map(() => world.tab({ maxReconnectDelay: 2000 }).follow("crowd"))
+      await Promise.all(some.map((follower) => follower.isSubscribed()))
+      all.push(...some)
+    }
+    const state = { n: 0, isOver: false }
+    const publishing = (async () => {
+      for (; !state.isOver; await wait(50)) await world.publish("crowd", state.n++)
+    })()
+    await wait(500)
+    world.proxy.shut()
+    await wait(10_000)
+    assert.equal(world.proxy.connections, 0)
+    world.proxy.open()
+    await until("all are back", () => all.every(({ subscribed }) => subscribed.length > 1))
+    state.isOver = true
+    await publishing
+    const log = await world.haveAll("crowd", all)
+    recoveredAlways(all)
+    assert.ok(log.length > 50, `${log.length} messages`)
+  },
+}
+
 const CHECKS_WITH_IDENTITY = {
   async "tokens"(world) {
     const token = world.broker.key
@@ -381,5 +408,6 @@ const CHECKS_WITH_IDENTITY = {
 export const checks = [
   ...Object.entries(CHECKS).map(([name, check]) => ({ name, check, options: {} })),
   ...Object.entries(CHECKS_WITH_IDENTITY).map(([name, check]) => ({ name, check, options: { identity: true } })),
+  ...Object.entries(CHECKS_IN_JSON).map(([name, check]) => ({ name, check, options: {}, encodings: ["json"] })),
   ...Object.entries(REDIS_CHECKS).map(([name, check]) => ({ name, check, options: { redis: true }, encodings: ["json"] })),
 ]
