@@ -47,11 +47,11 @@ find_redis() {
         { echo "install Redis first: sudo apt-get install redis-server" >&2; return 1; }
 }
 
-# Go 1.24 is what go.mod says.
-find_go() {
+# Go as go.mod says.
+find_go() { # VERSION
     local version
     version=$(GOTOOLCHAIN=local go env GOVERSION 2>/dev/null || echo go0.0)
-    if ! printf 'go1.24\n%s\n' "$version" | sort --check=quiet --version-sort; then
+    if ! printf 'go%s\n%s\n' "$1" "$version" | sort --check=quiet --version-sort; then
         install_wheels "$toolchain/go.txt"
         export PATH="$venv/bin:$PATH"
     fi
