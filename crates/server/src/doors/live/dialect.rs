@@ -19,7 +19,7 @@ pub(crate) enum Dialect {
 /// Something that a client asks, in its dialect.
 #[derive(Debug)]
 pub(crate) enum ClientRequest {
-    Centrifuge(Command),
+    Centrifuge(Box<Command>),
     Wse(sennit_wse::Request),
 }
 

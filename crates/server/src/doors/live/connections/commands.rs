@@ -59,7 +59,9 @@ fn take_commands(connection: &mut Connection, encoding: Encoding, message: &[u8]
     for command in decode_commands(encoding, message, limits) {
         match command {
             Ok(command) if command.is_pong() => pongs = true,
-            Ok(command) => connection.requests.push_back(ClientRequest::Centrifuge(command)),
+            Ok(command) => {
+                connection.requests.push_back(ClientRequest::Centrifuge(Box::new(command)))
+            }
             Err(error) => {
                 tracing::debug!(%error, "a live client sent what is no command");
                 connection.end(DisconnectCode::BadRequest);
@@ -158,7 +160,7 @@ impl LiveConnections {
                 return;
             }
             match connection.requests.pop_front() {
-                Some(ClientRequest::Centrifuge(command)) => self.command(id, command),
+                Some(ClientRequest::Centrifuge(command)) => self.command(id, *command),
                 Some(ClientRequest::Wse(request)) => self.wse_request(id, request),
                 None => return,
             }

@@ -1,14 +1,16 @@
 //! Messages between brokers, as bytes. Numbers are little-endian:
 //!
-//!     offset  bytes
-//!      0    1  version, 1
-//!      1    1  kind: 1 news, 2 sent again, 3 question, 4 gone
-//!      2   16  the broker that sends it
-//!     18    8  the incarnation tag of the topic there
-//!     26    8  from: the first offset that it is about
-//!     34    8  end: the offset behind the last
-//!     42    2  length of the topic's name, then the name
-//!      .    .  of news and what is sent again: messages, each `offset u64 | length u32 | message`
+//! ```text
+//! offset  bytes
+//!  0    1  version, 1
+//!  1    1  kind: 1 news, 2 sent again, 3 question, 4 gone
+//!  2   16  the broker that sends it
+//! 18    8  the incarnation tag of the topic there
+//! 26    8  from: the first offset that it is about
+//! 34    8  end: the offset behind the last
+//! 42    2  length of the topic's name, then the name
+//!  .    .  of news and what is sent again: messages, each `offset u64 | length u32 | message`
+//! ```
 //!
 //! A message is encoded as the journal has it. Offsets between `from` and `end` that have no message are not for others.
 
