@@ -404,10 +404,67 @@ const CHECKS_WITH_IDENTITY = {
   },
 }
 
+const CHECKS_WITH_TOKENS = {
+  async "the server subscribes clients"(world) {
+    await world.sennit(["topic", "create", "news", "--kind", "stream"])
+    const right = ["--right", "subscribe,create,publish >"]
+    const token = await world.token("ada", "--channel", "news", ...right)
+    const tabs = range(0, 3).map(() => world.tab({ token }))
+    const all = tabs.map((tab) => tab.followServerSide("news"))
+    await Promise.all(all.map((follower) => follower.isSubscribed()))
+    for (const round of range(0, 6)) {
+      await world.publish("news", ...range(0, 50))
+      if (round === 3) await world.broker.killAndStartAgain()
+      else world.proxy.cut()
+      await world.publish("news", ...range(50, 100))
+      await until("all are back", () => all.every(({ subscribed }) => subscribed.length > round + 1))
+    }
+    await world.haveAll("news", all)
+    recoveredAlways(all)
+    // By a program: as long as the connection is there.
+    const extra = tabs.map((tab) => tab.followServerSide("extra"))
+    const target = { user: "ada", channel: "extra" }
+    assert.equal((await world.api("POST", "live/subscribe", target)).subscribed, 3)
+    await Promise.all(extra.map((follower) => follower.isSubscribed()))
+    await world.publish("extra", 1, 2)
+    await until("it comes", () => extra.every(({ got }) => got.length === 2))
+    assert.equal((await world.api("POST", "live/unsubscribe", target)).unsubscribed, 3)
+    await until("they are unsubscribed", () => extra.every(({ unsubscribed }) => unsubscribed.length === 1))
+    // A client whose token names what it may not have.
+    const wrong = world.tab({ token: await world.token("bob", "--channel", "news") })
+    await until("it is disconnected", () => wrong.disconnected.length > 0)
+    assert.deepEqual([wrong.disconnected, wrong.connected], [[103], []])
+  },
+
+  async "the server sends messages, and has connections end"(world) {
+    const token = await world.token("ada")
+    const [one, two] = [world.tab({ token }), world.tab({ token })]
+    const other = world.tab({ token: await world.token("bob") })
+    await Promise.all([one, two, other].map(({ client }) => client.ready()))
+    const data = { "✓": ["for", "ada"] }
+    assert.deepEqual(await world.api("POST", "live/send", { user: "ada", data }), { reached: 2, missed: 0 })
+    assert.deepEqual(await world.api("POST", "live/send", { connection: other.connected[0], data: 7 }), { reached: 1, missed: 0 })
+    assert.deepEqual(await world.api("POST", "live/send", { all: true, data: "all" }), { reached: 3, missed: 0 })
+    const read = (data) => (world.encoding === "json" ? data : JSON.parse(Buffer.from(data)))
+    await until("all come", () => [one, two, other].every(({ messages }) => messages.length === 2))
+    for (const { messages } of [one, two]) assert.deepEqual(messages.map(read), [data, "all"])
+    assert.deepEqual(other.messages.map(read), [7, "all"])
+    const { connections } = await world.api("GET", "live/connections?user=ada")
+    assert.deepEqual(connections.map(({ id }) => id).sort(), [one.connected[0], two.connected[0]].sort())
+    assert.deepEqual(await world.api("DELETE", "live/connections?user=ada"), { disconnected: 2 })
+    await until("they are told", () => [one, two].every(({ disconnected }) => disconnected.length === 1))
+    assert.deepEqual([one.disconnected, two.disconnected], [[3503], [3503]])
+    // Back, by a code that says so.
+    assert.deepEqual(await world.api("DELETE", `live/connections/${other.connected[0]}?code=4000`), { disconnected: 1 })
+    await until("it comes back", () => other.connected.length === 2)
+  },
+}
+
 /** All checks: their name, what they do, how their broker is started, and in which encodings, if not in all. */
 export const checks = [
   ...Object.entries(CHECKS).map(([name, check]) => ({ name, check, options: {} })),
   ...Object.entries(CHECKS_WITH_IDENTITY).map(([name, check]) => ({ name, check, options: { identity: true } })),
   ...Object.entries(CHECKS_IN_JSON).map(([name, check]) => ({ name, check, options: {}, encodings: ["json"] })),
   ...Object.entries(REDIS_CHECKS).map(([name, check]) => ({ name, check, options: { redis: true }, encodings: ["json"] })),
+  ...Object.entries(CHECKS_WITH_TOKENS).map(([name, check]) => ({ name, check, options: { identity: true, tokens: true } })),
 ]

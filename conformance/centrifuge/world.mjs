@@ -1,5 +1,9 @@
 // What a check has: a broker of its own, a proxy before it, clients of the SDKs, and the command line. Knows no check.
 import assert from "node:assert/strict"
+import { randomBytes } from "node:crypto"
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
 import { createInterface } from "node:readline"
 import { setTimeout as wait } from "node:timers/promises"
 
@@ -74,6 +78,8 @@ export class Tab {
   disconnected = []
   connecting = []
   connected = []
+  /** The data of messages that are of no channel. */
+  messages = []
 
   constructor(url, encoding, options) {
     const Centrifuge = { json: JsonCentrifuge, protobuf: ProtobufCentrifuge }[encoding]
@@ -83,6 +89,7 @@ export class Tab {
     for (const event of ["disconnected", "connecting", "connected"]) {
       this.client.on(event, (told) => this[event].push(told.code ?? told.client))
     }
+    this.client.on("message", ({ data }) => this.messages.push(data))
     this.client.connect()
   }
 
@@ -97,6 +104,16 @@ export class Tab {
     follower.subscription.on("unsubscribed", ({ code }) => follower.unsubscribed.push(code))
     follower.subscription.on("error", ({ error }) => follower.errors.push(error.code))
     follower.subscription.subscribe()
+    return follower
+  }
+
+  /** Follows a channel to which the server subscribes the client. */
+  followServerSide(channel) {
+    const follower = new Follower(channel)
+    const of = (act) => (told) => told.channel === channel && act(told)
+    this.client.on("subscribed", of((told) => follower.subscribed.push(told)))
+    this.client.on("publication", of(({ offset, data }) => follower.got.push({ offset, data })))
+    this.client.on("unsubscribed", of((told) => follower.unsubscribed.push(told)))
     return follower
   }
 
@@ -117,8 +134,9 @@ export class Tab {
 export class World {
   #ends = []
 
-  static async start(binary, { encoding, random, python }, { identity = false, redis = false } = {}) {
+  static async start(binary, { encoding, random, python }, { identity = false, redis = false, tokens = false } = {}) {
     const world = new World()
+    if (tokens) world.#takeTokens()
     Object.assign(world, { binary, encoding, random, python })
     const kind = sennit(binary, identity ? "file-durable+identity" : "file-durable")
     if (redis) {
@@ -130,6 +148,34 @@ export class World {
     world.proxy = await Proxy.start(() => world.broker.port)
     world.url = `ws://127.0.0.1:${world.proxy.port}/connection/websocket`
     return world
+  }
+
+  /** Has the broker take tokens of an issuer whose secret is here. */
+  #takeTokens() {
+    const folder = mkdtempSync(join(tmpdir(), "sennit-issuer-"))
+    this.secret = join(folder, "secret")
+    writeFileSync(this.secret, randomBytes(32).toString("hex"))
+    const env = { SENNIT_AUTH__TOKEN_ISSUER: "dev", SENNIT_AUTH__TOKEN_SECRET_FILE: this.secret }
+    Object.assign(process.env, env)
+    this.#ends.push(() => {
+      for (const name of Object.keys(env)) delete process.env[name]
+      rmSync(folder, { recursive: true })
+    })
+  }
+
+  /** A token of the issuer. */
+  async token(subject, ...options) {
+    const flags = ["--issuer", "dev", "--signing-secret-file", this.secret, ...options]
+    return (await this.sennit(["auth", "token", subject, ...flags])).trim()
+  }
+
+  /** Asks the HTTP API as the admin; what it says. */
+  async api(method, path, body) {
+    const headers = { authorization: `Bearer ${this.broker.key}` }
+    const asked = { method, headers, body: body && JSON.stringify(body) }
+    const answer = await fetch(`${this.broker.url}/api/v1/${path}`, asked)
+    assert.equal(answer.status, 200, await answer.clone().text())
+    return answer.json()
   }
 
   tab(options = {}) {

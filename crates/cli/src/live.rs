@@ -1,10 +1,14 @@
 //! `sennit live`: live connections from the command line: subscribe to channels, publish to them, see who is there.
 
+mod api;
 mod connection;
+mod connections;
+mod disconnect;
 mod presence;
 mod publication_printer;
 mod publish;
 mod refusal;
+mod send;
 mod start;
 mod subscribe;
 mod subscriber;
@@ -19,6 +23,9 @@ Examples:
   sennit live subscribe news --from earliest     all that is kept, then what is new
   sennit live publish news '{\"title\":\"hello\"}'
   sennit live presence news
+  sennit live connections --user ada
+  sennit live send --user ada 'the shop closes in ten minutes'
+  sennit live disconnect --user ada
 
 A channel is a topic, and the broker is reached at its HTTP port, as browsers reach it
 (docs/reference/live.md).";
@@ -41,6 +48,12 @@ enum Verb {
     Publish(publish::Args),
     /// Print who is subscribed to a channel, and how many they are
     Presence(presence::Args),
+    /// List live connections
+    Connections(connections::Args),
+    /// Have live connections end
+    Disconnect(disconnect::Args),
+    /// Send a message that is in no topic to live connections
+    Send(send::Args),
 }
 
 /// Runs the verb.
@@ -54,6 +67,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
             Verb::Subscribe(args) => args.run(&connect).await,
             Verb::Publish(args) => args.run(&connect).await,
             Verb::Presence(args) => args.run(&connect).await,
+            Verb::Connections(args) => args.run(&connect).await,
+            Verb::Disconnect(args) => args.run(&connect).await,
+            Verb::Send(args) => args.run(&connect).await,
         }
     })
 }

@@ -23,8 +23,10 @@ use crate::{
 };
 
 /// Claims that the fields of [`NewToken`] write.
-const OWN_CLAIMS: [&str; 10] =
-    ["iss", "aud", "sub", "exp", "nbf", "iat", "jti", "tenant", "roles", "rights"];
+const OWN_CLAIMS: [&str; 12] = [
+    "iss", "aud", "sub", "exp", "nbf", "iat", "jti", "tenant", "roles", "rights", "channels",
+    "subs",
+];
 
 /// The reason why a token is not made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -200,6 +202,8 @@ pub struct NewToken {
     pub roles: Vec<Box<str>>,
     /// Rights as text (`rights`).
     pub rights: Vec<Box<str>>,
+    /// Channels of live connections (`channels`).
+    pub channels: Vec<Box<str>>,
     /// Other claims, for templates.
     pub others: BTreeMap<Box<str>, Box<str>>,
 }
@@ -251,6 +255,7 @@ impl NewToken {
             ("tenant", self.tenant.as_ref().map(|tenant| json!(tenant))),
             ("roles", (!self.roles.is_empty()).then(|| json!(self.roles))),
             ("rights", (!self.rights.is_empty()).then(|| json!(self.rights))),
+            ("channels", (!self.channels.is_empty()).then(|| json!(self.channels))),
         ];
         for (name, value) in own {
             if let Some(value) = value {

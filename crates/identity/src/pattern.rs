@@ -132,6 +132,39 @@ impl FilledPattern {
     }
 }
 
+impl FilledPattern {
+    /// Returns whether all names match that begin with `prefix` and are longer, but for those of the broker's own.
+    pub(crate) fn matches_all_behind(&self, prefix: &str) -> bool {
+        let mut rest = prefix;
+        for token in &self.tokens {
+            match token {
+                Token::Text(text) => match rest.strip_prefix(&**text) {
+                    Some(behind) => rest = behind,
+                    None => return false,
+                },
+                Token::Rest => return true,
+                Token::Part | Token::Place(_) => return false,
+            }
+        }
+        false
+    }
+
+    /// Returns whether a name may match that begins with `prefix` and is longer. It may say so of a pattern that matches none.
+    pub(crate) fn may_match_behind(&self, prefix: &str) -> bool {
+        let mut rest = prefix;
+        for token in &self.tokens {
+            match token {
+                Token::Text(text) => match rest.strip_prefix(&**text) {
+                    Some(behind) => rest = behind,
+                    None => return text.starts_with(rest),
+                },
+                Token::Rest | Token::Part | Token::Place(_) => return true,
+            }
+        }
+        false
+    }
+}
+
 fn is_reserved(name: &str) -> bool {
     name.strip_prefix(RESERVED).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

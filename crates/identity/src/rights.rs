@@ -157,6 +157,30 @@ impl Rights {
         self.decide(verb, name).is_allowed
     }
 
+    /// Returns whether it may do this to all topics whose names begin with `prefix` and are longer, but for the broker's own, for
+    /// as long as its rights are these. What is returned as no may be yes: for each topic by itself it is [`Self::allow`] that
+    /// says it.
+    #[must_use]
+    pub fn allow_all_behind(&self, verb: Verb, prefix: &str) -> bool {
+        if self.tenant.as_ref().is_some_and(|tenant| !tenant.owns(prefix)) {
+            return false;
+        }
+        let asked = [verb].into_iter().collect();
+        let mut rules = self.rules.iter().filter(|rule| !rule.verbs.both(asked).is_empty());
+        let is_denied = rules.clone().any(|rule| {
+            let may_match = match &rule.reach {
+                Reach::All => true,
+                Reach::Pattern(pattern) => pattern.may_match_behind(prefix),
+            };
+            rule.effect == RightEffect::Deny && may_match
+        });
+        let allows = |rule: &Rule| match &rule.reach {
+            Reach::All => true,
+            Reach::Pattern(pattern) => pattern.matches_all_behind(prefix),
+        };
+        !is_denied && rules.any(|rule| rule.effect == RightEffect::Allow && allows(rule))
+    }
+
     /// The texts of the rights, with where each was given.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &RightSource)> {
         self.rules.iter().map(|rule| (&*rule.text, &rule.source))
@@ -221,6 +245,42 @@ mod tests {
         assert!(rights.allow(Verb::Describe, "user.ada.a"));
         assert!(!rights.allow(Verb::Describe, "team..a"));
         assert_eq!(rights.iter().count(), 2);
+    }
+
+    #[test]
+    fn all_names_behind_a_prefix_are_allowed_if_one_right_says_so_and_none_denies_any() {
+        for (tenant, texts, prefix, expected) in [
+            (None, &["subscribe >"][..], "", true),
+            (None, &["subscribe chat.>"], "chat.", true),
+            (None, &["subscribe chat.>"], "chat.a.", true),
+            (None, &["subscribe chat.>"], "", false),
+            (None, &["subscribe chat.>"], "chats.", false),
+            (None, &["subscribe chat.*"], "chat.", false),
+            (None, &["subscribe user.{sub}.>"], "user.ada.", true),
+            (None, &["subscribe user.{sub}.>"], "user.bob.", false),
+            (None, &["publish >"], "", false),
+            (None, &["subscribe >", "deny subscribe chat.secret"], "chat.", false),
+            (None, &["subscribe >", "deny subscribe chat.secret"], "news.", true),
+            (None, &["subscribe >", "deny subscribe *.secret"], "news.", false),
+            (None, &["subscribe >", "deny publish chat.secret"], "chat.", true),
+            (None, &["subscribe >", "deny subscribe x.{team}"], "news.", false),
+            (Some("acme"), &["subscribe >"], "", false),
+            (Some("acme"), &["subscribe >"], "acme.", true),
+            (Some("acme"), &["subscribe >"], "acme", false),
+            (Some("acme"), &["subscribe >"], "other.", false),
+        ] {
+            let rights = rights(tenant, texts);
+            assert_eq!(
+                rights.allow_all_behind(Verb::Subscribe, prefix),
+                expected,
+                "{texts:?} {prefix}"
+            );
+            // What is allowed of all is allowed of each.
+            for name in ["a", "secret", "a.b", "a/b", "secret.dead-letter"] {
+                let name = format!("{prefix}{name}");
+                assert!(!expected || rights.allow(Verb::Subscribe, &name), "{texts:?} {name}");
+            }
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub const STANDARD_ROLES: [StandardRole; 3] = [
         rights: &[
             "describe,create,configure,delete,rework,hook >",
             "kv-read,kv-write >",
-            "monitor,webhook",
+            "monitor,webhook,live",
         ],
     },
     StandardRole {
@@ -38,7 +38,7 @@ pub const STANDARD_ROLES: [StandardRole; 3] = [
             "* >",
             "read,describe __ds/>",
             "kv-read,kv-write >",
-            "monitor,backup,webhook,identity",
+            "monitor,backup,webhook,live,identity",
         ],
     },
 ];

@@ -68,6 +68,7 @@ verbs! {
     Monitor = "monitor", Broker, "Reads the metrics";
     Backup = "backup", Broker, "Takes a backup of everything";
     Webhook = "webhook", Broker, "Manages the subscriptions of HTTP streams, which call webhooks";
+    Live = "live", Broker, "Sees live connections, has them end, subscribes them, and sends them messages";
     Identity = "identity", Broker, "Manages keys, users, roles, rights and tenants";
 }
 

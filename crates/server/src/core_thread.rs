@@ -33,6 +33,7 @@ use crate::{
     },
     config::Config,
     doors::{
+        api::ApiDoor,
         http_router::HttpRouter,
         live::connections::{LiveConnections, LiveRules},
         live::relay::Relay,
@@ -183,7 +184,7 @@ fn open_http(
     let handlers = Rc::new(HttpRouter::new(
         thread_state.clone(),
         status,
-        Some(streams),
+        (Some(streams), Some(ApiDoor::new(core))),
         authority.clone(),
         cores.inboxes[CoreIndex::FIRST].clone(),
     ));

@@ -4,7 +4,7 @@
 //!
 //! In reading order: the `entries` of a hook; the `breaker` of a script that fails; a `topic_hook` on one core, and all
 //! of them (`core_hooks`); what becomes of a batch (`publishes`), also of one that the broker publishes by itself
-//! (`broker_publishes`), and of failed attempts (`failures`); the `requests` that change and describe hooks.
+//! (`broker_publishes`) or that a client publishes by a topic's name (`topic_publisher`), and of failed attempts (`failures`); the `requests` that change and describe hooks.
 
 pub(crate) mod breaker;
 pub(crate) mod broker_publishes;
@@ -14,4 +14,5 @@ pub(crate) mod failures;
 pub(crate) mod publishes;
 pub(crate) mod requests;
 pub(crate) mod topic_hook;
+pub(crate) mod topic_publisher;
 pub(crate) mod topic_settings;

@@ -60,6 +60,9 @@ pub struct Args {
     /// The tenant that the owner belongs to
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
+    /// A channel to which live connections of the owner are subscribed when they begin; may be given often
+    #[arg(long = "channel", value_name = "CHANNEL")]
+    channels: Vec<String>,
     /// Another claim, for the places of patterns; may be given often
     #[arg(long = "claim", value_name = "NAME=TEXT", value_parser = claim)]
     claims: Vec<(String, String)>,
@@ -95,6 +98,7 @@ impl Args {
             tenant: self.tenant.map(Into::into),
             roles: boxed(self.grant.roles),
             rights: boxed(self.grant.rights),
+            channels: boxed(self.channels),
             others: others.collect::<BTreeMap<_, _>>(),
             ..NewToken::default()
         };

@@ -48,6 +48,7 @@ mod kv;
 mod ledger;
 mod limits;
 mod live;
+mod live_targets;
 mod lost_brokers;
 mod memory;
 mod order;

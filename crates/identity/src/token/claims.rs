@@ -29,6 +29,8 @@ pub struct Claims {
     pub id: Option<Box<str>>,
     /// What others may know of the owner (`info`): any JSON.
     pub info: Option<Box<str>>,
+    /// Channels to which live connections of the owner are subscribed when they begin (`channels`, and the names in `subs`).
+    pub channels: Vec<Box<str>>,
     /// All other claims that are texts or whole numbers, for the places of patterns. A value may be any text; the pattern
     /// that it fills makes one part of a name of it.
     pub others: BTreeMap<Box<str>, Box<str>>,
@@ -76,6 +78,7 @@ pub(super) fn read(mut map: Map<String, Value>) -> Result<ReadClaims, TokenRefus
         return Err(TokenRefusal::TooManyRights);
     }
     let info = map.get("info").filter(|info| !info.is_null()).map(|info| info.to_string().into());
+    let channels = channels(&mut map)?;
     let others = map.into_iter().filter_map(|(name, value)| {
         let value = match value {
             Value::String(text) => text,
@@ -94,9 +97,27 @@ pub(super) fn read(mut map: Map<String, Value>) -> Result<ReadClaims, TokenRefus
         not_before,
         id,
         info,
+        channels,
         others: others.collect(),
     };
     Ok(ReadClaims { claims, issuer, audiences, issued_at })
+}
+
+/// The channels of `channels`, a list or a text, and of `subs`, an object by channel; each once.
+fn channels(map: &mut Map<String, Value>) -> Result<Vec<Box<str>>, TokenRefusal> {
+    let mut channels = texts(map, "channels")?.unwrap_or_default();
+    match map.remove("subs") {
+        None => {}
+        Some(Value::Object(named)) => {
+            channels.extend(named.into_iter().map(|(name, _)| name.into()))
+        }
+        Some(_) => {
+            return Err(TokenRefusal::Claim { claim: "subs", expected: "an object by channel" });
+        }
+    }
+    channels.sort_unstable();
+    channels.dedup();
+    Ok(channels)
 }
 
 fn text(

@@ -351,6 +351,9 @@ fn issuer_audience_and_expiry_are_always_checked() {
         ("roles", json!(["viewer", 1])),
         ("rights", json!(7)),
         ("jti", json!(1)),
+        ("channels", json!([1])),
+        ("channels", json!(7)),
+        ("subs", json!(["news"])),
     ] {
         let refused = verify_claims(json!({ claim: wrong })).unwrap_err();
         // `jsonwebtoken` reads times too, and gives up at some of them.
@@ -396,6 +399,15 @@ fn a_token_is_good_from_its_beginning_and_not_for_too_long() {
     assert_eq!(verify_claims(json!({ "exp": now + 60, "iat": now - day })), too_long);
     // A time of issue in the future, within the leeway, does not make the life longer.
     assert_eq!(verify_claims(json!({ "exp": now + day + 1, "iat": now + 30 })), too_long);
+}
+
+#[test]
+fn channels_are_a_list_or_named_in_an_object_and_each_once() {
+    let channels = |claims| verify_claims(claims).unwrap().channels;
+    assert!(channels(json!({})).is_empty());
+    assert_eq!(channels(json!({ "channels": "news" })), ["news".into()]);
+    let both = json!({ "channels": ["news", "chat:index", "news"], "subs": { "chat:index": {} } });
+    assert_eq!(channels(both), ["chat:index".into(), "news".into()]);
 }
 
 #[test]
@@ -470,6 +482,7 @@ prop_compose! {
         tenant in prop::option::of("[a-z]{1,20}"),
         roles in prop::collection::vec("[a-z]{1,10}", 0..5),
         rights in prop::collection::vec(".{0,30}", 0..5),
+        channels in prop::collection::vec(".{0,20}", 0..5),
         others in prop::collection::btree_map("x_[a-z]{1,10}", ".{0,20}", 0..5),
     ) -> NewToken {
         let boxed = |texts: Vec<String>| texts.into_iter().map(Into::into).collect();
@@ -481,10 +494,18 @@ prop_compose! {
             tenant: tenant.map(Into::into),
             roles: boxed(roles),
             rights: boxed(rights),
+            channels: boxed(channels),
             others: others.into_iter().map(|(name, text)| (name.into(), text.into())).collect(),
             ..new_token()
         }
     }
+}
+
+/// Each once, as the broker has them.
+fn sorted(mut channels: Vec<Box<str>>) -> Vec<Box<str>> {
+    channels.sort_unstable();
+    channels.dedup();
+    channels
 }
 
 proptest! {
@@ -508,6 +529,8 @@ proptest! {
             expires_at,
             not_before: token.not_before,
             id: token.id,
+            info: None,
+            channels: sorted(token.channels),
             others: token.others,
         });
     }

@@ -66,7 +66,7 @@ impl Streams {
         let core = &self.core;
         let contents = appends.iter().filter_map(|each| each.append.content.as_ref());
         let bytes = contents.map(|content| content.bytes() as u64).sum();
-        wait_for_room(core, shard, bytes).await.map_err(whole)?;
+        wait_for_room(core, shard, bytes).await.map_err(|none| whole(none.into()))?;
         let each = located.iter().zip(appends);
         let all = each.map(|(located, each)| (located.place().0, each.append.clone())).collect();
         let answer = core.with(|core| {

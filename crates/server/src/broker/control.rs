@@ -82,6 +82,28 @@ pub(crate) fn ask(
     answer
 }
 
+/// Has the first core do something with the control on behalf of another, and returns what comes of it.
+///
+/// # Errors
+/// What the control says; or the broker stops.
+pub(crate) async fn ask_control<T: Send + 'static, F>(
+    cores: &Cores,
+    ask: impl FnOnce(Rc<Control>) -> F + Send + 'static,
+) -> Result<T, ControlRefusal>
+where
+    F: Future<Output = Result<T, ControlRefusal>> + 'static,
+{
+    let (sender, answer) = oneshot::channel();
+    let call = Message::call(move |control: &Rc<Control>| {
+        let asked = ask(control.clone());
+        spawn_local(async move {
+            let _ = sender.send(asked.await);
+        });
+    });
+    let _ = cores.inboxes[CoreIndex::FIRST].send(call);
+    answer.await.map_err(|_| ControlRefusal::ShuttingDown)?
+}
+
 /// Answers that shards owe.
 type PendingAnswers = Vec<oneshot::Receiver<Result<Answer, Refusal>>>;
 

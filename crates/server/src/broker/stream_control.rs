@@ -217,7 +217,7 @@ impl Control {
             return Ok(());
         }
         let shard = self.core.cores.placement.shard_of(home, PartitionIndex(0));
-        wait_for_room(&self.core, shard, bytes).await
+        Ok(wait_for_room(&self.core, shard, bytes).await?)
     }
 
     /// Where a new stream is to lie: those of one group lie on one shard.

@@ -314,9 +314,9 @@ pub(crate) async fn wait_for_room(
     core: &CoreHandle,
     shard: ShardIndex,
     bytes: u64,
-) -> Result<(), StreamFailure> {
+) -> Result<(), ControlRefusal> {
     let room = core.cores.gauges[shard].room_for(bytes, APPEND_PATIENCE).await;
-    room.map_err(|none| ControlRefusal::Busy(none).into())
+    room.map_err(ControlRefusal::Busy)
 }
 
 /// Asks a stream; dropped, it is not awaited any more.
@@ -333,7 +333,7 @@ pub(crate) async fn ask(
         core.command(shard, Command::Stream(origin, partition, command));
         (origin, answer)
     });
-    let mut awaited = Awaited { core, shard, partition, origin, waits };
+    let mut awaited = PendingSubscriptions { core, shard, partition, origin, waits };
     let answer = answer.await;
     awaited.waits = false;
     match answer {
@@ -346,7 +346,7 @@ pub(crate) async fn ask(
 }
 
 /// A question that is not awaited any more once this is dropped.
-struct Awaited<'a> {
+struct PendingSubscriptions<'a> {
     core: &'a CoreHandle,
     shard: ShardIndex,
     partition: PartitionId,
@@ -355,7 +355,7 @@ struct Awaited<'a> {
     waits: bool,
 }
 
-impl Drop for Awaited<'_> {
+impl Drop for PendingSubscriptions<'_> {
     fn drop(&mut self) {
         let Self { core, shard, partition, origin, waits } = *self;
         if !waits {

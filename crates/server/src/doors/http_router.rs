@@ -7,6 +7,7 @@ use http::{HeaderValue, Method, StatusCode, header};
 use sennit_identity::Verb;
 
 use super::{
+    api::ApiDoor,
     http_login::{self, unauthorized},
     http_routes::{self, Login, Resource},
     live,
@@ -43,6 +44,8 @@ pub(crate) struct HttpRouter {
     /// The streams, as this thread sees them; none while the shards are recovered, and when the broker
     /// stops.
     streams: Option<StreamsDoor>,
+    /// The HTTP API, as long as there are streams.
+    api: Option<ApiDoor>,
     logins: LoginCache,
     /// The way to the audit.
     first_core: inbox::Sender,
@@ -97,12 +100,12 @@ impl HttpRouter {
     pub(crate) fn new(
         thread_state: Rc<HttpThreadState>,
         status: Arc<Status>,
-        streams: Option<StreamsDoor>,
+        (streams, api): (Option<StreamsDoor>, Option<ApiDoor>),
         authority: Authority,
         first_core: inbox::Sender,
     ) -> Self {
         let logins = LoginCache::new(authority, thread_state.metrics.clone());
-        Self { thread_state, status, streams, logins, first_core }
+        Self { thread_state, status, streams, api, logins, first_core }
     }
 
     /// Has a request answered where its route leads, if a page in a browser may ask that.
@@ -155,6 +158,10 @@ impl HttpRouter {
         match resource {
             Resource::Streams(resource) => match &self.streams {
                 Some(streams) => streams.answer(principal, request, resource, captures).await,
+                None => not_ready(),
+            },
+            Resource::Api(resource) => match &self.api {
+                Some(api) => Box::pin(api.answer(principal, request, (resource, captures))).await,
                 None => not_ready(),
             },
             Resource::Live => {

@@ -1,7 +1,10 @@
 //! The table of all routes of the HTTP port. The router finds each request's route here, so no route exists outside
 //! this table, and tests go over all of it. It knows no requests and no answers.
 
-use super::streams::routes::{self as stream_routes, StreamsResource, SubscriptionResource};
+use super::{
+    api::routes::{self as api_routes, ApiResource},
+    streams::routes::{self as stream_routes, StreamsResource, SubscriptionResource},
+};
 use crate::http::route::{Captures, Reach, Route};
 
 /// What lies at a route.
@@ -21,6 +24,8 @@ pub(crate) enum Resource {
     Live,
     /// Live connections that speak the WSE protocol.
     Wse,
+    /// Something of the HTTP API.
+    Api(ApiResource),
 }
 
 /// Whether a resource is served to those only who have credentials.
@@ -43,7 +48,7 @@ impl Resource {
             Self::Wse => Login::Open,
             // A browser cannot show credentials here: the first command does.
             Self::Live => Login::Optional,
-            Self::Metrics | Self::Backup => Login::Needed,
+            Self::Metrics | Self::Backup | Self::Api(_) => Login::Needed,
             Self::Streams(resource) => match resource {
                 StreamsResource::Stream | StreamsResource::Atomic => Login::Needed,
                 StreamsResource::Subscriptions(resource) => match resource {
@@ -85,14 +90,19 @@ const fn own(path: &'static str, methods: &'static str) -> Route {
 pub(crate) fn all() -> impl Iterator<Item = (&'static Route, Resource)> {
     let of_streams =
         stream_routes::all().map(|(route, resource)| (route, Resource::Streams(*resource)));
-    of_streams.chain(OWN.iter().map(|(route, resource)| (route, *resource)))
+    let of_api = api_routes::all().map(|(route, resource)| (route, Resource::Api(*resource)));
+    of_streams.chain(of_api).chain(OWN.iter().map(|(route, resource)| (route, *resource)))
 }
 
 /// The route of a path with what lies there; none where nothing can lie.
 pub(crate) fn find(path: &str) -> Option<(&'static Route, Resource, Captures<'_>)> {
     let of_streams = stream_routes::find(path)
         .map(|(route, resource, captures)| (route, Resource::Streams(resource), captures));
-    of_streams.or_else(|| {
+    let of_api = || {
+        let (route, resource, captures) = api_routes::find(path)?;
+        Some((route, Resource::Api(resource), captures))
+    };
+    of_streams.or_else(of_api).or_else(|| {
         OWN.iter().find_map(|(route, resource)| Some((route, *resource, route.captures(path)?)))
     })
 }

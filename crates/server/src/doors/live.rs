@@ -10,22 +10,28 @@
 //! `core_requests` waits for answers of other cores, `backend` is the application that may be asked, `sink` takes what
 //! shards send, `calls` what other tasks and cores ask of the loop, `channel` translates names, `dialect` is what a client
 //! speaks, `published` a message for all dialects, `wse` what the second protocol makes of the answers of the loop.
+//! Programs mean some connections by a `target`: they send messages to them (`connections/messages`, encoded once as `push_frames`),
+//! list them and have them end (`connections/targets`), and subscribe them (`connections/server_subscriptions`).
 
 pub(crate) mod backend;
 mod broadcast;
 mod calls;
-mod channel;
+pub(in crate::doors) mod channel;
 mod connection;
-mod connection_id;
+pub(crate) mod connection_id;
 pub(crate) mod connections;
 mod core_requests;
 mod dialect;
 mod limits;
 mod newest_frames;
+pub(crate) mod pending_subscriptions;
 mod presence;
 mod published;
+mod push_frames;
 pub(crate) mod relay;
 mod ring;
 mod sink;
+pub(crate) mod target;
 pub(crate) mod upgrade;
+mod users;
 mod wse;

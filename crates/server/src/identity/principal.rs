@@ -213,6 +213,14 @@ impl Principal {
         }
     }
 
+    /// The channels that its token names: live connections of it are subscribed to them when they begin.
+    pub(crate) fn channels(&self) -> &[Box<str>] {
+        match &*self.0 {
+            Kind::Known(Known { who: Who::Token(owner), .. }) => owner.channels(),
+            _ => &[],
+        }
+    }
+
     /// Whether this is the broker itself.
     pub(crate) fn is_broker(&self) -> bool {
         matches!(*self.0, Kind::Broker)

@@ -57,6 +57,11 @@ impl TokenOwner {
         self.claims.info.as_deref()
     }
 
+    /// The channels to which live connections of it are subscribed when they begin.
+    pub(super) fn channels(&self) -> &[Box<str>] {
+        &self.claims.channels
+    }
+
     /// The tenant, the roles and the rights that the claims give.
     pub(super) fn holder(&self) -> &Holder {
         &self.holder

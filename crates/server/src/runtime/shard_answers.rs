@@ -59,8 +59,8 @@ pub(crate) enum Answer {
     Located { first: Offset, end: Offset },
     /// So many parked messages are ready again.
     Unparked(u64),
-    /// A message is committed, at this offset unless that is forgotten.
-    Published { first: Option<Offset> },
+    /// A message is committed, at this offset unless that is forgotten; a duplicate was before.
+    Published { first: Option<Offset>, is_duplicate: bool },
     /// The messages of a partition that wait because of their publisher's delay.
     Delayed(Vec<DelayedRun>),
     /// The delays of so many messages were cancelled or changed.
@@ -132,8 +132,8 @@ impl Answers {
                 (origin.request, Ok(Answer::Done { topic, group, created }))
             }
             Effect::Confirmed(confirmed) => {
-                let first = confirmed.first_offset;
-                (confirmed.origin.request, Ok(Answer::Published { first }))
+                let (first, is_duplicate) = (confirmed.first_offset, confirmed.duplicate);
+                (confirmed.origin.request, Ok(Answer::Published { first, is_duplicate }))
             }
             Effect::Described { origin, description } => {
                 (origin.request, Ok(Answer::Described(description)))

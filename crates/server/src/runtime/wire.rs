@@ -251,6 +251,11 @@ impl WireAtRest {
         Wire { tcp: stream, codec: None, due }.deregister()
     }
 
+    /// The address of the client, as the system knows it; `None` once the connection is gone. Costs a call of the system.
+    pub(crate) fn peer_address(&self) -> Option<SocketAddr> {
+        self.tcp.peer_addr().ok()
+    }
+
     /// Registers the wire with the runtime of this thread.
     pub(crate) fn register(self) -> io::Result<Wire> {
         let codec = self.codec.map(|codec| Rc::new(RefCell::new(codec)));

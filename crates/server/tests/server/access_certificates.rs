@@ -153,7 +153,7 @@ fn nothing_is_answered_to_a_certificate_that_nobody_accepts_nor_to_one_with_a_wr
 #[test]
 fn every_route_of_http_is_open_to_the_user_of_a_certificate_by_rights_alone() {
     let mut certified = Certified::start();
-    certified.user("all", "cn:all", "", &["* >", "monitor,backup,webhook"]);
+    certified.user("all", "cn:all", "", &["* >", "monitor,backup,webhook,live"]);
     certified.user("none", "cn:none", "", &[]);
     let [all, none, unknown] = ["all", "none", "unknown"].map(|name| certified.dialing(name));
     let status = |dialing: &Dialing, row: (&str, &str, &str)| {

@@ -444,7 +444,8 @@ fn every_request_is_allowed_with_its_right_alone_and_no_more_once_it_is_taken() 
         guarded.broker.stop();
     }
     // Those of HTTP alone, and of the door to come.
-    let elsewhere = [Verb::Subscribe, Verb::Presence, Verb::Monitor, Verb::Backup, Verb::Webhook];
+    let elsewhere =
+        [Verb::Subscribe, Verb::Presence, Verb::Monitor, Verb::Backup, Verb::Webhook, Verb::Live];
     let all: BTreeSet<Verb> = Verb::ALL.iter().copied().collect();
     assert_eq!(all.difference(&asked).copied().collect::<Vec<_>>(), elsewhere);
 }

@@ -62,6 +62,24 @@ pub fn http_row(path: &str, method: &str, stream: &str) -> (Need, String, String
         ("/v1/stream/__ds/jwks.json" | "/healthz" | "/readyz", "GET") => {
             (Need::None, path.into(), String::new())
         }
+        ("/api/v1/publish", "POST") => {
+            let message = format!(r#"{{"topic":"{stream}","data":1}}"#);
+            (Right(Verb::Publish), path.into(), message)
+        }
+        ("/api/v1/live/send", "POST") => {
+            (Right(Verb::Live), path.into(), r#"{"all":true,"data":1}"#.into())
+        }
+        ("/api/v1/live/connections", "GET") => (Right(Verb::Live), path.into(), String::new()),
+        ("/api/v1/live/connections", "DELETE") => {
+            (Right(Verb::Live), format!("{path}?user=nobody"), String::new())
+        }
+        ("/api/v1/live/connections/{id}", "GET" | "DELETE") => {
+            let path = path.replace("{id}", "0000ffffffff00000000");
+            (Right(Verb::Live), path, String::new())
+        }
+        ("/api/v1/live/subscribe" | "/api/v1/live/unsubscribe", "POST") => {
+            (Right(Verb::Live), path.into(), r#"{"user":"nobody","channel":"a"}"#.into())
+        }
         // Its first command says who asks, or it looks at credentials itself: `access_live` and `live_wse` go on with that.
         ("/connection/websocket" | "/wse", "GET") => (Need::None, path.into(), String::new()),
         ("/metrics", "GET") => (Right(Verb::Monitor), path.into(), String::new()),

@@ -7,8 +7,8 @@ use std::{
 
 use http::{HeaderName, StatusCode};
 use sennit_centrifuge::{
-    Answer, ChannelRequest, Command, ConnectRequest, Data, Encoding, FromServer, Limits,
-    Publication, PublishRequest, PushKind, Reply, ReplyError, Request, SubscribeRequest,
+    Answer, ChannelRequest, Command, ConnectRequest, ConnectResult, Data, Encoding, FromServer,
+    Limits, Publication, PublishRequest, PushKind, Reply, ReplyError, Request, SubscribeRequest,
     SubscribeResult, Token, decode_replies, put_command,
 };
 use sennit_websocket::{
@@ -24,6 +24,8 @@ use crate::{
 
 /// A connection.
 pub struct LiveClient {
+    /// Its id, once it is connected.
+    pub id: String,
     pub encoding: Encoding,
     stream: Stream,
     decoder: Decoder,
@@ -103,6 +105,7 @@ impl LiveClient {
         let (stream, unread) = browser.into_parts();
         let limits = DecoderLimits { message_bytes_max: 16 << 20 };
         let mut client = Self {
+            id: String::new(),
             encoding,
             stream,
             decoder: Decoder::of_client(limits, agreed.is_deflate),
@@ -132,7 +135,18 @@ impl LiveClient {
     pub fn log_in(&mut self, token: &str) -> Result<(), ReplyError> {
         let token = Token(token.into());
         let request = ConnectRequest { token, ..ConnectRequest::default() };
-        self.ask(Request::Connect(request)).map(|_| ())
+        self.log_in_with(request).map(drop)
+    }
+
+    /// The same, with all that a client says when it connects.
+    pub fn log_in_with(&mut self, request: ConnectRequest) -> Result<ConnectResult, ReplyError> {
+        match self.ask(Request::Connect(request))? {
+            Answer::Connect(result) => {
+                self.id.clone_from(&result.client);
+                Ok(result)
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Says a message of the WebSocket.

@@ -66,6 +66,13 @@ impl Control {
         }
     }
 
+    /// Where the topic of a name is that is there already.
+    pub(crate) async fn find_topic(&self, name: &TopicName) -> Result<Located, ControlRefusal> {
+        self.wait_for_changes(name).await;
+        let found = self.locate(name).filter(|_| !is_reserved(name));
+        found.ok_or_else(|| ControlRefusal::UnknownTopic(name.clone()))
+    }
+
     /// Where the topic of a name is; one that is missing is created, in memory, for one who may create it.
     pub(crate) async fn find_or_create_live(
         &self,

@@ -4,7 +4,7 @@
 use sennit_engine::Refusal;
 use sennit_identity::{OverQuota, QuotaRetry};
 use sennit_model::{
-    CursorName, GroupName, Offset, PartitionIndex, TopicName, TopicPattern,
+    BatchError, CursorName, GroupName, Offset, PartitionIndex, TopicName, TopicPattern,
     limits::WATCH_TOPICS_MAX,
 };
 
@@ -64,6 +64,12 @@ pub(crate) enum ControlRefusal {
     /// A topic that is to lie beside another is there already, and lies elsewhere.
     #[error("topic {:?} exists, and does not lie beside {:?}", .topic.as_str(), .beside.as_str())]
     TopicsApart { topic: TopicName, beside: TopicName },
+    /// What is to be published is no message.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// The topic has several partitions, and is no channel.
+    #[error("topic {:?} has {partitions} partitions: a channel is a topic of one", .topic.as_str())]
+    NoChannel { topic: TopicName, partitions: u32 },
     /// The hook of the topic has refused a message that the broker was to publish.
     #[error("the topic's hook: {0}")]
     HookRefused(String),
@@ -94,6 +100,7 @@ impl ControlRefusal {
             | Self::UnknownCursor { topic, .. }
             | Self::SameTopic(topic)
             | Self::TopicsApart { topic, .. }
+            | Self::NoChannel { topic, .. }
             | Self::NoOffsets { topic, .. } => Some(topic),
             _ => None,
         }

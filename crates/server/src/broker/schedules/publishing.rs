@@ -114,7 +114,7 @@ impl Publishing {
         }
         let partition = PartitionId { topic: topic.id(), index };
         let publish = |origin| Command::Publish(Publish { origin, partition, producer, batch });
-        let Answer::Published { first } = self.ask(&topic, index, publish).await? else {
+        let Answer::Published { first, .. } = self.ask(&topic, index, publish).await? else {
             return Err(ControlRefusal::WrongAnswer);
         };
         if let Some(meter) = meter.filter(|_| payment == Payment::Afterwards) {

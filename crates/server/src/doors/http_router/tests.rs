@@ -47,7 +47,7 @@ fn door_with(origins: &[&str]) -> Rc<HttpRouter> {
     Rc::new(HttpRouter::new(
         Rc::new(HttpThreadState::new(Arc::default(), None, rules)),
         status,
-        None,
+        (None, None),
         Authority::default(),
         tokio::sync::mpsc::unbounded_channel().0,
     ))

@@ -194,6 +194,8 @@ pub(crate) struct Granted {
     pub(crate) tenant: Option<String>,
     pub(crate) roles: Vec<String>,
     pub(crate) rights: Vec<String>,
+    /// To which the client is subscribed, of a connect.
+    pub(crate) channels: Vec<String>,
     info: Option<Box<RawValue>>,
     b64info: Option<String>,
     data: Option<Box<RawValue>>,

@@ -1,10 +1,14 @@
 //! One live connection: what it is, what it is subscribed to, and what waits for its socket. It decides nothing.
 
-use std::{collections::VecDeque, io, rc::Rc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    rc::Rc,
+};
 
 use http::HeaderMap;
 use sennit_centrifuge::{
-    Answer, DisconnectCode, Encoding, ErrorCode, Push, Reply, ReplyError, put_ping, put_push,
+    Answer, Data, DisconnectCode, Encoding, ErrorCode, Push, Reply, ReplyError, put_ping, put_push,
     put_reply,
 };
 use sennit_model::Timestamp;
@@ -15,13 +19,15 @@ use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 use super::{
     backend::CommandRefusal,
     connection_id::ConnectionId,
+    core_requests::Beginning,
     dialect::{ClientRequest, Dialect, put_centrifuge, put_event},
     limits::{PUBLISHES_MAX, REFRESH_BEFORE, UNSENT_BYTES_MAX},
     wse::{self, WseState},
 };
 use crate::{
+    broker::control::LiveStart,
     identity::{key_uses::KeyConnection, principal::Principal, tenant_meter::ConnectionPlace},
-    runtime::{peer::Peer, wire::WireAtRest, write_buffer::TakesNow as _},
+    runtime::{clock::now, peer::Peer, wire::WireAtRest, write_buffer::TakesNow as _},
 };
 
 /// A client that has not said who it is, as far as it is known.
@@ -32,15 +38,31 @@ pub(crate) struct Greeting {
     pub(crate) headers: HeaderMap,
 }
 
+/// By channel: the epoch and the offset of the next message.
+pub(crate) type Positions = BTreeMap<String, (String, u64)>;
+
 /// How far a connection is.
 #[derive(Debug)]
 pub(crate) enum Phase {
     /// It has not said who it is.
     Greeting(Box<Greeting>),
+    /// It has, and subscriptions that its token names begin.
+    Joining(Box<Joining>),
     /// It is connected on somebody's behalf.
     Connected,
     /// It has been told that it ends.
     Ending,
+}
+
+/// The subscriptions that begin before a connect is answered.
+#[derive(Debug)]
+pub(crate) struct Joining {
+    /// How many there are.
+    pub(crate) count: usize,
+    /// Those of which it is known where they begin.
+    pub(crate) starts: Vec<(Beginning, LiveStart)>,
+    /// For the client, from the application.
+    pub(crate) data: Data,
 }
 
 /// What a connection is subscribed to.
@@ -56,6 +78,8 @@ pub(crate) struct Subscription {
     pub(crate) is_told: bool,
     /// On whose behalf it is, where that is not the connection's.
     pub(crate) principal: Option<Box<Principal>>,
+    /// Whether its client has not asked for it.
+    pub(crate) is_server_side: bool,
     pub(crate) place: Place,
 }
 
@@ -91,6 +115,10 @@ pub(crate) struct Connection {
     pub(crate) client_has_ended: bool,
     /// On whose behalf it asks; before it is connected, the one whose credentials came with the handshake.
     pub(crate) principal: Principal,
+    /// When it came.
+    pub(crate) since: Timestamp,
+    /// The positions that its client has in channels to which it was subscribed without asking, until it is connected.
+    pub(crate) positions: Option<Box<Positions>>,
     pub(crate) subscriptions: Vec<Subscription>,
     /// Requests that have come and were not begun.
     pub(crate) requests: VecDeque<ClientRequest>,
@@ -142,6 +170,8 @@ impl Connection {
             phase: Phase::Greeting(Box::new(greeting)),
             client_has_ended: false,
             principal,
+            since: now(),
+            positions: None,
             subscriptions: Vec::new(),
             requests: VecDeque::new(),
             wse: (dialect == Dialect::Wse).then(Box::default),

@@ -5,8 +5,11 @@ mod commands;
 mod deliveries;
 mod goodbyes;
 mod history;
+pub(crate) mod messages;
 mod presence;
+mod server_subscriptions;
 mod subscriptions;
+pub(crate) mod targets;
 mod timeouts;
 mod writes;
 mod wse;
@@ -31,6 +34,7 @@ use tokio::{
 use self::{
     goodbyes::{GOODBYES_EVERY, Goodbyes},
     history::History,
+    messages::Send as MessageSend,
     writes::ToFlush,
 };
 use super::{
@@ -45,6 +49,7 @@ use super::{
     presence::Presence,
     sink::LiveSink,
     upgrade::LiveClient,
+    users::Users,
 };
 use crate::{
     broker::{live_changes::LiveChanges, stream_request::Located},
@@ -102,6 +107,7 @@ pub(crate) struct LiveConnections {
     /// By slot.
     connections: Vec<Option<Connection>>,
     free: Vec<u32>,
+    users: Users,
     generations: u32,
     /// By the number of their reader.
     broadcasts: HashMap<u32, Broadcast, RandomState>,
@@ -118,6 +124,8 @@ pub(crate) struct LiveConnections {
     /// Broadcasts with news that their subscribers have not got.
     with_news: VecDeque<u32>,
     to_flush: ToFlush,
+    /// Messages to connections, the oldest first.
+    sends: VecDeque<MessageSend>,
     /// Connections whose sockets have gone.
     broken: Vec<ConnectionId>,
     /// Bytes that all rings hold.
@@ -175,6 +183,7 @@ impl LiveConnections {
             changed_topics,
             connections: Vec::new(),
             free: Vec::new(),
+            users: Users::default(),
             generations: 0,
             broadcasts: HashMap::default(),
             broadcasts_by_name: HashMap::default(),
@@ -186,6 +195,7 @@ impl LiveConnections {
             gaps: HashMap::default(),
             with_news: VecDeque::new(),
             to_flush: ToFlush::default(),
+            sends: VecDeque::new(),
             broken: Vec::new(),
             rings_bytes: 0,
             scratch: Scratch::default(),
@@ -244,6 +254,7 @@ impl LiveConnections {
             for act in self.calls.take() {
                 act(&mut self);
             }
+            has_more |= self.send_some();
             has_more |= self.serve_readable();
             self.take_effects();
             // What has come behind a change of rights goes to nobody who has lost them.
@@ -313,6 +324,7 @@ impl LiveConnections {
     /// Lets a connection go, with all that it is subscribed to.
     fn part(&mut self, slot: u32) {
         let Some(connection) = self.connections[slot as usize].take() else { return };
+        self.users.remove(&connection.principal.user_name(), connection.id);
         for subscription in &connection.subscriptions {
             self.leave(
                 connection.id,

@@ -3,13 +3,11 @@
 
 mod application;
 
-use std::{cell::RefCell, collections::HashMap, rc::Rc};
+use std::{cell::RefCell, rc::Rc};
 
-use foldhash::fast::RandomState;
 use sennit_centrifuge::{Answer as ClientAnswer, ClientInfo, Data, ErrorCode, ReplyError, Token};
-use sennit_engine::{Command, Publish, Refusal};
 use sennit_identity::Verb;
-use sennit_model::{BatchBuilder, Message as BrokerMessage, Offset, ProducerStamp, TopicName};
+use sennit_model::{Message as BrokerMessage, Offset, TopicName};
 use tokio::{
     sync::{Notify, oneshot},
     task::spawn_local,
@@ -20,27 +18,22 @@ use super::{
     backend::{Backend, CommandRefusal, Question},
     connection_id::ConnectionId,
     dialect::Dialect,
-    limits::PLACES_MAX,
+    pending_subscriptions::PendingSubscriptions,
     published::headers,
     relay::{Followed, Relay},
 };
 use crate::{
     broker::{
-        control::{Control, LiveStart},
+        control::{Control, LiveStart, ask_control},
         control_request::ControlRefusal,
-        stream_request::Located,
-        streams::wait_for_room,
     },
-    hooks::core_hooks::CoreHooks,
+    hooks::topic_publisher::{Destination, TopicPublisher},
     identity::{
         authority::Authority,
         login::{self, Credential, LoginRefusal},
         principal::Principal,
     },
-    runtime::{
-        clock::now, core::CoreHandle, inbox::Message, index::CoreIndex, peer::Peer,
-        shard_answers::Answer as ShardAnswer,
-    },
+    runtime::{clock::now, core::CoreHandle, inbox::Message, index::CoreIndex, peer::Peer},
 };
 
 /// An answer for a connection.
@@ -112,6 +105,18 @@ pub(crate) struct Beginning {
     pub(crate) principal: Option<Principal>,
     /// For the client, from the application.
     pub(crate) answer: Data,
+    pub(crate) cause: Cause,
+}
+
+/// Why a subscription begins.
+#[derive(Clone, Debug)]
+pub(crate) enum Cause {
+    /// Its client has asked for it.
+    Client,
+    /// The token of its client names it.
+    Token,
+    /// A program wants it.
+    Program(Rc<PendingSubscriptions>),
 }
 
 /// A question for those who are subscribed.
@@ -170,8 +175,7 @@ pub(crate) struct CoreRequests {
     backend: Option<Rc<Backend>>,
     /// Whether other brokers send messages of topics.
     has_relay: bool,
-    /// Where topics are that were published to. A number is never given to another topic: one that is gone says so.
-    places: Rc<RefCell<HashMap<TopicName, Located, RandomState>>>,
+    publisher: Rc<TopicPublisher>,
 }
 
 impl CoreRequests {
@@ -182,36 +186,13 @@ impl CoreRequests {
         backend: Option<Backend>,
         has_relay: bool,
     ) -> Self {
-        let (backend, places) = (backend.map(Rc::new), Rc::default());
-        Self { core, authority, answers, backend, has_relay, places }
+        let (backend, publisher) = (backend.map(Rc::new), TopicPublisher::of_core(&core));
+        Self { core, authority, answers, backend, has_relay, publisher }
     }
 
     /// The application that may be asked.
     pub(crate) fn backend(&self) -> Option<&Backend> {
         self.backend.as_deref()
-    }
-
-    /// Where a topic is. One that is missing is created for a principal that may create it.
-    async fn place(
-        &self,
-        principal: &Principal,
-        topic: &TopicName,
-    ) -> Result<Located, ControlRefusal> {
-        let known = self.places.borrow().get(topic).copied();
-        if let Some(located) = known {
-            return Ok(located);
-        }
-        let (asker, name) = (principal.clone(), topic.clone());
-        let asked = self.ask_control(move |control| async move {
-            control.find_or_create_live(&asker, &name).await
-        });
-        let located = asked.await?;
-        let mut places = self.places.borrow_mut();
-        if places.len() >= PLACES_MAX {
-            places.clear();
-        }
-        places.insert(topic.clone(), located);
-        Ok(located)
     }
 
     /// Has a client logged in.
@@ -374,70 +355,19 @@ impl CoreRequests {
             };
             let headers = headers(&asker.info);
             let message = BrokerMessage { headers, ..BrokerMessage::new(data.into_payload()) };
-            let handed = this.hand_over(&asker.principal, &topic, &message).await;
+            let publisher = &this.publisher;
+            let principal = &asker.principal;
+            let handed =
+                publisher.hand_over(principal, &topic, Destination::Channel, &message).await;
             this.answers.tell(connection, Told::Handed);
             let published = match handed {
-                Ok(answer) => match answer.await {
-                    Ok(Ok(ShardAnswer::Published { .. })) => Ok(()),
-                    Ok(Ok(_)) => Err(ControlRefusal::WrongAnswer),
-                    Ok(Err(refusal)) => {
-                        // The name may be another topic's by now.
-                        this.places.borrow_mut().remove(&topic);
-                        Err(ControlRefusal::Engine(refusal))
-                    }
-                    Err(_) => Err(ControlRefusal::ShuttingDown),
-                },
+                Ok(handed) => publisher.committed(&topic, handed).await.map(drop),
                 Err(refusal) => Err(refusal),
             };
             let published = published.map(|()| ClientAnswer::Publish);
             let published = published.map_err(|refusal| reply_error(&refusal).into());
             this.answers.tell(connection, Told::Done(command, published));
         });
-    }
-
-    /// Has a message on its way to its shard.
-    async fn hand_over(
-        &self,
-        principal: &Principal,
-        topic: &TopicName,
-        payload: &BrokerMessage,
-    ) -> Result<oneshot::Receiver<Result<ShardAnswer, Refusal>>, ControlRefusal> {
-        principal.may(Verb::Publish, topic.as_str())?;
-        let located = self.place(principal, topic).await?;
-        if located.partitions > 1 {
-            return Err(ControlRefusal::Engine(Refusal::UnknownTopic));
-        }
-        let mut builder = BatchBuilder::new();
-        let pushed = builder.push(payload);
-        let batch = pushed.ok().and_then(|()| builder.take()).ok_or(ControlRefusal::WrongAnswer)?;
-        let batch = match self
-            .core
-            .services
-            .find::<CoreHooks>()
-            .and_then(|hooks| Some((hooks.find(located.topic)?, hooks)))
-        {
-            Some((hook, hooks)) => hooks
-                .on_publish(&hook, &self.core, 0, batch)
-                .await
-                .map_err(|refusal| ControlRefusal::HookRefused(refusal.to_string()))?,
-            None => batch,
-        };
-        let (partition, home) = located.place();
-        let shard = self.core.cores.placement.shard_of(home, partition.index);
-        let bytes = batch.bytes().len() as u64;
-        principal.take((batch.count().into(), bytes))?;
-        wait_for_room(&self.core, shard, bytes).await.map_err(|_| ControlRefusal::ShuttingDown)?;
-        // It may have waited, and the right been taken meanwhile.
-        principal.may(Verb::Publish, topic.as_str())?;
-        if self.core.look(|core| core.is_draining()) {
-            return Err(ControlRefusal::ShuttingDown);
-        }
-        Ok(self.core.with(|core| {
-            let (origin, answer) = core.answers.ask();
-            let producer = ProducerStamp::default();
-            core.command(shard, Command::Publish(Publish { origin, partition, producer, batch }));
-            answer
-        }))
     }
 
     /// Has messages of a topic come that are published at other brokers.
@@ -489,15 +419,7 @@ impl CoreRequests {
     where
         F: Future<Output = Result<T, ControlRefusal>> + 'static,
     {
-        let (sender, answer) = oneshot::channel();
-        let call = Message::call(move |control: &Rc<Control>| {
-            let asked = ask(control.clone());
-            spawn_local(async move {
-                let _ = sender.send(asked.await);
-            });
-        });
-        let _ = self.core.cores.inboxes[CoreIndex::FIRST].send(call);
-        answer.await.map_err(|_| ControlRefusal::ShuttingDown)?
+        ask_control(&self.core.cores, ask).await
     }
 }
 
@@ -508,6 +430,8 @@ pub(crate) fn reply_error(refusal: &ControlRefusal) -> ReplyError {
         ControlRefusal::UnknownTopic(_) => ErrorCode::UnknownChannel,
         ControlRefusal::OverQuota(_) => ErrorCode::TooManyRequests,
         ControlRefusal::HookRefused(_) => ErrorCode::PermissionDenied,
+        ControlRefusal::Batch(_) => ErrorCode::LimitExceeded,
+        ControlRefusal::NoChannel { .. } => ErrorCode::BadRequest,
         refusal if refusal.is_retryable() => ErrorCode::Internal,
         ControlRefusal::Engine(_) => ErrorCode::BadRequest,
         _ => ErrorCode::Internal,

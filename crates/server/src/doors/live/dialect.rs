@@ -49,6 +49,15 @@ impl Dialect {
         }
     }
 
+    /// Its name, for programs.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Centrifuge(Encoding::Json) => "centrifuge-json",
+            Self::Centrifuge(Encoding::Protobuf) => "centrifuge-protobuf",
+            Self::Wse => "wse",
+        }
+    }
+
     /// The kind of its WebSocket messages.
     pub(crate) fn opcode(self) -> Opcode {
         match self {

@@ -82,14 +82,20 @@ pub(crate) const RELAY_LINGER: Duration = Duration::from_secs(300);
 /// How long a subscription waits for Redis to say that its topic is followed.
 pub(crate) const RELAY_PATIENCE: Duration = Duration::from_secs(2);
 
+/// Refused subscriptions of which a program is told the reason.
+pub(crate) const REFUSALS_TOLD_MAX: usize = 16;
+
+/// Messages to connections that a core has to send yet.
+pub(crate) const SENDS_WAITING_MAX: usize = 256;
+
+/// Bytes of the names of channels of a page of connections; the connection beyond them is the last.
+pub(crate) const PAGE_CHANNELS_BYTES_MAX: usize = 256 << 10;
+
 /// How long before its credentials expire a client is asked for others.
 pub(crate) const REFRESH_BEFORE: Duration = Duration::from_secs(10);
 
 /// How long a client may take to answer a ping.
 pub(crate) const PONG_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Topics whose place a core remembers for publishers.
-pub(crate) const PLACES_MAX: usize = 1 << 16;
 
 /// Topics of which a core remembers that messages are missing.
 pub(crate) const GAPS_MAX: usize = 1 << 12;

@@ -191,12 +191,21 @@ pub(crate) fn put_push(push: &Push, out: &mut Vec<u8>) {
         }
         PushKind::Join(client) => put_presence(true, &push.channel, client, out),
         PushKind::Leave(client) => put_presence(false, &push.channel, client, out),
+        PushKind::Message(data) => {
+            let (json, mut body) = (data.shown_as_json(), Vec::new());
+            let payload = std::str::from_utf8(json.as_bytes()).unwrap_or("null");
+            let category = Category::Update;
+            let view = MessageView { topic: "message", payload, position: None, category };
+            sennit_wse::put_message(&view, &mut body);
+            frame::put_frame(Opcode::Text, &body, out);
+        }
+        PushKind::Subscribe(begun) => {
+            let (epoch, offset) = (begun.epoch.as_str(), begun.offset);
+            let position = Some(Position { epoch, offset, recovered: false });
+            put_event(&Event::Subscribed { topic: &push.channel, position }, out);
+        }
         // Clients of this protocol have no such thing.
-        PushKind::Publication(_)
-        | PushKind::Message(_)
-        | PushKind::Subscribe(_)
-        | PushKind::Disconnect(_)
-        | PushKind::Refresh(_) => {}
+        PushKind::Publication(_) | PushKind::Disconnect(_) | PushKind::Refresh(_) => {}
     }
 }
 

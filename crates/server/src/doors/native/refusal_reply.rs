@@ -65,7 +65,10 @@ pub(crate) fn control_reply(refusal: &ControlRefusal) -> control::Error {
         }
         ControlRefusal::UnknownGroup { .. } => ErrorCode::UnknownGroup,
         ControlRefusal::UnknownCursor { .. } => ErrorCode::UnknownCursor,
-        ControlRefusal::NoOffsets { .. } | ControlRefusal::SameTopic(_) => ErrorCode::InvalidConfig,
+        ControlRefusal::NoOffsets { .. }
+        | ControlRefusal::SameTopic(_)
+        | ControlRefusal::NoChannel { .. } => ErrorCode::InvalidConfig,
+        ControlRefusal::Batch(_) => ErrorCode::LimitReached,
         ControlRefusal::Missing(_) => ErrorCode::Forbidden,
         ControlRefusal::OverQuota(_) => ErrorCode::QuotaExceeded,
         ControlRefusal::Reserved => ErrorCode::TopicReserved,

@@ -27,7 +27,7 @@ const STAY: Duration = Duration::from_millis(50);
 
 /// What a long-poll waits for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Awaited {
+pub(super) struct PendingSubscriptions {
     /// Where something is to come.
     pub(super) at: ReadFrom,
     /// What its client has given back.
@@ -53,16 +53,16 @@ impl StreamsDoor {
         }
         let until = Instant::now() + self.settings.get().long_poll_timeout;
         let cursor = query.cursor.unwrap_or_default();
-        self.awaited(&source, Awaited { at, cursor, until, may_leave: true }).await
+        self.awaited(&source, PendingSubscriptions { at, cursor, until, may_leave: true }).await
     }
 
     /// The answer with what comes, or with nothing at the end.
     pub(super) async fn awaited(
         &self,
         source: &Source,
-        awaited: Awaited,
+        awaited: PendingSubscriptions,
     ) -> Result<Response, Problem> {
-        let Awaited { at, cursor, .. } = awaited;
+        let PendingSubscriptions { at, cursor, .. } = awaited;
         let waited = tokio::select! {
             chunk = self.something(source, awaited) => chunk,
             // The broker stops: there is nothing to wait for.
@@ -80,7 +80,7 @@ impl StreamsDoor {
     async fn something(
         &self,
         source: &Source,
-        Awaited { at, cursor, until, may_leave }: Awaited,
+        PendingSubscriptions { at, cursor, until, may_leave }: PendingSubscriptions,
     ) -> Option<Result<Identified<StreamChunk>, Problem>> {
         let page = source.room.page(READ_BYTES_MAX);
         let bytes_max = page.bytes();

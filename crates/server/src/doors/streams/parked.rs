@@ -6,7 +6,7 @@ use sennit_model::ReadFrom;
 
 use super::{
     StreamsDoor,
-    long_poll::{self, Awaited},
+    long_poll::{self, PendingSubscriptions},
     query::Live,
     read, sse,
     waiting_read::{ReadPosition, WaitingRead},
@@ -38,7 +38,7 @@ impl StreamsDoor {
             Live::LongPoll => {
                 let WaitingRead { cursor, until, stays, .. } = wait;
                 let at = ReadFrom::Offset(wait.position.at.at);
-                let awaited = Awaited { at, cursor, until, may_leave: !stays };
+                let awaited = PendingSubscriptions { at, cursor, until, may_leave: !stays };
                 self.awaited(&source, awaited).await.unwrap_or_else(Response::from)
             }
             Live::Events | Live::Base64Events => {

@@ -208,9 +208,10 @@ fn of_broker(refusal: &ControlRefusal) -> Problem {
         ControlRefusal::UnknownTopic(_) | ControlRefusal::UnknownPartition { .. } => {
             (Status::NOT_FOUND, "unknown_stream")
         }
-        ControlRefusal::NoOffsets { .. } | ControlRefusal::SameTopic(_) => {
-            (Status::BAD_REQUEST, "bad_request")
-        }
+        ControlRefusal::NoOffsets { .. }
+        | ControlRefusal::SameTopic(_)
+        | ControlRefusal::NoChannel { .. }
+        | ControlRefusal::Batch(_) => (Status::BAD_REQUEST, "bad_request"),
         ControlRefusal::UnknownGroup { .. }
         | ControlRefusal::UnknownCursor { .. }
         // Appends do not go through hooks.

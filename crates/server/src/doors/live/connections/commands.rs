@@ -1,25 +1,25 @@
 //! What clients of live connections ask, and what they are answered. Commands of a connection are done in their order.
 
-use std::rc::Rc;
+use std::{collections::BTreeMap, rc::Rc};
 
 use bytes::BufMut as _;
 use sennit_centrifuge::{
     Answer, Command, ConnectRequest, ConnectResult, Data, DisconnectCode, Encoding, ErrorCode,
     Limits, PublishRequest, RefreshRequest, RefreshResult, Request, RpcRequest, SubRefreshRequest,
-    SubRefreshResult, SubscribeRequest, decode_commands,
+    SubRefreshResult, SubscribeRequest, SubscribeResult, decode_commands,
 };
 use sennit_identity::Verb;
 use sennit_websocket::Incoming;
 use tokio::time::Instant;
 
-use super::{LiveConnections, wse};
+use super::{LiveConnections, server_subscriptions::subscribed, wse};
 use crate::{
     doors::live::{
         backend::BackendAsk,
         channel::topic_of,
-        connection::{Connection, Greeting, Phase, time_to_refresh},
-        connection_id::ConnectionId,
-        core_requests::{Asker, Beginning, LetIn, SubscriptionRefresh, Told},
+        connection::{Connection, Greeting, Phase, Positions, time_to_refresh},
+        connection_id::{ClientId, ConnectionId},
+        core_requests::{Asker, Beginning, Cause, LetIn, SubscriptionRefresh, Told},
         dialect::{ClientRequest, Dialect},
         limits::{
             COMMANDS_MAX, CONNECTIONS_AT_ONCE_MAX, MESSAGE_BYTES_MAX, PRESENCE_DATA_BYTES_MAX,
@@ -75,7 +75,7 @@ fn take_commands(connection: &mut Connection, encoding: Encoding, message: &[u8]
 impl LiveConnections {
     /// The id of a connection, as clients have it: no other connection of this broker has it.
     pub(super) fn client_id(&self, id: ConnectionId) -> String {
-        format!("{:04x}{:08x}{:08x}", self.core.index.0, id.generation, id.slot)
+        ClientId { core: self.core.index, connection: id }.to_string()
     }
 
     /// Serves connections with something to read, or to do; says whether there are more.
@@ -207,9 +207,13 @@ impl LiveConnections {
         }
     }
 
-    fn connect(&mut self, id: ConnectionId, number: u32, request: ConnectRequest) {
+    fn connect(&mut self, id: ConnectionId, number: u32, mut request: ConnectRequest) {
         let Some(connection) = self.get(id) else { return };
         connection.is_busy = true;
+        let recovers = std::mem::take(&mut request.subs).into_iter().filter(|(_, of)| of.recover);
+        let positions: Positions =
+            recovers.map(|(channel, of)| (channel, (of.epoch, of.offset))).collect();
+        connection.positions = (!positions.is_empty()).then(|| Box::new(positions));
         let token = request.token.as_str();
         if token.is_empty() && connection.principal.is_known() {
             // The handshake has shown who it is.
@@ -304,13 +308,22 @@ impl LiveConnections {
                     _ => connection.end(DisconnectCode::InvalidToken),
                 }
             }
-            Told::Begins(beginning, start) => {
-                connection.is_busy = false;
-                match start {
-                    Ok(start) => self.begin(id, beginning, start),
-                    Err(refusal) => connection.not_granted(beginning.command, refusal),
+            Told::Begins(beginning, start) => match beginning.cause {
+                Cause::Client => {
+                    connection.is_busy = false;
+                    let command = beginning.command;
+                    match start {
+                        Ok(start) => {
+                            let begun = self.begin_at(id, beginning, start);
+                            let Some(connection) = self.get(id) else { return };
+                            connection.reply(command, begun.map(Answer::Subscribe));
+                        }
+                        Err(refusal) => connection.not_granted(command, refusal),
+                    }
                 }
-            }
+                Cause::Token => self.hear_start(id, beginning, start),
+                Cause::Program(_) => self.begin_for_program(id, beginning, start),
+            },
             Told::Refreshes(refresh, Ok(principal)) => {
                 self.refreshed_subscription(id, refresh, principal)
             }
@@ -343,7 +356,6 @@ impl LiveConnections {
 
     /// A client has said who it is.
     fn connected(&mut self, id: ConnectionId, number: u32, principal: Principal, data: Data) {
-        let (ping_interval, client) = (self.rules.ping_interval, self.client_id(id));
         let Some(connection) = self.get(id) else { return };
         connection.is_busy = false;
         match principal.meter().map(TenantMeter::connect).transpose() {
@@ -353,9 +365,30 @@ impl LiveConnections {
                 return connection.end(DisconnectCode::ConnectionLimit);
             }
         }
-        connection.set_principal(principal);
+        connection.set_principal(principal.clone());
+        match principal.channels() {
+            [] => self.answer_connect(id, number, BTreeMap::new(), data),
+            channels => self.begin_of_token(id, number, channels, data),
+        }
+    }
+
+    /// A client is connected, with the subscriptions that its token names.
+    pub(super) fn answer_connect(
+        &mut self,
+        id: ConnectionId,
+        number: u32,
+        subs: BTreeMap<String, SubscribeResult>,
+        data: Data,
+    ) {
+        let (ping_interval, client) = (self.rules.ping_interval, self.client_id(id));
+        let Some(connection) = self.get(id) else { return };
+        connection.is_busy = false;
+        connection.positions = None;
         let refresh = connection.time_to_refresh(now());
+        // Clients of WSE are told of each.
+        let told = if connection.dialect == Dialect::Wse { subs.clone() } else { BTreeMap::new() };
         let result = ConnectResult {
+            subs,
             client,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             expires: refresh.is_some(),
@@ -368,6 +401,11 @@ impl LiveConnections {
         connection.phase = Phase::Connected;
         connection.due = Instant::now() + ping_interval;
         connection.reply(number, Ok(Answer::Connect(result)));
+        for (channel, result) in told {
+            connection.push(&subscribed(&channel, result));
+        }
+        let user = connection.principal.user_name();
+        self.users.add(&user, id);
     }
 
     /// A connection, as it asks for something.
@@ -476,6 +514,7 @@ impl LiveConnections {
             token: request.token,
             principal: None,
             answer: Data::default(),
+            cause: Cause::Client,
         };
         let asker = self.asker(id);
         self.requests.begin(id, asker, beginning);

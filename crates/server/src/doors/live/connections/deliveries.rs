@@ -1,7 +1,7 @@
 //! What shards send to the readers of the live door: messages go into rings, or to the one connection that catches up; a
 //! gap, or the end of a topic, is told to all whom it concerns.
 
-use sennit_centrifuge::{Push, PushKind, UnsubscribeCode, Unsubscribed};
+use sennit_centrifuge::{DisconnectCode, Push, PushKind, UnsubscribeCode, Unsubscribed};
 use sennit_engine::{Delivery, Effect, GapReason, ReaderChange};
 
 use sennit_model::Offset;
@@ -159,6 +159,11 @@ impl LiveConnections {
         else {
             return;
         };
+        if connection.subscriptions[at].is_server_side && code.resubscribes() {
+            // Its client cannot subscribe again: it connects again, and what its token names goes on where it was.
+            connection.end(DisconnectCode::InsufficientState);
+            return self.to_flush.add(id);
+        }
         let subscription = connection.subscriptions.swap_remove(at);
         let dialect = connection.dialect;
         match held.filter(|_| dialect == Dialect::Wse && code.resubscribes()) {

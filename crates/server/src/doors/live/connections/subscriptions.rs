@@ -1,7 +1,7 @@
 //! Subscriptions of live connections begin, catch up and end. Live messages and earlier ones go through the same broadcast, and
 //! the right to them is asked for in one place.
 
-use sennit_centrifuge::{Answer, ErrorCode, SubscribeResult};
+use sennit_centrifuge::{ErrorCode, ReplyError, SubscribeResult};
 use sennit_engine::{Command as ShardCommand, Credit, Origin, Read, ReaderChange};
 use sennit_identity::Verb;
 use sennit_model::{LiveSettings, Offset, TopicName, WhenSlow};
@@ -13,11 +13,11 @@ use crate::{
         broadcast::Broadcast,
         connection::{Place, Subscription, time_to_refresh},
         connection_id::ConnectionId,
-        core_requests::Beginning,
+        core_requests::{Beginning, Cause},
         dialect::Dialect,
         limits::{
             BROADCAST_BYTES, BROADCAST_MESSAGES, CATCH_UP_BYTES, CATCH_UP_MESSAGES,
-            UNSENT_BYTES_MAX,
+            SUBSCRIPTIONS_MAX, UNSENT_BYTES_MAX,
         },
     },
     identity::principal::Principal,
@@ -30,16 +30,31 @@ pub(super) fn epoch(located: Located) -> String {
 }
 
 impl LiveConnections {
-    /// It is known where a subscription begins.
-    pub(super) fn begin(&mut self, id: ConnectionId, beginning: Beginning, start: LiveStart) {
+    /// It is known where a subscription begins: it does. What the client is told of it comes before anything of it.
+    pub(super) fn begin_at(
+        &mut self,
+        id: ConnectionId,
+        beginning: Beginning,
+        start: LiveStart,
+    ) -> Result<SubscribeResult, ReplyError> {
         let LiveStart { located, kept_from, end, live } = start;
-        let Beginning { command, channel, topic, recovers, rejects_unrecovered, .. } = beginning;
-        let Beginning { is_told, data, principal, answer, .. } = beginning;
-        let Some(connection) = self.get(id) else { return };
+        let Beginning { channel, topic, recovers, rejects_unrecovered, .. } = beginning;
+        let Beginning { is_told, data, principal, answer, cause, .. } = beginning;
+        let refused = |code, detail: String| Err(ReplyError::new(code, detail));
+        let has_gone = || ReplyError::new(ErrorCode::Internal, "the connection has gone");
+        let connection = self.get(id).ok_or_else(has_gone)?;
         let dialect = connection.dialect;
         let asks = principal.as_ref().unwrap_or(&connection.principal);
         if let Err(missing) = asks.may(Verb::Subscribe, topic.as_str()) {
-            return connection.refuse(command, ErrorCode::PermissionDenied, missing.to_string());
+            return refused(ErrorCode::PermissionDenied, missing.to_string());
+        }
+        // A program may have subscribed it meanwhile.
+        if connection.subscription(&channel).is_some() {
+            return Err(ErrorCode::AlreadySubscribed.into());
+        }
+        if connection.subscriptions.len() >= SUBSCRIPTIONS_MAX {
+            let detail = format!("SUBSCRIPTIONS_MAX is {SUBSCRIPTIONS_MAX}");
+            return refused(ErrorCode::LimitExceeded, detail);
         }
         let refresh = principal.as_ref().and_then(Principal::expires);
         let refresh = refresh.map(|at| time_to_refresh(at, now()));
@@ -49,11 +64,11 @@ impl LiveConnections {
                 topic.as_str(),
                 located.partitions
             );
-            return connection.refuse(command, ErrorCode::BadRequest, detail);
+            return refused(ErrorCode::BadRequest, detail);
         }
         let number = self.broadcast(&topic, (located, live), end.0);
         let gap = self.gaps.get(&located.topic).copied().unwrap_or_default();
-        let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
+        let broadcast = self.broadcasts.get_mut(&number).ok_or_else(has_gone)?;
         // Nothing is lost between what it had and what it gets: it may go on there.
         let recoverable = kept_from.0.max(gap)..=end.0.max(broadcast.next);
         // No epoch is any: an application that begins with the first message of a topic may not know it.
@@ -62,10 +77,9 @@ impl LiveConnections {
             recovers.as_ref().is_some_and(|(of, next)| is_of(of) && recoverable.contains(next));
         if rejects_unrecovered && recovers.is_some() && !recovered {
             self.end_if_forsaken(number);
-            let Some(connection) = self.get(id) else { return };
             let detail =
                 "messages behind this position are not kept any more, or are of another topic";
-            return connection.refuse(command, ErrorCode::UnrecoverablePosition, detail);
+            return refused(ErrorCode::UnrecoverablePosition, detail.to_owned());
         }
         let next = match &recovers {
             Some((_, next)) if recovered => *next,
@@ -88,8 +102,7 @@ impl LiveConnections {
             data: answer,
             ..SubscribeResult::default()
         };
-        let Some(connection) = self.get(id) else { return };
-        connection.reply(command, Ok(Answer::Subscribe(result)));
+        let connection = self.get(id).ok_or_else(has_gone)?;
         let at = connection.subscriptions.len();
         connection.subscriptions.push(Subscription {
             channel,
@@ -97,6 +110,7 @@ impl LiveConnections {
             next,
             is_told,
             principal: principal.map(Box::new),
+            is_server_side: !matches!(cause, Cause::Client),
             place: Place::Ring(place.unwrap_or_default()),
         });
         self.thread_state.metrics.live_subscriptions.add(1);
@@ -108,6 +122,7 @@ impl LiveConnections {
             self.join(id, topic, is_told, data);
         }
         self.to_flush.add(id);
+        Ok(result)
     }
 
     /// The number of the broadcast of a topic, which begins at `end` if there is none.

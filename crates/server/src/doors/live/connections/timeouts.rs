@@ -40,7 +40,7 @@ impl LiveConnections {
                 continue;
             }
             match connection.phase {
-                Phase::Greeting(_) => connection.end(DisconnectCode::Stale),
+                Phase::Greeting(_) | Phase::Joining(_) => connection.end(DisconnectCode::Stale),
                 // What it was told last it does not take, or it does not end.
                 Phase::Ending => {
                     self.part(slot);

@@ -40,6 +40,7 @@ fn claims(granted: Granted) -> Claims {
         tenant: granted.tenant.map(Into::into),
         roles: boxed(granted.roles),
         rights: boxed(granted.rights),
+        channels: boxed(granted.channels),
         expires_at: Timestamp(expires_at),
         not_before: None,
         id: None,
