@@ -313,6 +313,31 @@ const CHECKS = {
     await until("it is there once", async () => (await presenceStats()).numClients === 1)
   },
 
+  async "a pattern of channels"(world) {
+    for (const topic of ["rooms.a", "rooms.b", "rooms.b.deep"]) await world.sennit(["topic", "create", topic, "--kind", "stream"])
+    const follower = world.tab().follow("rooms.*")
+    const told = await follower.isSubscribed()
+    assert.equal(told.recoverable, false)
+    const got = []
+    follower.subscription.on("publication", ({ tags, data, offset }) => got.push([tags.topic, plain(data), offset]))
+    const { client } = world.tab()
+    const publish = async (channel, n) => {
+      await client.publish(channel, world.encoding === "json" ? n : Buffer.from(String(n)))
+    }
+    const of = (channel, n) => [channel, world.encoding === "json" ? n : plain(Buffer.from(String(n))), undefined]
+    for (const [n, channel] of ["rooms.a", "rooms.b.deep", "rooms.b", "rooms.new", "rooms.a"].entries()) await publish(channel, n)
+    await until("four come", () => got.length >= 4)
+    const byTopic = (channel) => got.filter(([topic]) => topic === channel)
+    assert.deepEqual(byTopic("rooms.a"), [of("rooms.a", 0), of("rooms.a", 4)])
+    assert.deepEqual([byTopic("rooms.b"), byTopic("rooms.new")], [[of("rooms.b", 2)], [of("rooms.new", 3)]])
+    assert.equal(got.length, 4)
+    // After a cut it goes on with what comes.
+    world.proxy.cut()
+    assert.equal((await follower.isSubscribed(2)).recovered, false)
+    await publish("rooms.b", 5)
+    await until("it comes", () => got.length === 5)
+  },
+
   async "what is not served is told"(world) {
     const tab = world.tab()
     const follower = tab.follow("plain", { joinLeave: true, delta: "fossil", data: tab.data({ any: "thing" }) })

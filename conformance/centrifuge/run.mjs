@@ -15,7 +15,7 @@ const ENCODINGS = ["json", "protobuf"]
 const OWN = "own tests of the Python SDK"
 
 /** What has to be run, checks and tests: fewer would mean that some were not. */
-const CHECKS = 34 + 6 + 59
+const CHECKS = 36 + 6 + 59
 
 /** How long one check may take. */
 const DEADLINE_MS = 180_000

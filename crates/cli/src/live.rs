@@ -23,9 +23,9 @@ Examples:
   sennit live subscribe news --from earliest     all that is kept, then what is new
   sennit live publish news '{\"title\":\"hello\"}'
   sennit live presence news
-  sennit live connections --user ada
-  sennit live send --user ada 'the shop closes in ten minutes'
-  sennit live disconnect --user ada
+  sennit live connections --of-user ada
+  sennit live send --to-user ada 'the shop closes in ten minutes'
+  sennit live disconnect --of-user ada
 
 A channel is a topic, and the broker is reached at its HTTP port, as browsers reach it
 (docs/reference/live.md).";

@@ -181,6 +181,19 @@ impl Rights {
         !is_denied && rules.any(|rule| rule.effect == RightEffect::Allow && allows(rule))
     }
 
+    /// Returns whether it may do this to some topic whose name begins with `prefix`. It may say so where there can be none.
+    #[must_use]
+    pub fn may_allow_behind(&self, verb: Verb, prefix: &str) -> bool {
+        let asked = [verb].into_iter().collect();
+        self.rules.iter().any(|rule| {
+            let may_match = match &rule.reach {
+                Reach::All => true,
+                Reach::Pattern(pattern) => pattern.may_match_behind(prefix),
+            };
+            rule.effect == RightEffect::Allow && !rule.verbs.both(asked).is_empty() && may_match
+        })
+    }
+
     /// The texts of the rights, with where each was given.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &RightSource)> {
         self.rules.iter().map(|rule| (&*rule.text, &rule.source))
@@ -276,8 +289,10 @@ mod tests {
                 "{texts:?} {prefix}"
             );
             // What is allowed of all is allowed of each.
+            let may = rights.may_allow_behind(Verb::Subscribe, prefix);
             for name in ["a", "secret", "a.b", "a/b", "secret.dead-letter"] {
                 let name = format!("{prefix}{name}");
+                assert!(may || !rights.allow(Verb::Subscribe, &name), "{texts:?} {name}");
                 assert!(!expected || rights.allow(Verb::Subscribe, &name), "{texts:?} {name}");
             }
         }

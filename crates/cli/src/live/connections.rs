@@ -14,7 +14,7 @@ use super::api::{body_json, query};
 const EXAMPLES: &str = "\
 Examples:
   sennit live connections
-  sennit live connections --user ada
+  sennit live connections --of-user ada
   sennit live connections --json | jq -r 'select(.unsent_bytes > 0).id'
 
 It needs the right `live` (docs/reference/http-api.md). Pages are asked for one after the other: a
@@ -26,7 +26,7 @@ connection that comes or goes meanwhile may be missing.";
 pub struct Args {
     /// Only those of this user: a user's name, a token's subject or the id of a key
     #[arg(long, value_name = "NAME")]
-    user: Option<String>,
+    of_user: Option<String>,
     /// Print JSON, a line for each connection
     #[arg(long)]
     json: bool,
@@ -43,7 +43,7 @@ impl Args {
         let mut from: Option<String> = None;
         loop {
             let asked = [
-                ("user", self.user.as_deref()),
+                ("user", self.of_user.as_deref()),
                 ("from", from.as_deref()),
                 ("limit", Some("1000")),
             ];

@@ -13,8 +13,8 @@ use super::api::{body_json, query};
 const EXAMPLES: &str = "\
 Examples:
   sennit live disconnect 00010000002a00000007
-  sennit live disconnect --user ada
-  sennit live disconnect --user ada --code 4000 --reason 'sign in again'
+  sennit live disconnect --of-user ada
+  sennit live disconnect --of-user ada --code 4000 --reason 'sign in again'
 
 Clients stay away after code 3503. After 3011, or 4000 to 4499, they come back; after 4500 to 4999 they
 do not. To keep somebody out, delete the key or user: `sennit auth`.";
@@ -24,11 +24,11 @@ do not. To keep somebody out, delete the key or user: `sennit auth`.";
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The id of a connection
-    #[arg(value_name = "ID", required_unless_present = "user", conflicts_with = "user")]
+    #[arg(value_name = "ID", required_unless_present = "of_user", conflicts_with = "of_user")]
     id: Option<String>,
     /// All connections of this user: a user's name, a token's subject or the id of a key
     #[arg(long, value_name = "NAME")]
-    user: Option<String>,
+    of_user: Option<String>,
     /// The code that clients are told
     #[arg(long, value_name = "CODE", default_value_t = 3503)]
     code: u16,
@@ -48,7 +48,7 @@ impl Args {
     pub async fn run(self, connect: &ConnectOptions) -> Result<(), Failure> {
         let code = self.code.to_string();
         let told = [
-            ("user", self.user.as_deref()),
+            ("user", self.of_user.as_deref()),
             ("code", Some(&*code)),
             ("reason", self.reason.as_deref()),
         ];

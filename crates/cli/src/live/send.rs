@@ -15,9 +15,9 @@ use super::api::body_json;
 
 const EXAMPLES: &str = "\
 Examples:
-  sennit live send --user ada '{\"invited\":\"chat:42\"}'
-  sennit live send --all 'the shop closes in ten minutes'
-  sennit live send --connection 00010000002a00000007 - < message.json
+  sennit live send --to-user ada '{\"invited\":\"chat:42\"}'
+  sennit live send --to-all 'the shop closes in ten minutes'
+  sennit live send --to-connection 00010000002a00000007 - < message.json
 
 Data that is JSON is sent as it is, anything else as a text. The message is not kept: who is away never
 gets it. A connection whose client takes nothing misses it: exit code 7 if others have it.";
@@ -29,13 +29,13 @@ gets it. A connection whose client takes nothing misses it: exit code 7 if other
 pub struct Args {
     /// To all connections of this user: a user's name, a token's subject or the id of a key
     #[arg(long, value_name = "NAME", group = "target")]
-    user: Option<String>,
+    to_user: Option<String>,
     /// To the connection of this id
     #[arg(long, value_name = "ID", group = "target")]
-    connection: Option<String>,
+    to_connection: Option<String>,
     /// To all that are connected
     #[arg(long, group = "target")]
-    all: bool,
+    to_all: bool,
     /// The data; - for standard input
     data: String,
     /// Print JSON
@@ -57,10 +57,10 @@ impl Args {
         let is_json = serde_json::from_str::<&RawValue>(&data).is_ok();
         let (name, data) =
             if is_json { ("data", data) } else { ("text", Value::from(data).to_string()) };
-        let (of, target) = match (self.user, self.connection) {
+        let (of, target) = match (self.to_user, self.to_connection) {
             (Some(user), _) => ("user", json!(user)),
             (None, Some(connection)) => ("connection", json!(connection)),
-            (None, None) => ("all", json!(self.all)),
+            (None, None) => ("all", json!(self.to_all)),
         };
         // As it is written: numbers keep their digits.
         let body = format!("{{\"{of}\":{target},\"{name}\":{data}}}");

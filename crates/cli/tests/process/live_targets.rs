@@ -36,7 +36,7 @@ fn connections_are_listed_reached_and_sent_away() {
     let _first = Watch::over(&first, "live subscribe");
     let mut second = subscriber(&broker, key, "chat:index");
     let _second = Watch::over(&second, "live subscribe");
-    let of_user = ["live", "connections", "--user", id, "--json"];
+    let of_user = ["live", "connections", "--of-user", id, "--json"];
     until("both are subscribed", || {
         let all = lines(&of_user);
         all.len() == 2 && all.iter().all(|one| one["channels"] != json!([]))
@@ -46,18 +46,18 @@ fn connections_are_listed_reached_and_sent_away() {
     let shown = text(&as_admin(&["live", "connections"], "").stdout);
     assert!(shown.contains("chat:index") && shown.contains("127.0.0.1:"), "{shown}");
 
-    let sent = as_admin(&["live", "send", "--user", id, "{\"a\": 1}"], "");
+    let sent = as_admin(&["live", "send", "--to-user", id, "{\"a\": 1}"], "");
     assert_eq!((sent.status.code(), text(&sent.stderr).as_str()), (Some(0), "2 reached, 0 missed"));
     let connection = one["id"].as_str().unwrap();
-    let told = lines(&["live", "send", "--connection", connection, "no JSON", "--json"]);
+    let told = lines(&["live", "send", "--to-connection", connection, "no JSON", "--json"]);
     assert_eq!(told, [json!({ "reached": 1, "missed": 0 })]);
-    let sent = as_admin(&["live", "send", "--all", "-"], "of standard input");
+    let sent = as_admin(&["live", "send", "--to-all", "-"], "of standard input");
     assert_eq!(text(&sent.stderr), "2 reached, 0 missed");
 
     let gone = as_admin(&["live", "disconnect", connection], "");
     assert_eq!(text(&gone.stderr), "1 connection disconnected");
     assert!(!first.wait().unwrap().success(), "it does not come back");
-    let told = lines(&["live", "disconnect", "--user", id, "--json"]);
+    let told = lines(&["live", "disconnect", "--of-user", id, "--json"]);
     assert_eq!(told, [json!({ "disconnected": 1 })]);
     assert!(!second.wait().unwrap().success());
     assert!(lines(&of_user).is_empty());
@@ -65,10 +65,10 @@ fn connections_are_listed_reached_and_sent_away() {
     for (key, arguments, exit, said) in [
         (&*admin, &["live", "disconnect", connection][..], 3, "there is no such connection"),
         (&admin, &["live", "disconnect", "x"], 2, "20 hexadecimal digits"),
-        (&admin, &["live", "disconnect", "--user", id, "--code", "7"], 2, "code is 3503"),
-        (&admin, &["live", "send", "x"], 2, "--user"),
+        (&admin, &["live", "disconnect", "--of-user", id, "--code", "7"], 2, "code is 3503"),
+        (&admin, &["live", "send", "x"], 2, "--to-user"),
         (key, &["live", "connections"], 5, "missing right: live"),
-        (key, &["live", "send", "--all", "x"], 5, "missing right: live"),
+        (key, &["live", "send", "--to-all", "x"], 5, "missing right: live"),
     ] {
         let refused = with_key(&broker, key, arguments, "");
         let talk = text(&refused.stderr);

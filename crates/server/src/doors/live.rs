@@ -31,6 +31,7 @@ mod push_frames;
 pub(crate) mod relay;
 mod ring;
 mod sink;
+mod source;
 pub(crate) mod target;
 pub(crate) mod upgrade;
 mod users;

@@ -34,6 +34,7 @@ mod last_use;
 mod live;
 mod live_backend;
 mod live_client;
+mod live_patterns;
 mod live_policies;
 mod live_presence;
 mod live_server_side;

@@ -66,6 +66,34 @@ impl Control {
         }
     }
 
+    /// Finds what these topics keep, all at once. Those that are gone, the broker's own and those of several partitions are left out.
+    pub(crate) async fn locate_each(&self, names: Vec<TopicName>) -> Vec<(TopicName, LiveStart)> {
+        let mut asked = Vec::with_capacity(names.len());
+        for name in names {
+            let Some(located) = self.locate(&name).filter(|_| !is_reserved(&name)) else {
+                continue;
+            };
+            if located.partitions > 1 {
+                continue;
+            }
+            let Ok(topic) = self.topic_named(&name) else { continue };
+            let live = topic.config().live;
+            let locate = PartitionCommand::Locate(ReadFrom::Earliest, None);
+            let answers = self.ask_partitions_that(&topic, |_| Some(locate.clone()));
+            asked.push((name, (located, live), answers));
+        }
+        let mut found = Vec::with_capacity(asked.len());
+        for (name, (located, live), answers) in asked {
+            // One that is deleted meanwhile does not answer.
+            if let Ok(mut answers) = gather(answers).await
+                && let Some(Answer::Located { first: kept_from, end }) = answers.pop()
+            {
+                found.push((name, LiveStart { located, kept_from, end, live }));
+            }
+        }
+        found
+    }
+
     /// Where the topic of a name is that is there already.
     pub(crate) async fn find_topic(&self, name: &TopicName) -> Result<Located, ControlRefusal> {
         self.wait_for_changes(name).await;

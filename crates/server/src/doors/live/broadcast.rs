@@ -1,5 +1,5 @@
 //! A topic that somebody on this core is subscribed to: one reader of the engine, and a ring of frames for each dialect
-//! that its subscribers speak. It knows no sockets.
+//! that its subscribers speak. Or a pattern of topics, with rings that the broadcasts of its topics fill. It knows no sockets.
 
 use std::{cmp::Ordering, rc::Rc};
 
@@ -17,17 +17,17 @@ use super::{
     newest_frames::NewestFrames,
     published::messages,
     ring::Ring,
+    source::{MessageSource, PatternSource, TopicSource},
 };
 use crate::broker::stream_request::Located;
 
-/// A topic with its subscribers.
+/// A topic, or a pattern, with its subscribers.
 #[derive(Debug)]
 pub(crate) struct Broadcast {
-    pub(crate) name: TopicName,
     pub(crate) channel: Rc<str>,
-    pub(crate) located: Located,
+    pub(crate) source: MessageSource,
     live: LiveSettings,
-    /// The offset behind the newest message that is in the rings.
+    /// The offset behind the newest message that is in the rings; those of a pattern are counted.
     pub(crate) next: u64,
     rings: [Ring; Dialect::COUNT],
     /// The newest frames of each key, if the topic conflates.
@@ -44,8 +44,6 @@ pub(crate) struct Broadcast {
     pub(crate) is_behind: bool,
     /// Whether news have come meanwhile, or subscribers have changed their order.
     pub(crate) is_disturbed: bool,
-    /// What it has taken of its reader's window and not given back.
-    pub(crate) taken: (u32, u64),
 }
 
 /// Encodes the messages of a delivery that are not before `from`, behind what is in `out`; says how many there were.
@@ -74,10 +72,23 @@ impl Broadcast {
         (located, live): (Located, LiveSettings),
         next: u64,
     ) -> Self {
-        let mut this = Self {
-            channel: channel_of(&name),
-            name,
-            located,
+        let channel = channel_of(&name);
+        let (taken, patterns) = Default::default();
+        let topic = TopicSource { name, located, taken, patterns };
+        let mut this = Self::begin(channel, MessageSource::Topic(topic), next);
+        this.set_live(live);
+        this
+    }
+
+    /// A broadcast of a pattern.
+    pub(crate) fn of_pattern(channel: Rc<str>, source: PatternSource) -> Self {
+        Self::begin(channel, MessageSource::Pattern(Box::new(source)), 0)
+    }
+
+    fn begin(channel: Rc<str>, source: MessageSource, next: u64) -> Self {
+        Self {
+            channel,
+            source,
             live: LiveSettings::default(),
             next,
             rings: Default::default(),
@@ -88,10 +99,7 @@ impl Broadcast {
             flushed: 0,
             is_behind: false,
             is_disturbed: false,
-            taken: (0, 0),
-        };
-        this.set_live(live);
-        this
+        }
     }
 
     /// The topic's settings for live connections, as they are now.
@@ -106,6 +114,41 @@ impl Broadcast {
             self.newest = None;
         } else if self.newest.is_none() {
             self.newest = Some(Box::new([self.next; Dialect::COUNT].map(NewestFrames::from)));
+        }
+    }
+
+    /// The topic, if it is one.
+    pub(crate) fn topic(&self) -> Option<&TopicSource> {
+        match &self.source {
+            MessageSource::Topic(topic) => Some(topic),
+            MessageSource::Pattern(_) => None,
+        }
+    }
+
+    pub(crate) fn topic_mut(&mut self) -> Option<&mut TopicSource> {
+        match &mut self.source {
+            MessageSource::Topic(topic) => Some(topic),
+            MessageSource::Pattern(_) => None,
+        }
+    }
+
+    /// Where the topic is, if it is one.
+    pub(crate) fn located(&self) -> Option<Located> {
+        self.topic().map(|topic| topic.located)
+    }
+
+    /// The pattern, if it is one.
+    pub(crate) fn pattern(&self) -> Option<&PatternSource> {
+        match &self.source {
+            MessageSource::Topic(_) => None,
+            MessageSource::Pattern(pattern) => Some(pattern),
+        }
+    }
+
+    pub(crate) fn pattern_mut(&mut self) -> Option<&mut PatternSource> {
+        match &mut self.source {
+            MessageSource::Topic(_) => None,
+            MessageSource::Pattern(pattern) => Some(pattern),
         }
     }
 
@@ -150,7 +193,8 @@ impl Broadcast {
 
     /// Takes what its reader was given into the rings.
     pub(crate) fn take(&mut self, delivery: &Delivery, scratch: &mut Scratch) {
-        let source = Source { channel: &self.channel, epoch: self.located.tag.number() };
+        let epoch = self.located().map_or(0, |located| located.tag.number());
+        let source = Source { channel: &self.channel, epoch };
         let mut keys = Messages::of_checked(&delivery.messages).map(|message| message.key());
         for message in messages(delivery) {
             let key = self.newest.as_ref().and_then(|_| keys.next()).unwrap_or_default();
@@ -173,8 +217,31 @@ impl Broadcast {
             }
             self.next = message.offset + 1;
         }
-        self.taken.0 += delivery.count;
-        self.taken.1 += delivery.messages.len() as u64;
+        if let MessageSource::Topic(topic) = &mut self.source {
+            topic.taken.0 += delivery.count;
+            topic.taken.1 += delivery.messages.len() as u64;
+        }
+    }
+
+    /// Takes what a topic of the pattern was given into the rings, from this offset on.
+    pub(crate) fn take_of_topic(
+        &mut self,
+        topic: &str,
+        from: u64,
+        delivery: &Delivery,
+        scratch: &mut Scratch,
+    ) {
+        for message in messages(delivery).filter(|message| message.offset >= from) {
+            for (dialect, (ring, users)) in
+                Dialect::ALL.into_iter().zip(self.rings.iter_mut().zip(self.users))
+            {
+                if users > 0 {
+                    scratch.make_of_topic(dialect, &self.channel, topic, &message);
+                    ring.push(self.next, &scratch.head, &scratch.body);
+                }
+            }
+            self.next += 1;
+        }
     }
 
     /// Has it hold no more than it may while somebody is behind: its share, if there is no room for more.

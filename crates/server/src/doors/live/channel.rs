@@ -1,19 +1,50 @@
 //! The name that clients of the Centrifuge protocol have for a topic: its channel. Any text is one; in the topic's name
-//! `%XX` stands for what a name may not hold. It knows text only.
+//! `%XX` stands for what a name may not hold. A channel with a wildcard is a pattern of topics. It knows text only.
 
 use std::rc::Rc;
 
-use sennit_model::{NameError, TopicName};
+use sennit_model::{NameError, PatternError, TopicName, TopicPattern};
 
 use crate::broker::path_encoding::{decoded, spelled};
 
 /// The topic of a channel.
 ///
 /// # Errors
-/// The channel is empty or too long.
+/// The channel is empty, too long, or a pattern.
 pub(crate) fn topic_of(channel: &str) -> Result<TopicName, NameError> {
+    let mut position = 0;
+    for part in channel.split('.') {
+        if is_wildcard(part) {
+            let character = part.chars().next().unwrap_or_default();
+            return Err(NameError::Character { name: channel.to_owned(), character, position });
+        }
+        position += part.len() + 1;
+    }
     let letters: Vec<_> = channel.bytes().map(|byte| (byte, false)).collect();
     spelled(&letters).parse()
+}
+
+fn is_wildcard(part: &str) -> bool {
+    matches!(part, "*" | ">")
+}
+
+/// The pattern of topics that a channel is, if a part of it, between dots, is `*` or `>`: any one part, and as the last all that
+/// follow.
+///
+/// # Errors
+/// Something follows `>`, or the rest of it is no name.
+pub(crate) fn pattern_of(channel: &str) -> Option<Result<TopicPattern, PatternError>> {
+    if !channel.split('.').any(is_wildcard) {
+        return None;
+    }
+    let parts = channel.split('.').map(|part| {
+        if is_wildcard(part) {
+            return part.to_owned();
+        }
+        let letters: Vec<_> = part.bytes().map(|byte| (byte, false)).collect();
+        spelled(&letters)
+    });
+    Some(parts.collect::<Vec<_>>().join(".").parse())
 }
 
 /// The channel of a topic.
@@ -48,8 +79,29 @@ mod tests {
     }
 
     #[test]
+    fn a_channel_with_a_wildcard_is_a_pattern() {
+        for (channel, pattern) in [
+            ("*", Some("*")),
+            (">", Some(">")),
+            ("chat.*", Some("chat.*")),
+            ("chat:a.*.b", Some("chat%3Aa.*.b")),
+            ("a/b.>", Some("a/b.>")),
+            ("chat:*", None),
+            ("a*.b", None),
+            ("news", None),
+            ("", None),
+        ] {
+            let found = pattern_of(channel).map(|found| found.unwrap().to_string());
+            assert_eq!(found.as_deref(), pattern, "{channel}");
+        }
+        for channel in ["a.>.b", "a..*", &format!("{}.*", "x".repeat(10_000))] {
+            assert!(pattern_of(channel).unwrap().is_err(), "{channel}");
+        }
+    }
+
+    #[test]
     fn a_channel_that_no_topic_can_have_is_refused() {
-        for channel in ["", &"x".repeat(10_000)] {
+        for channel in ["", "a.*", ">", &"x".repeat(10_000)] {
             assert!(topic_of(channel).is_err(), "{channel}");
         }
     }

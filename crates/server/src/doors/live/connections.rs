@@ -6,6 +6,7 @@ mod deliveries;
 mod goodbyes;
 mod history;
 pub(crate) mod messages;
+mod patterns;
 mod presence;
 mod server_subscriptions;
 mod subscriptions;
@@ -48,6 +49,7 @@ use super::{
     limits::MESSAGE_BYTES_MAX,
     presence::Presence,
     sink::LiveSink,
+    source::SharedPattern,
     upgrade::LiveClient,
     users::Users,
 };
@@ -112,6 +114,8 @@ pub(crate) struct LiveConnections {
     /// By the number of their reader.
     broadcasts: HashMap<u32, Broadcast, RandomState>,
     broadcasts_by_name: HashMap<TopicName, u32, RandomState>,
+    /// The broadcasts of patterns.
+    patterns: HashMap<SharedPattern, u32, RandomState>,
     catch_ups: HashMap<u32, CatchUp, RandomState>,
     histories: HashMap<u32, History, RandomState>,
     /// The subscribers of topics for which this core keeps them, of all cores.
@@ -187,6 +191,7 @@ impl LiveConnections {
             generations: 0,
             broadcasts: HashMap::default(),
             broadcasts_by_name: HashMap::default(),
+            patterns: HashMap::default(),
             catch_ups: HashMap::default(),
             histories: HashMap::default(),
             presences: HashMap::default(),
@@ -223,7 +228,9 @@ impl LiveConnections {
     pub(crate) fn miss(&mut self, topic: &TopicName) {
         let Some(&number) = self.broadcasts_by_name.get(topic) else { return };
         let Some(broadcast) = self.broadcasts.get(&number) else { return };
-        let (located, next) = (broadcast.located, broadcast.next);
+        let Some(source) = broadcast.topic() else { return };
+        let (located, next, patterns) = (source.located, broadcast.next, source.patterns.clone());
+        patterns.into_iter().for_each(|(pattern, _)| self.end_pattern(pattern));
         self.gaps.insert(located.topic, next + 1);
         self.reader(number, located, ReaderChange::End);
         self.lose(number, UnsubscribeCode::InsufficientState);
@@ -374,8 +381,8 @@ impl LiveConnections {
 
     /// A topic has other settings for live connections: they count at once.
     fn change_settings(&mut self, topic: TopicId, live: LiveSettings) {
-        let Some((&number, broadcast)) =
-            self.broadcasts.iter_mut().find(|(_, held)| held.located.topic == topic)
+        let is_it = |held: &Broadcast| held.located().is_some_and(|of| of.topic == topic);
+        let Some((&number, broadcast)) = self.broadcasts.iter_mut().find(|(_, held)| is_it(held))
         else {
             return;
         };

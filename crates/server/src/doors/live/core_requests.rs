@@ -361,10 +361,16 @@ impl CoreRequests {
                 publisher.hand_over(principal, &topic, Destination::Channel, &message).await;
             this.answers.tell(connection, Told::Handed);
             let published = match handed {
-                Ok(handed) => publisher.committed(&topic, handed).await.map(drop),
+                Ok(handed) => match publisher.committed(&topic, handed).await {
+                    // Its place was remembered: the name may be another topic's by now.
+                    Err(ControlRefusal::UnknownTopic(_)) => {
+                        publisher.publish(principal, &topic, Destination::Channel, &message).await
+                    }
+                    outcome => outcome,
+                },
                 Err(refusal) => Err(refusal),
             };
-            let published = published.map(|()| ClientAnswer::Publish);
+            let published = published.map(|_| ClientAnswer::Publish);
             let published = published.map_err(|refusal| reply_error(&refusal).into());
             this.answers.tell(connection, Told::Done(command, published));
         });
@@ -430,7 +436,7 @@ pub(crate) fn reply_error(refusal: &ControlRefusal) -> ReplyError {
         ControlRefusal::UnknownTopic(_) => ErrorCode::UnknownChannel,
         ControlRefusal::OverQuota(_) => ErrorCode::TooManyRequests,
         ControlRefusal::HookRefused(_) => ErrorCode::PermissionDenied,
-        ControlRefusal::Batch(_) => ErrorCode::LimitExceeded,
+        ControlRefusal::Batch(_) | ControlRefusal::TooManyWatched(_) => ErrorCode::LimitExceeded,
         ControlRefusal::NoChannel { .. } => ErrorCode::BadRequest,
         refusal if refusal.is_retryable() => ErrorCode::Internal,
         ControlRefusal::Engine(_) => ErrorCode::BadRequest,

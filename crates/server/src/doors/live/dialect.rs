@@ -133,11 +133,40 @@ impl Scratch {
                     // Its clients take an offset that is left out for a message that they have missed.
                     self.set_position(source, offset);
                 }
-                put_wse(source, message, &mut self.body);
+                let position = (source.epoch, offset + 1);
+                put_wse(source.channel, Some(position), message, &mut self.body);
                 if self.body.len() > sennit_wse::MESSAGE_BYTES_MAX {
                     return self.pass_over(source, offset);
                 }
             }
+        }
+        frame::put_header(dialect.opcode(), false, self.body.len(), &mut self.head);
+    }
+
+    /// Makes the frame of a message for a channel that is a pattern: its topic is named, and it has no position.
+    pub(crate) fn make_of_topic(
+        &mut self,
+        dialect: Dialect,
+        channel: &str,
+        topic: &str,
+        message: &Published,
+    ) {
+        self.head.clear();
+        self.body.clear();
+        match dialect {
+            Dialect::Centrifuge(encoding) => {
+                let view = PublicationView {
+                    data: message.data.view(),
+                    info: message.publisher.as_deref(),
+                    offset: 0,
+                    tags: &[("topic", topic)],
+                    time_ms: 0,
+                };
+                put_centrifuge(encoding, &mut self.body, |encoding, out| {
+                    put_publication(encoding, channel, &view, out);
+                });
+            }
+            Dialect::Wse => put_wse(topic, None, message, &mut self.body),
         }
         frame::put_header(dialect.opcode(), false, self.body.len(), &mut self.head);
     }
@@ -171,12 +200,12 @@ impl Scratch {
     }
 }
 
-fn put_wse(source: Source<'_>, message: &Published, out: &mut Vec<u8>) {
+fn put_wse(topic: &str, position: Option<(u64, u64)>, message: &Published, out: &mut Vec<u8>) {
     let json = message.data.shown_as_json();
     let view = MessageView {
-        topic: source.channel,
+        topic,
         payload: std::str::from_utf8(json.as_bytes()).unwrap_or("null"),
-        position: Some((source.epoch, message.offset + 1)),
+        position,
         category: Category::Update,
     };
     sennit_wse::put_message(&view, out);

@@ -82,6 +82,12 @@ pub(crate) const RELAY_LINGER: Duration = Duration::from_secs(300);
 /// How long a subscription waits for Redis to say that its topic is followed.
 pub(crate) const RELAY_PATIENCE: Duration = Duration::from_secs(2);
 
+/// Subscriptions of one connection to patterns.
+pub(crate) const PATTERNS_MAX: usize = 8;
+
+/// Topics that a pattern may mean.
+pub(crate) const PATTERN_TOPICS_MAX: usize = 1000;
+
 /// Refused subscriptions of which a program is told the reason.
 pub(crate) const REFUSALS_TOLD_MAX: usize = 16;
 

@@ -16,7 +16,7 @@ use super::{LiveConnections, server_subscriptions::subscribed, wse};
 use crate::{
     doors::live::{
         backend::BackendAsk,
-        channel::topic_of,
+        channel::{pattern_of, topic_of},
         connection::{Connection, Greeting, Phase, Positions, time_to_refresh},
         connection_id::{ClientId, ConnectionId},
         core_requests::{Asker, Beginning, Cause, LetIn, SubscriptionRefresh, Told},
@@ -471,6 +471,9 @@ impl LiveConnections {
 
     pub(super) fn subscribe(&mut self, id: ConnectionId, number: u32, request: SubscribeRequest) {
         let Some(connection) = self.get(id) else { return };
+        if let Some(pattern) = pattern_of(&request.channel) {
+            return self.subscribe_to_pattern(id, number, &request, pattern);
+        }
         let topic = match topic_of(&request.channel) {
             Ok(topic) => topic,
             Err(error) => {

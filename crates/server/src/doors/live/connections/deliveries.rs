@@ -8,7 +8,7 @@ use sennit_model::Offset;
 
 use super::{LiveConnections, subscriptions::epoch};
 use crate::doors::live::{
-    broadcast::encode_from,
+    broadcast::{Broadcast, encode_from},
     connection::Place,
     connection_id::ConnectionId,
     dialect::{ClientRequest, Dialect, Source},
@@ -55,15 +55,14 @@ impl LiveConnections {
     fn deliver(&mut self, delivery: &Delivery) {
         let number = delivery.subscription;
         if let Some(broadcast) = self.broadcasts.get_mut(&number) {
-            let before = broadcast.held();
+            let (before, from) = (broadcast.held(), broadcast.next);
             broadcast.take(delivery, &mut self.scratch);
             self.rings_bytes = self.rings_bytes + broadcast.held() - before;
-            if broadcast.has_news {
-                // Those who were told before this came are told again.
-                broadcast.is_disturbed = broadcast.flushed > 0;
-            } else {
-                broadcast.has_news = true;
-                self.with_news.push_back(number);
+            let patterns = broadcast.topic().map(|topic| topic.patterns.clone());
+            let channel = broadcast.channel.clone();
+            self.note_news(number);
+            for (pattern, first) in patterns.unwrap_or_default() {
+                self.deliver_to_pattern(pattern, &channel, from.max(first), delivery);
             }
             return;
         }
@@ -71,6 +70,18 @@ impl LiveConnections {
             return self.deliver_to_one(number, delivery);
         }
         self.add_to_history(number, delivery);
+    }
+
+    /// The rings of a broadcast have more: its subscribers are told.
+    pub(super) fn note_news(&mut self, number: u32) {
+        let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
+        if broadcast.has_news {
+            // Those who were told before this came are told again.
+            broadcast.is_disturbed = broadcast.flushed > 0;
+        } else {
+            broadcast.has_news = true;
+            self.with_news.push_back(number);
+        }
     }
 
     /// A reader that catches up has more for its subscription.
@@ -93,7 +104,8 @@ impl LiveConnections {
         subscription.place =
             Place::Log { reader, owed: (messages + delivery.count, bytes + length) };
         let out = connection.out();
-        let source = Source { channel: &channel, epoch: broadcast.located.tag.number() };
+        let epoch = broadcast.located().map_or(0, |located| located.tag.number());
+        let source = Source { channel: &channel, epoch };
         let count = encode_from(from, delivery, (dialect, source), scratch, out);
         self.thread_state.metrics.live_deliveries.add(count);
         self.join_rings(of.connection);
@@ -103,14 +115,14 @@ impl LiveConnections {
     /// Gives broadcasts' readers the room back that was taken.
     fn give_back_taken(&mut self) {
         let taken = self.with_news.iter().filter_map(|number| {
-            let broadcast = self.broadcasts.get(number)?;
-            (broadcast.taken.0 > 0).then_some((*number, broadcast.located, broadcast.taken))
+            let topic = self.broadcasts.get(number)?.topic()?;
+            (topic.taken.0 > 0).then_some((*number, topic.located, topic.taken))
         });
         let taken: Vec<_> = taken.collect();
         for (number, located, (messages, bytes)) in taken {
             self.reader(number, located, ReaderChange::Taken { messages, bytes });
-            if let Some(broadcast) = self.broadcasts.get_mut(&number) {
-                broadcast.taken = (0, 0);
+            if let Some(topic) = self.broadcasts.get_mut(&number).and_then(Broadcast::topic_mut) {
+                topic.taken = (0, 0);
             }
         }
     }
@@ -121,12 +133,16 @@ impl LiveConnections {
             return self.pass_over_in_history(reader, end.0);
         }
         let broadcast = self.catch_ups.get(&reader).map_or(reader, |of| of.broadcast);
-        if let Some(broadcast) = self.broadcasts.get(&broadcast) {
+        if let Some(topic) = self.broadcasts.get(&broadcast).and_then(Broadcast::topic) {
             if self.gaps.len() >= GAPS_MAX {
                 self.gaps.clear();
             }
-            let gap = self.gaps.entry(broadcast.located.topic).or_default();
+            let gap = self.gaps.entry(topic.located.topic).or_default();
             *gap = (*gap).max(end.0);
+            if broadcast == reader {
+                let patterns = topic.patterns.clone();
+                patterns.into_iter().for_each(|(pattern, _)| self.end_pattern(pattern));
+            }
         }
         self.lose(reader, UnsubscribeCode::InsufficientState);
     }
@@ -143,7 +159,7 @@ impl LiveConnections {
         for connection in broadcast.subscribers.clone() {
             self.unsubscribe_from(connection, reader, code);
         }
-        self.forget_broadcast(reader);
+        self.forget_topic(reader);
     }
 
     /// Ends a subscription of a connection, and tells its client.
@@ -153,13 +169,14 @@ impl LiveConnections {
         broadcast: u32,
         code: UnsubscribeCode,
     ) {
-        let held = self.broadcasts.get(&broadcast).map(|broadcast| epoch(broadcast.located));
+        let held = self.broadcasts.get(&broadcast).map(|of| of.located().map(epoch));
         let Some(connection) = self.get(id) else { return };
         let Some(at) = connection.subscriptions.iter().position(|held| held.broadcast == broadcast)
         else {
             return;
         };
-        if connection.subscriptions[at].is_server_side && code.resubscribes() {
+        let is_server_side = connection.subscriptions[at].is_server_side;
+        if is_server_side && code.resubscribes() && connection.dialect != Dialect::Wse {
             // Its client cannot subscribe again: it connects again, and what its token names goes on where it was.
             connection.end(DisconnectCode::InsufficientState);
             return self.to_flush.add(id);
@@ -170,7 +187,7 @@ impl LiveConnections {
             // Its clients do not subscribe again by themselves.
             Some(epoch) => {
                 let topic = subscription.channel.to_string();
-                let recovers = Some((epoch, subscription.next));
+                let recovers = epoch.map(|epoch| (epoch, subscription.next));
                 let again = sennit_wse::Request::Subscribe { topic, recovers };
                 connection.requests.push_front(ClientRequest::Wse(again));
                 self.to_read.push(id.slot);

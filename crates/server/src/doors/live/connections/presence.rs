@@ -74,7 +74,8 @@ impl LiveConnections {
     /// A topic keeps presence from now on, or does so no more.
     pub(super) fn change_presence(&mut self, number: u32) {
         let Some(broadcast) = self.broadcasts.get(&number) else { return };
-        let (topic, begins) = (broadcast.name.clone(), broadcast.live().presence);
+        let Some(topic) = broadcast.topic().map(|topic| topic.name.clone()) else { return };
+        let begins = broadcast.live().presence;
         for id in broadcast.subscribers.clone() {
             if !begins {
                 self.note_left(id, topic.clone());

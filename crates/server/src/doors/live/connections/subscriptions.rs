@@ -19,6 +19,7 @@ use crate::{
             BROADCAST_BYTES, BROADCAST_MESSAGES, CATCH_UP_BYTES, CATCH_UP_MESSAGES,
             SUBSCRIPTIONS_MAX, UNSENT_BYTES_MAX,
         },
+        source::MessageSource,
     },
     identity::principal::Principal,
     runtime::clock::now,
@@ -126,14 +127,16 @@ impl LiveConnections {
     }
 
     /// The number of the broadcast of a topic, which begins at `end` if there is none.
-    fn broadcast(
+    pub(super) fn broadcast(
         &mut self,
         topic: &TopicName,
         (located, live): (Located, LiveSettings),
         end: u64,
     ) -> u32 {
         if let Some(&number) = self.broadcasts_by_name.get(topic) {
-            let is_it = |broadcast: &Broadcast| broadcast.located.topic == located.topic;
+            let is_it = |broadcast: &Broadcast| {
+                broadcast.located().is_some_and(|of| of.topic == located.topic)
+            };
             if self.broadcasts.get(&number).is_some_and(is_it) {
                 return number;
             }
@@ -172,8 +175,7 @@ impl LiveConnections {
         let Some(connection) = self.get(id) else { return };
         let Some(subscription) = connection.subscriptions.get(at) else { return };
         let (broadcast, next) = (subscription.broadcast, subscription.next);
-        let Some(located) = self.broadcasts.get(&broadcast).map(|broadcast| broadcast.located)
-        else {
+        let Some(located) = self.broadcasts.get(&broadcast).and_then(Broadcast::located) else {
             return;
         };
         let credit = Credit { messages: CATCH_UP_MESSAGES, bytes: CATCH_UP_BYTES };
@@ -194,6 +196,7 @@ impl LiveConnections {
         for subscription in &mut connection.subscriptions {
             if let Place::Log { reader, .. } = subscription.place
                 && let Some(broadcast) = broadcasts.get(&subscription.broadcast)
+                && let Some(located) = broadcast.located()
             {
                 let next = subscription.next;
                 subscription.place = match broadcast.position_of(dialect, next) {
@@ -201,7 +204,7 @@ impl LiveConnections {
                     None if broadcast.newest(dialect, next).is_some() => Place::Newest,
                     None => continue,
                 };
-                joined.push((reader, broadcast.located));
+                joined.push((reader, located));
             }
         }
         for (reader, located) in joined {
@@ -225,9 +228,7 @@ impl LiveConnections {
             }
         }
         for (reader, broadcast, (messages, bytes)) in owing {
-            if let Some(located) =
-                self.broadcasts.get(&broadcast).map(|broadcast| broadcast.located)
-            {
+            if let Some(located) = self.broadcasts.get(&broadcast).and_then(Broadcast::located) {
                 self.reader(reader, located, ReaderChange::Taken { messages, bytes });
             }
         }
@@ -238,33 +239,46 @@ impl LiveConnections {
         self.thread_state.metrics.live_subscriptions.less(1);
         let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
         broadcast.remove(id, dialect);
-        let located = broadcast.located;
-        if broadcast.live().presence {
-            let name = broadcast.name.clone();
-            self.note_left(id, name);
-        }
-        if let Place::Log { reader, .. } = place {
-            self.catch_ups.remove(&reader);
-            self.reader(reader, located, ReaderChange::End);
+        let has_presence = broadcast.live().presence;
+        if let Some(topic) = broadcast.topic() {
+            let (located, name) = (topic.located, has_presence.then(|| topic.name.clone()));
+            if let Some(name) = name {
+                self.note_left(id, name);
+            }
+            if let Place::Log { reader, .. } = place {
+                self.catch_ups.remove(&reader);
+                self.reader(reader, located, ReaderChange::End);
+            }
         }
         self.end_if_forsaken(number);
     }
 
-    /// Nobody follows a topic any more, if nobody is subscribed to it.
-    fn end_if_forsaken(&mut self, number: u32) {
+    /// Nobody follows a topic or a pattern any more, if nobody is subscribed to it.
+    pub(super) fn end_if_forsaken(&mut self, number: u32) {
         let Some(broadcast) = self.broadcasts.get(&number) else { return };
-        if broadcast.subscribers.is_empty() {
-            self.reader(number, broadcast.located, ReaderChange::End);
-            self.forget_broadcast(number);
+        if !broadcast.subscribers.is_empty() {
+            return;
+        }
+        match &broadcast.source {
+            MessageSource::Topic(topic) if topic.patterns.is_empty() => {
+                self.reader(number, topic.located, ReaderChange::End);
+                self.forget_topic(number);
+            }
+            MessageSource::Pattern(pattern) if pattern.waiting.is_none() => {
+                self.forget_pattern(number)
+            }
+            _ => {}
         }
     }
 
-    pub(super) fn forget_broadcast(&mut self, number: u32) {
+    pub(super) fn forget_topic(&mut self, number: u32) {
         let Some(broadcast) = self.broadcasts.remove(&number) else { return };
         self.rings_bytes -= broadcast.held();
-        if self.broadcasts_by_name.get(&broadcast.name) == Some(&number) {
-            self.broadcasts_by_name.remove(&broadcast.name);
-            self.requests.leave_elsewhere(broadcast.name);
+        let Some(topic) = broadcast.topic() else { return };
+        if self.broadcasts_by_name.get(&topic.name) == Some(&number) {
+            self.broadcasts_by_name.remove(&topic.name);
+            self.requests.leave_elsewhere(topic.name.clone());
         }
+        self.detach(number, &topic.name, &topic.patterns);
     }
 }

@@ -11,6 +11,7 @@ use crate::{
         connection::{Phase, Subscription},
         connection_id::ConnectionId,
         limits::PONG_TIMEOUT,
+        source::{MessageSource, SharedPattern},
     },
     runtime::clock,
 };
@@ -109,9 +110,23 @@ impl LiveConnections {
             }
         }
         for (broadcast, of) in looked_at {
-            let may = |name: &str| of.may(Verb::Subscribe, name).is_ok();
-            if self.broadcasts.get(&broadcast).is_some_and(|held| !may(held.name.as_str())) {
-                self.unsubscribe_from(id, broadcast, UnsubscribeCode::Server);
+            let lost = match self.broadcasts.get(&broadcast).map(|held| &held.source) {
+                Some(MessageSource::Topic(topic)) => {
+                    let may = of.may(Verb::Subscribe, topic.name.as_str());
+                    may.is_err().then_some(UnsubscribeCode::Server)
+                }
+                Some(MessageSource::Pattern(source)) => {
+                    match SharedPattern::of(&source.shared.pattern, &of) {
+                        Some((shared, _)) if shared == source.shared => None,
+                        // Other topics are its own now: it subscribes anew.
+                        Some(_) => Some(UnsubscribeCode::InsufficientState),
+                        None => Some(UnsubscribeCode::Server),
+                    }
+                }
+                None => None,
+            };
+            if let Some(code) = lost {
+                self.unsubscribe_from(id, broadcast, code);
             }
         }
     }

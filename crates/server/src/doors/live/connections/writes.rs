@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, io, io::IoSlice};
 
-use sennit_centrifuge::DisconnectCode;
+use sennit_centrifuge::{DisconnectCode, UnsubscribeCode};
 use sennit_model::WhenBehind;
 use tokio::time::Instant;
 
@@ -316,6 +316,7 @@ impl LiveConnections {
         let dialect = connection.dialect;
         let metrics = &self.thread_state.metrics;
         let (mut to_log, mut has_more, mut is_slow) = (Vec::new(), false, false);
+        let mut lost = Vec::new();
         for (at, subscription) in connection.subscriptions.iter_mut().enumerate() {
             let Some(broadcast) = broadcasts.get(&subscription.broadcast) else { continue };
             let next = subscription.next;
@@ -337,6 +338,11 @@ impl LiveConnections {
                         subscription.place = Place::Ring(broadcast.ring(dialect).tail());
                     }
                 },
+                // There is no one log from which it could go on.
+                Place::Ring(_) if broadcast.pattern().is_some() => {
+                    lost.push(subscription.broadcast);
+                    has_more = true;
+                }
                 Place::Ring(_) => {
                     metrics.live_behind_recovered.add(1);
                     to_log.push(at);
@@ -350,6 +356,9 @@ impl LiveConnections {
         }
         for at in to_log {
             self.catch_up(id, at);
+        }
+        for number in lost {
+            self.unsubscribe_from(id, number, UnsubscribeCode::InsufficientState);
         }
         has_more
     }
