@@ -52,7 +52,8 @@ const CHECKS = {
     await world.sennit(["topic", "create", topic, "--kind", "stream"])
     const all = await followers(world, channel, 6)
     const publisher = publishing(world, topic, channel)
-    for (const round of range(0, 12)) {
+    const rounds = world.transport === "websocket" ? 12 : 6
+    for (const round of range(0, rounds)) {
       if (round % 2) world.proxy.cut()
       else world.proxy.cutAfter(() => world.random(4000))
       await until("all are back", () => all.every(({ subscribed }) => subscribed.length > round + 1))
@@ -60,7 +61,7 @@ const CHECKS = {
     await publisher.end()
     const log = await world.haveAll(topic, all)
     recoveredAlways(all)
-    assert.ok(log.length > 100 && world.proxy.cuts >= 12 * all.length, `${log.length} messages, ${world.proxy.cuts} cuts`)
+    assert.ok(log.length > 100 && world.proxy.cuts >= rounds * all.length, `${log.length} messages, ${world.proxy.cuts} cuts`)
   },
 
   async "the broker is killed, and stops"(world) {
@@ -169,8 +170,11 @@ const CHECKS = {
     await world.sennit(["topic", "create", topic, "--kind", "stream"])
     const all = await followers(world, channel, 3)
     const tab = world.tab()
-    // Each is on its way before the one before is confirmed.
-    await Promise.all(range(0, 300).map((n) => tab.publish(channel, { n })))
+    // Each is on its way before the one before is confirmed. Requests beside each other have no order: there they are one.
+    if (world.transport !== "websocket") tab.client.startBatching()
+    const published = range(0, 300).map((n) => tab.publish(channel, { n }))
+    tab.client.stopBatching()
+    await Promise.all(published)
     const values = ["text", "", 7, -1.5, true, false, [], [1, { a: null }], {}, { "✓": "ü\u0000\n\"" }, "x".repeat(100_000)]
     for (const value of values) await all[0].subscription.publish(tab.data(value))
     if (world.encoding === "protobuf") await tab.client.publish(channel, Uint8Array.from(range(0, 256)))
@@ -378,6 +382,36 @@ const CHECKS_IN_JSON = {
   },
 }
 
+/** Those of clients that fall back to another transport. */
+const CHECKS_OF_FALLBACK = {
+  async "a network lets no WebSocket through"(world) {
+    await world.sennit(["topic", "create", "news", "--kind", "stream"])
+    world.proxy.letsUpgrade = false
+    const tab = world.tab({ transports: ["websocket", world.transport] })
+    const follower = tab.follow("news")
+    await follower.isSubscribed()
+    for (const n of range(0, 20)) await tab.publish("news", { n })
+    world.proxy.cut()
+    await follower.isSubscribed(2)
+    await world.haveAll("news", [follower])
+    recoveredAlways([follower])
+    assert.deepEqual(tab.transports, [world.transport, world.transport])
+  },
+}
+
+/** Checks that are done without a WebSocket as well. */
+const EMULATED = [
+  "connections are cut",
+  "the broker is killed, and stops",
+  "what is missed is recovered to any depth",
+  "what is lost is told",
+  "clients publish",
+  "subscriptions end and begin again",
+  "a network goes silent",
+  "tokens",
+  "rights",
+]
+
 const CHECKS_WITH_IDENTITY = {
   async "tokens"(world) {
     const token = world.broker.key
@@ -485,11 +519,15 @@ const CHECKS_WITH_TOKENS = {
   },
 }
 
-/** All checks: their name, what they do, how their broker is started, and in which encodings, if not in all. */
+const ALL = ["websocket", "sse", "http_stream"]
+const transportsOf = (name) => (EMULATED.includes(name) ? ALL : ["websocket"])
+
+/** All checks: their name, what they do, over which transports, how their broker is started, and in which encodings, if not in all. */
 export const checks = [
-  ...Object.entries(CHECKS).map(([name, check]) => ({ name, check, options: {} })),
-  ...Object.entries(CHECKS_WITH_IDENTITY).map(([name, check]) => ({ name, check, options: { identity: true } })),
-  ...Object.entries(CHECKS_IN_JSON).map(([name, check]) => ({ name, check, options: {}, encodings: ["json"] })),
-  ...Object.entries(REDIS_CHECKS).map(([name, check]) => ({ name, check, options: { redis: true }, encodings: ["json"] })),
-  ...Object.entries(CHECKS_WITH_TOKENS).map(([name, check]) => ({ name, check, options: { identity: true, tokens: true } })),
+  ...Object.entries(CHECKS).map(([name, check]) => ({ name, check, transports: transportsOf(name), options: {} })),
+  ...Object.entries(CHECKS_OF_FALLBACK).map(([name, check]) => ({ name, check, transports: ["sse", "http_stream"], options: {} })),
+  ...Object.entries(CHECKS_WITH_IDENTITY).map(([name, check]) => ({ name, check, transports: transportsOf(name), options: { identity: true } })),
+  ...Object.entries(REDIS_CHECKS).map(([name, check]) => ({ name, check, transports: ["websocket"], options: { redis: true }, encodings: ["json"] })),
+  ...Object.entries(CHECKS_IN_JSON).map(([name, check]) => ({ name, check, transports: ["websocket"], options: {}, encodings: ["json"] })),
+  ...Object.entries(CHECKS_WITH_TOKENS).map(([name, check]) => ({ name, check, transports: ["websocket"], options: { identity: true, tokens: true } })),
 ]

@@ -7,6 +7,8 @@ export class Proxy {
   cuts = 0
   #pairs = new Set()
   #isShut = false
+  /** Whether requests for a WebSocket are let through. */
+  letsUpgrade = true
 
   /** A proxy to the port that `port()` says at each connection. */
   static async start(port) {
@@ -28,7 +30,10 @@ export class Proxy {
       far.destroy()
     }
     for (const socket of [near, far]) socket.setNoDelay(true).on("error", end).on("close", end)
-    near.on("data", (bytes) => pair.isSilent || far.write(bytes))
+    near.on("data", (bytes) => {
+      if (!this.letsUpgrade && /^upgrade: websocket/im.test(bytes.toString("latin1"))) return end()
+      if (!pair.isSilent) far.write(bytes)
+    })
     far.on("data", (bytes) => {
       if (pair.isSilent) return
       if (bytes.length < pair.left) {

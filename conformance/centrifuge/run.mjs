@@ -10,12 +10,13 @@ import { checks } from "./checks.mjs"
 import { World, randomOf } from "./world.mjs"
 
 const ENCODINGS = ["json", "protobuf"]
+const TRANSPORTS = ["websocket", "sse", "http_stream"]
 
 /** The Python SDK's own tests, as a check is named. */
 const OWN = "own tests of the Python SDK"
 
 /** What has to be run, checks and tests: fewer would mean that some were not. */
-const CHECKS = 36 + 6 + 59
+const CHECKS = 36 + 6 + 30 + 59
 
 /** How long one check may take. */
 const DEADLINE_MS = 180_000
@@ -25,6 +26,7 @@ const HELP = `run [options]: the Centrifuge SDKs against a broker
   --sennit FILE     the broker (default: $SENNIT, else target/debug/sennit)
   --only PATTERN    only checks whose name matches
   --encodings LIST  (default: ${ENCODINGS.join(",")})
+  --transports LIST (default: ${TRANSPORTS.join(",")})
   --seed N          when connections are cut (default: drawn, and printed)`
 
 const { values: options } = parseArgs({
@@ -32,6 +34,7 @@ const { values: options } = parseArgs({
     sennit: { type: "string", default: process.env.SENNIT },
     only: { type: "string" },
     encodings: { type: "string", default: ENCODINGS.join(",") },
+    transports: { type: "string", default: TRANSPORTS.join(",") },
     seed: { type: "string", default: String(Math.floor(Math.random() * 2 ** 32)) },
     help: { type: "boolean", default: false },
   },
@@ -49,10 +52,11 @@ process.env.SENNIT_LIVE__JOIN_LEAVE = "all"
 /** Wrong credentials are shown on purpose. */
 process.env.RUST_LOG ??= "error"
 
-async function run({ check, options: start }, encoding) {
+async function run({ check, options: start }, transport, encoding) {
   const random = randomOf(options.seed)
-  const python = process.env.CLIENT_PYTHON?.split(" ")
-  const world = await World.start(options.sennit, { encoding, random, python }, start)
+  // The Python SDK knows WebSocket only.
+  const python = transport === "websocket" ? process.env.CLIENT_PYTHON?.split(" ") : undefined
+  const world = await World.start(options.sennit, { transport, encoding, random, python }, start)
   let late
   try {
     const tooLate = new Promise((_, reject) => {
@@ -87,15 +91,23 @@ async function ownTests() {
   }
 }
 
+/** Over what a check is done. Events are text. */
+function ways({ transports, encodings = ENCODINGS }) {
+  const wanted = options.transports.split(",").filter((transport) => transports.includes(transport))
+  const both = options.encodings.split(",").filter((encoding) => encodings.includes(encoding))
+  const pairs = wanted.flatMap((transport) => both.map((encoding) => [transport, encoding]))
+  return pairs.filter(([transport, encoding]) => transport !== "sse" || encoding === "json")
+}
+
 console.log(`seed ${options.seed}`)
 let [passed, failed] = [0, 0]
 const only = new RegExp(options.only ?? "")
 for (const each of checks.filter(({ name }) => only.test(name))) {
-  for (const encoding of options.encodings.split(",").filter((encoding) => each.encodings?.includes(encoding) ?? true)) {
+  for (const [transport, encoding] of ways(each)) {
     const begun = Date.now()
-    const why = await run(each, encoding).then(() => undefined, (error) => error)
+    const why = await run(each, transport, encoding).then(() => undefined, (error) => error)
     const seconds = ((Date.now() - begun) / 1000).toFixed(1).padStart(6)
-    console.log(`${why ? "FAILED" : "ok    "} ${seconds} s  ${encoding.padEnd(9)} ${each.name}`)
+    console.log(`${why ? "FAILED" : "ok    "} ${seconds} s  ${`${transport} ${encoding}`.padEnd(20)} ${each.name}`)
     if (why) console.log(`       ${String(why.stack ?? JSON.stringify(why)).slice(0, 1000)}`)
     if (why) failed += 1
     else passed += 1
@@ -108,7 +120,8 @@ if (only.test(OWN)) {
   failed += ownFailed
 }
 console.log(`${passed} passed, ${failed} failed`)
-const isWhole = options.only || options.encodings !== ENCODINGS.join(",") || passed + failed === CHECKS
+const isPart = options.only || options.encodings !== ENCODINGS.join(",") || options.transports !== TRANSPORTS.join(",")
+const isWhole = isPart || passed + failed === CHECKS
 if (!isWhole) console.log(`${CHECKS} have to be run`)
 if (process.env.TEST_COUNTS) appendFileSync(process.env.TEST_COUNTS, `${passed} ${failed}\n`)
 process.exit(failed === 0 && isWhole && passed > 0 ? 0 : 1)

@@ -9,6 +9,7 @@ import { setTimeout as wait } from "node:timers/promises"
 
 import { Centrifuge as JsonCentrifuge } from "centrifuge"
 import { Centrifuge as ProtobufCentrifuge } from "centrifuge/build/protobuf"
+import { EventSource } from "eventsource"
 import WebSocket from "ws"
 
 import { Broker, launch, sennit } from "./broker.mjs"
@@ -81,11 +82,19 @@ export class Tab {
   /** The data of messages that are of no channel. */
   messages = []
 
-  constructor(url, encoding, options) {
+  constructor(port, encoding, { transports, ...options }) {
     const Centrifuge = { json: JsonCentrifuge, protobuf: ProtobufCentrifuge }[encoding]
     const quick = { minReconnectDelay: 10, maxReconnectDelay: 200 }
+    const endpoint = (transport) => `${transport === "websocket" ? "ws" : "http"}://127.0.0.1:${port}/connection/${transport}`
+    const emulationEndpoint = `http://127.0.0.1:${port}/emulation`
+    const given = { websocket: WebSocket, eventsource: EventSource, fetch, readableStream: ReadableStream }
+    const endpoints = transports.map((transport) => ({ transport, endpoint: endpoint(transport) }))
+    // An SDK that is given one address speaks WebSocket.
+    const where = transports.join() === "websocket" ? endpoint("websocket") : endpoints
     this.encoding = encoding
-    this.client = new Centrifuge(url, { websocket: WebSocket, ...quick, ...options })
+    this.transports = []
+    this.client = new Centrifuge(where, { emulationEndpoint, ...given, ...quick, ...options })
+    this.client.on("connected", ({ transport }) => this.transports.push(transport))
     for (const event of ["disconnected", "connecting", "connected"]) {
       this.client.on(event, (told) => this[event].push(told.code ?? told.client))
     }
@@ -134,10 +143,10 @@ export class Tab {
 export class World {
   #ends = []
 
-  static async start(binary, { encoding, random, python }, { identity = false, redis = false, tokens = false } = {}) {
+  static async start(binary, { transport, encoding, random, python }, { identity = false, redis = false, tokens = false } = {}) {
     const world = new World()
     if (tokens) world.#takeTokens()
-    Object.assign(world, { binary, encoding, random, python })
+    Object.assign(world, { binary, transport, encoding, random, python })
     const kind = sennit(binary, identity ? "file-durable+identity" : "file-durable")
     if (redis) {
       world.redis = await Redis.start()
@@ -179,7 +188,8 @@ export class World {
   }
 
   tab(options = {}) {
-    const tab = new Tab(this.url, options.encoding ?? this.encoding, options)
+    const { encoding = this.encoding, transports = [this.transport], ...others } = options
+    const tab = new Tab(this.proxy.port, encoding, { transports, ...others })
     this.#ends.push(() => tab.end())
     return tab
   }

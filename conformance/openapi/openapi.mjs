@@ -53,6 +53,8 @@ if (options.help) {
   console.log(HELP)
   process.exit(0)
 }
+/** A live connection that says nothing ends soon. */
+process.env.SENNIT_LIVE__PING_INTERVAL = "1s"
 const broker = await Broker.start(sennit(options.sennit, options.identity ? "file-durable+identity" : "file-durable"))
 let last
 for (const [method, path, headers, body] of THERE) {

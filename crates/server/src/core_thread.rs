@@ -35,8 +35,11 @@ use crate::{
     doors::{
         api::ApiDoor,
         http_router::HttpRouter,
-        live::connections::{LiveConnections, LiveRules},
-        live::relay::Relay,
+        live::{
+            connections::{LiveConnections, LiveRules},
+            emulation::LiveDoor,
+            relay::Relay,
+        },
         native::{connection::NativeDoor, session_guard::SessionGuards},
         status::Status,
         streams::{CurrentStreamsSettings, StreamsDoor, parked_connections::ParkedConnections},
@@ -181,9 +184,11 @@ fn open_http(
     core.services.add(settings.clone());
     let streams = Streams::of_connections(core.clone(), peer_cores);
     let streams = StreamsDoor::new(streams, cores.clone(), settings, thread_state.clone());
+    let live = LiveDoor::new(core.clone(), thread_state.clone());
     let handlers = Rc::new(HttpRouter::new(
         thread_state.clone(),
         status,
+        Some(live),
         (Some(streams), Some(ApiDoor::new(core))),
         authority.clone(),
         cores.inboxes[CoreIndex::FIRST].clone(),

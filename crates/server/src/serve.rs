@@ -203,6 +203,7 @@ impl Broker<'_> {
             let handlers = Rc::new(HttpRouter::new(
                 thread_state.clone(),
                 status.clone(),
+                None,
                 (None, None),
                 authority.clone(),
                 cores.inboxes[CoreIndex::FIRST].clone(),

@@ -59,6 +59,7 @@ const RUNNERS: &[(&str, &str)] = &[
     ),
     ("crates/server/src/http/http1/tests.rs", "a day of a clock that jumps to what is next"),
     ("crates/server/src/http/http2/tests.rs", "a day of a clock that jumps to what is next"),
+    ("crates/server/tests/server/emulated.rs", "a timeout is inside"),
     ("crates/server/tests/server/http_connections.rs", "a timeout is inside"),
 ];
 

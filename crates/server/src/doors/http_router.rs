@@ -10,7 +10,7 @@ use super::{
     api::ApiDoor,
     http_login::{self, unauthorized},
     http_routes::{self, Login, Resource},
-    live,
+    live::{self, emulation::LiveDoor},
     status::Status,
     streams::{
         self, StreamsDoor,
@@ -44,6 +44,8 @@ pub(crate) struct HttpRouter {
     /// The streams, as this thread sees them; none while the shards are recovered, and when the broker
     /// stops.
     streams: Option<StreamsDoor>,
+    /// The live connections of this thread; none where there are no streams either.
+    live: Option<LiveDoor>,
     /// The HTTP API, as long as there are streams.
     api: Option<ApiDoor>,
     logins: LoginCache,
@@ -100,12 +102,13 @@ impl HttpRouter {
     pub(crate) fn new(
         thread_state: Rc<HttpThreadState>,
         status: Arc<Status>,
+        live: Option<LiveDoor>,
         (streams, api): (Option<StreamsDoor>, Option<ApiDoor>),
         authority: Authority,
         first_core: inbox::Sender,
     ) -> Self {
         let logins = LoginCache::new(authority, thread_state.metrics.clone());
-        Self { thread_state, status, streams, api, logins, first_core }
+        Self { thread_state, status, streams, live, api, logins, first_core }
     }
 
     /// Has a request answered where its route leads, if a page in a browser may ask that.
@@ -172,6 +175,10 @@ impl HttpRouter {
                     http_login::credential_or_cookie(request.headers(), WSE_TOKEN_COOKIE);
                 live::upgrade::answer_wse(&self.thread_state, request, credential, peer)
             }
+            Resource::Emulated(emulated) => match &self.live {
+                Some(live) => live.answer(emulated, request, principal.clone(), peer).await,
+                None => not_ready(),
+            },
             Resource::Alive => self.status.alive(),
             Resource::Ready => self.status.ready(),
             Resource::Metrics => match principal.may(Verb::Monitor, "") {

@@ -3,6 +3,7 @@
 
 use super::{
     api::routes::{self as api_routes, ApiResource},
+    live::emulation::Emulated,
     streams::routes::{self as stream_routes, StreamsResource, SubscriptionResource},
 };
 use crate::http::route::{Captures, Reach, Route};
@@ -24,6 +25,8 @@ pub(crate) enum Resource {
     Live,
     /// Live connections that speak the WSE protocol.
     Wse,
+    /// The same in the body of an answer.
+    Emulated(Emulated),
     /// Something of the HTTP API.
     Api(ApiResource),
 }
@@ -47,7 +50,9 @@ impl Resource {
             // Wrong credentials are refused behind the handshake, as its clients expect.
             Self::Wse => Login::Open,
             // A browser cannot show credentials here: the first command does.
-            Self::Live => Login::Optional,
+            Self::Live | Self::Emulated(Emulated::Events | Emulated::Stream) => Login::Optional,
+            // The session is named that a connection was told.
+            Self::Emulated(Emulated::Commands) => Login::Open,
             Self::Metrics | Self::Backup | Self::Api(_) => Login::Needed,
             Self::Streams(resource) => match resource {
                 StreamsResource::Stream | StreamsResource::Atomic => Login::Needed,
@@ -69,17 +74,20 @@ impl Resource {
 }
 
 /// The routes of the broker itself.
-static OWN: [(Route, Resource); 6] = [
+static OWN: [(Route, Resource); 9] = [
     (own("/healthz", "GET, HEAD"), Resource::Alive),
     (own("/readyz", "GET, HEAD"), Resource::Ready),
     (own("/metrics", "GET, HEAD"), Resource::Metrics),
     (own("/v1/admin/backup", "GET"), Resource::Backup),
-    (live("/connection/websocket"), Resource::Live),
-    (live("/wse"), Resource::Wse),
+    (live("/connection/websocket", "GET"), Resource::Live),
+    (live("/wse", "GET"), Resource::Wse),
+    (live("/connection/sse", "GET, POST, OPTIONS"), Resource::Emulated(Emulated::Events)),
+    (live("/connection/http_stream", "POST, OPTIONS"), Resource::Emulated(Emulated::Stream)),
+    (live("/emulation", "POST, OPTIONS"), Resource::Emulated(Emulated::Commands)),
 ];
 
-const fn live(path: &'static str) -> Route {
-    Route { path, methods: "GET", reach: Reach::AllowedToChange }
+const fn live(path: &'static str, methods: &'static str) -> Route {
+    Route { path, methods, reach: Reach::AllowedToChange }
 }
 
 const fn own(path: &'static str, methods: &'static str) -> Route {

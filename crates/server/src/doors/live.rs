@@ -1,7 +1,9 @@
-//! The live door: messages of topics go to browsers over WebSocket, as the Centrifuge client protocol
-//! and the WSE protocol have it.
+//! The live door: messages of topics go to browsers over WebSocket, as the Centrifuge client protocol and the WSE protocol
+//! have it, or where there is none in the body of an HTTP answer.
 //!
-//! In reading order: an HTTP request is answered by `upgrade`, and its connection comes to the `connections` of its core.
+//! In reading order: an HTTP request is answered by `upgrade`, or by `emulation`, and its connection comes to the `connections`
+//! of its core, with the `link` to its client: a WebSocket, or an `answer_pipe` into the answer. A `format` says what stands
+//! around a message there.
 //! These have no task each: one loop reads what clients ask (`connections/commands`), follows each topic that somebody is
 //! subscribed to by one reader (`broadcast`, `connections/deliveries`), and writes (`connections/writes`). A message is
 //! encoded once into a `ring`, in which a subscriber is a position. One that begins earlier, or falls behind, is caught up
@@ -13,6 +15,7 @@
 //! Programs mean some connections by a `target`: they send messages to them (`connections/messages`, encoded once as `push_frames`),
 //! list them and have them end (`connections/targets`), and subscribe them (`connections/server_subscriptions`).
 
+mod answer_pipe;
 pub(crate) mod backend;
 mod broadcast;
 mod calls;
@@ -22,7 +25,11 @@ pub(crate) mod connection_id;
 pub(crate) mod connections;
 mod core_requests;
 mod dialect;
+mod emulated_session;
+pub(crate) mod emulation;
+mod format;
 mod limits;
+mod link;
 mod newest_frames;
 pub(crate) mod pending_subscriptions;
 mod presence;

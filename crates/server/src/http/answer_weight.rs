@@ -11,7 +11,7 @@ pub(crate) fn of(body: &Body) -> usize {
         Body::Empty => 0,
         Body::Full(bytes) => bytes.len(),
         Body::Parts(parts) => parts.iter().map(|part| part.len()).sum(),
-        Body::Measured { .. } | Body::Events(_) => PIECE_BYTES,
+        Body::Measured { .. } | Body::Events(_) | Body::Farewell(_) => PIECE_BYTES,
         // Two pages of a stream are read when the first piece is sent.
         Body::Pages(_) => ANSWER_BYTES_EXPECTED,
     }

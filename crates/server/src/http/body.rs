@@ -26,6 +26,8 @@ pub(crate) enum Body {
     },
     /// What comes as long as it comes, each piece sent at once.
     Events(EventSource),
+    /// The same, of a source that says goodbye and ends by itself when connections are to end.
+    Farewell(EventSource),
     /// Pieces that follow one another, each made when the one before is sent.
     Pages(PageSource),
 }
@@ -38,7 +40,7 @@ impl Body {
             Self::Full(bytes) => Some(bytes.len() as u64),
             Self::Parts(parts) => Some(parts.iter().map(|part| part.len() as u64).sum()),
             Self::Measured { left, .. } => Some(*left),
-            Self::Events(_) | Self::Pages(_) => None,
+            Self::Events(_) | Self::Farewell(_) | Self::Pages(_) => None,
         }
     }
 }

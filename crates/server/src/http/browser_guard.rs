@@ -127,6 +127,14 @@ impl BrowserGuard {
         } else if headers.get(&header::CACHE_CONTROL).is_none() {
             headers.insert(header::CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
         }
+        // A page that may not was refused before.
+        let is_of_page = reach == Reach::AllowedToChange
+            && *request.method() != Method::OPTIONS
+            && request.headers().get(&header::ORIGIN).is_some();
+        if is_of_page {
+            let page_headers = self.rules.borrow().page_headers;
+            return headers.say_as_all(&page_headers.to_readers);
+        }
         headers.say_as_all(&TO_OWN_PAGES);
     }
 

@@ -514,7 +514,7 @@ where
         self.ask_for_body(out);
         while out.len() < WRITE_BYTES {
             if let Some(streaming) = &mut self.streaming {
-                if streaming.is_endless() && self.thread_state.closing.has_begun() {
+                if streaming.is_to_be_ended() && self.thread_state.closing.has_begun() {
                     streaming.end(out);
                     self.streaming = None;
                     self.inlet = Inlet::Shut;

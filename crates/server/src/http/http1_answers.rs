@@ -60,6 +60,8 @@ pub(crate) enum Streaming {
     Events {
         source: EventSource,
         is_chunked: bool,
+        /// Whether it ends by itself when the connection is to.
+        says_farewell: bool,
     },
     Pages {
         source: PageSource,
@@ -119,7 +121,12 @@ pub(crate) fn encode(
             None
         }
         Body::Measured { source, .. } => Some(Streaming::Measured(source)),
-        Body::Events(source) => Some(Streaming::Events { source, is_chunked }),
+        Body::Events(source) => {
+            Some(Streaming::Events { source, is_chunked, says_farewell: false })
+        }
+        Body::Farewell(source) => {
+            Some(Streaming::Events { source, is_chunked, says_farewell: true })
+        }
         Body::Pages(source) => Some(Streaming::Pages { source, is_chunked }),
     }
 }
@@ -127,7 +134,11 @@ pub(crate) fn encode(
 /// What is still to come of an answer whose events have begun.
 pub(crate) fn go_on_with(answer: Response, manner: Manner) -> Option<Streaming> {
     match answer.body {
-        Body::Events(source) => Some(Streaming::Events { source, is_chunked: manner.is_chunked() }),
+        Body::Events(source) => Some(Streaming::Events {
+            source,
+            is_chunked: manner.is_chunked(),
+            says_farewell: false,
+        }),
         _ => None,
     }
 }
@@ -218,7 +229,7 @@ impl Streaming {
                 out.push(&piece?);
                 Poll::Ready(Ok(true))
             }
-            Self::Events { source, is_chunked } => {
+            Self::Events { source, is_chunked, .. } => {
                 let Some(piece) = ready!(source.poll_next(context)) else {
                     self.end(out);
                     return Poll::Ready(Ok(false));
@@ -242,6 +253,11 @@ impl Streaming {
         if let Self::Events { is_chunked, .. } = self {
             put_end(*is_chunked, out);
         }
+    }
+
+    /// Whether it goes on for ever unless it is ended.
+    pub(crate) fn is_to_be_ended(&self) -> bool {
+        matches!(self, Self::Events { says_farewell: false, .. })
     }
 
     /// Whether nobody knows when it ends.

@@ -222,7 +222,9 @@ impl OutgoingBody {
                 self.held.set(self.held.bytes.saturating_sub(piece.bytes.len()));
             }
             // The next one is made when this one is out.
-            Body::Empty | Body::Measured { .. } | Body::Events(_) => self.held.set(0),
+            Body::Empty | Body::Measured { .. } | Body::Events(_) | Body::Farewell(_) => {
+                self.held.set(0);
+            }
             // Others are ready.
             Body::Pages(_) => {}
         }
@@ -256,6 +258,7 @@ impl OutgoingBody {
                 }
                 ready!(source.poll_next(context)).map(Ok)
             }
+            Body::Farewell(source) => ready!(source.poll_next(context)).map(Ok),
             Body::Pages(source) => ready!(source.poll_next(context)),
         })
     }
@@ -287,7 +290,7 @@ impl HttpBody for OutgoingBody {
             Body::Empty => true,
             Body::Full(bytes) => bytes.is_empty(),
             Body::Parts(parts) => self.at >= parts.len(),
-            Body::Measured { .. } | Body::Events(_) | Body::Pages(_) => false,
+            Body::Measured { .. } | Body::Events(_) | Body::Farewell(_) | Body::Pages(_) => false,
         }
     }
 

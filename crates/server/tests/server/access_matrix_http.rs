@@ -81,7 +81,13 @@ pub fn http_row(path: &str, method: &str, stream: &str) -> (Need, String, String
             (Right(Verb::Live), path.into(), r#"{"user":"nobody","channel":"a"}"#.into())
         }
         // Its first command says who asks, or it looks at credentials itself: `access_live` and `live_wse` go on with that.
-        ("/connection/websocket" | "/wse", "GET") => (Need::None, path.into(), String::new()),
+        ("/connection/websocket" | "/wse" | "/connection/sse", "GET") => {
+            (Need::None, path.into(), String::new())
+        }
+        // The same, and no command is sent; commands beside it name a session, which nobody else knows.
+        ("/connection/sse" | "/connection/http_stream" | "/emulation", "POST") => {
+            (Need::None, path.into(), String::new())
+        }
         ("/metrics", "GET") => (Right(Verb::Monitor), path.into(), String::new()),
         ("/v1/admin/backup", "GET") => (Right(Verb::Backup), path.into(), String::new()),
         other => panic!("{other:?} has no row"),
@@ -129,8 +135,9 @@ fn every_route_of_http_is_closed_without_its_right_and_open_with_it_alone() {
             .map(|(path, body)| (method.as_str(), path.as_str(), body.as_str()));
         let Need::Right(verb) = need else {
             let status = http_answer(&guarded, there, "").status;
-            let is_live = ["/connection/websocket", "/wse"].contains(&path.as_str());
-            let is_open = status == 200 || is_live && status == 426;
+            let is_live =
+                path.starts_with("/connection/") || ["/wse", "/emulation"].contains(&path.as_str());
+            let is_open = status == 200 || is_live && matches!(status, 400 | 426);
             assert!(path.contains("{verb}") || is_open, "{method} {path} {status}");
             continue;
         };

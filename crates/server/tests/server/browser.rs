@@ -1,6 +1,9 @@
 //! A client of the HTTP port that says what it is told to, byte by byte.
 
-use std::io::{ErrorKind, Read, Write};
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::SocketAddr,
+};
 
 use crate::{
     stream::{Dialing, Stream},
@@ -27,7 +30,11 @@ impl Browser {
     }
 
     pub fn by(broker: &Broker, dialing: &Dialing) -> Self {
-        Self { stream: dialing.dial(broker.addresses.http), input: Vec::new() }
+        Self::to(broker.addresses.http, dialing)
+    }
+
+    pub fn to(http: SocketAddr, dialing: &Dialing) -> Self {
+        Self { stream: dialing.dial(http), input: Vec::new() }
     }
 
     /// Says as much as the broker takes before it hangs up.
@@ -81,6 +88,24 @@ impl Browser {
                 }
                 body.extend_from_slice(&self.input[data]);
             } else if self.read() == 0 {
+                return None;
+            }
+        }
+    }
+
+    /// The next chunk of a body that comes in chunks; `None` behind the last, or if it breaks off.
+    pub fn chunk(&mut self) -> Option<Vec<u8>> {
+        loop {
+            if let Some(end) = self.input.windows(2).position(|end| end == b"\r\n") {
+                let digits = str::from_utf8(&self.input[..end]).unwrap();
+                let size = usize::from_str_radix(digits, 16).unwrap();
+                if self.input.len() >= end + 2 + size + 2 {
+                    let data = self.input[end + 2..end + 2 + size].to_vec();
+                    self.input.drain(..end + 2 + size + 2);
+                    return (size > 0).then_some(data);
+                }
+            }
+            if self.read() == 0 {
                 return None;
             }
         }

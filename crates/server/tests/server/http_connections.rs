@@ -222,7 +222,7 @@ fn http_2_is_spoken_with_who_begins_with_it() {
 
 /// Runs what the client starts on this thread.
 #[derive(Clone)]
-struct LocalExecutor;
+pub struct LocalExecutor;
 
 impl<F: Future<Output: 'static> + 'static> hyper::rt::Executor<F> for LocalExecutor {
     fn execute(&self, future: F) {

@@ -41,7 +41,7 @@ fn memory_topic(peer: &mut Peer, name: &str, bytes: u64) -> TopicId {
 }
 
 /// Publishes so many messages of `length` bytes, and waits for the confirm.
-fn flood(peer: &mut Peer, topic: TopicId, first: u64, count: u64, length: usize) {
+pub fn flood(peer: &mut Peer, topic: TopicId, first: u64, count: u64, length: usize) {
     let text = "x".repeat(length);
     let mut at = first;
     while at < first + count {
@@ -398,7 +398,7 @@ fn readers_fast_and_slow_that_come_and_go_miss_nothing_and_get_nothing_twice() {
 }
 
 /// The next publication of a topic is the one that is expected.
-fn take(names: &[&str; 3], expected: &mut [Option<u64>; 3], channel: &str, offset: u64) {
+pub fn take(names: &[&str; 3], expected: &mut [Option<u64>; 3], channel: &str, offset: u64) {
     let at = names.iter().position(|name| *name == channel).unwrap();
     assert_eq!(expected[at], Some(offset), "of {channel}");
     expected[at] = Some(offset + 1);

@@ -1,4 +1,4 @@
-//! A client of the live door: the Centrifuge client protocol over a WebSocket of its own. It knows no test.
+//! A client of the live door: the Centrifuge client protocol over a WebSocket of its own, or without one. It knows no test.
 
 use std::{
     collections::VecDeque,
@@ -8,16 +8,17 @@ use std::{
 use http::{HeaderName, StatusCode};
 use sennit_centrifuge::{
     Answer, ChannelRequest, Command, ConnectRequest, ConnectResult, Data, Encoding, FromServer,
-    Limits, Publication, PublishRequest, PushKind, Reply, ReplyError, Request, SubscribeRequest,
-    SubscribeResult, Token, decode_replies, put_command,
+    Limits, Publication, PublishRequest, Push, PushKind, Reply, ReplyError, Request,
+    SubscribeRequest, SubscribeResult, Token, decode_replies, put_command,
 };
 use sennit_websocket::{
-    Close, Decoder, DecoderLimits, Incoming, Inflater, Opcode,
+    Close, CloseCode, Decoder, DecoderLimits, Incoming, Inflater, Opcode,
     client::{UpgradeRequest, put_frame},
 };
 
 use crate::{
     browser::{Answer as HttpAnswer, Browser},
+    emulated::{Emulated, Form, Http},
     stream::{Dialing, Stream},
     world::Broker,
 };
@@ -27,9 +28,7 @@ pub struct LiveClient {
     /// Its id, once it is connected.
     pub id: String,
     pub encoding: Encoding,
-    stream: Stream,
-    decoder: Decoder,
-    inflater: Inflater,
+    way: Way,
     asked: u32,
     heard: VecDeque<FromServer>,
     /// Pushes that came before an answer that was waited for.
@@ -38,6 +37,12 @@ pub struct LiveClient {
     pub is_there: bool,
     /// How the broker has closed it.
     pub closed: Option<Close>,
+}
+
+/// What carries its messages.
+enum Way {
+    WebSocket { stream: Stream, decoder: Decoder, inflater: Inflater },
+    Emulated(Emulated),
 }
 
 /// A subscription that goes on behind this position.
@@ -104,20 +109,43 @@ impl LiveClient {
         assert_eq!(agreed.subprotocol.as_deref(), Some(subprotocol));
         let (stream, unread) = browser.into_parts();
         let limits = DecoderLimits { message_bytes_max: 16 << 20 };
-        let mut client = Self {
+        let decoder = Decoder::of_client(limits, agreed.is_deflate);
+        let way = Way::WebSocket { stream, decoder, inflater: Inflater::new() };
+        let mut client = Self::over(encoding, way);
+        client.decode(&unread);
+        client
+    }
+
+    fn over(encoding: Encoding, way: Way) -> Self {
+        Self {
             id: String::new(),
             encoding,
-            stream,
-            decoder: Decoder::of_client(limits, agreed.is_deflate),
-            inflater: Inflater::new(),
+            way,
             asked: 0,
             heard: VecDeque::new(),
             passed_over: VecDeque::new(),
             is_there: true,
             closed: None,
-        };
-        client.decode(&unread);
-        client
+        }
+    }
+
+    /// One without a WebSocket, which begins with what is said first.
+    pub fn emulated(broker: &Broker, form: Form, http: Http) -> Self {
+        Self::emulated_by(broker, &broker.dialing, form, http)
+    }
+
+    /// The same by another way.
+    pub fn emulated_by(broker: &Broker, dialing: &Dialing, form: Form, http: Http) -> Self {
+        let emulated = Emulated::new(broker.addresses.http, dialing, form, http);
+        Self::over(form.encoding(), Way::Emulated(emulated))
+    }
+
+    /// What its commands are sent with, if it has no WebSocket.
+    pub fn emulation(&mut self) -> &mut Emulated {
+        match &mut self.way {
+            Way::Emulated(emulated) => emulated,
+            Way::WebSocket { .. } => panic!("it has a WebSocket"),
+        }
     }
 
     /// One that has connected, with this token.
@@ -143,6 +171,10 @@ impl LiveClient {
         match self.ask(Request::Connect(request))? {
             Answer::Connect(result) => {
                 self.id.clone_from(&result.client);
+                if let Way::Emulated(emulated) = &mut self.way {
+                    emulated.session.clone_from(&result.session);
+                    emulated.node.clone_from(&result.node);
+                }
                 Ok(result)
             }
             other => panic!("{other:?}"),
@@ -157,7 +189,10 @@ impl LiveClient {
     }
 
     pub fn say_bytes(&mut self, bytes: &[u8]) {
-        let _ = self.stream.write_all(bytes);
+        match &mut self.way {
+            Way::WebSocket { stream, .. } => drop(stream.write_all(bytes)),
+            Way::Emulated(_) => panic!("it has no WebSocket"),
+        }
     }
 
     /// Sends a request, and returns its number.
@@ -182,6 +217,9 @@ impl LiveClient {
     fn say_commands(&mut self, commands: &[Command]) {
         let mut message = Vec::new();
         commands.iter().for_each(|command| put_command(self.encoding, command, &mut message));
+        if let Way::Emulated(emulated) = &mut self.way {
+            return emulated.say(&message);
+        }
         let opcode = match self.encoding {
             Encoding::Json => Opcode::Text,
             Encoding::Protobuf => Opcode::Binary,
@@ -303,7 +341,15 @@ impl LiveClient {
     /// Reads what has come.
     pub fn read(&mut self) -> usize {
         let mut bytes = [0; 64 << 10];
-        match self.stream.read(&mut bytes) {
+        let stream = match &mut self.way {
+            Way::WebSocket { stream, .. } => stream,
+            Way::Emulated(emulated) => {
+                let Some(messages) = emulated.hear() else { return 0 };
+                messages.iter().for_each(|message| self.take(message));
+                return messages.len();
+            }
+        };
+        match stream.read(&mut bytes) {
             Ok(count) => {
                 self.decode(&bytes[..count]);
                 count
@@ -314,7 +360,9 @@ impl LiveClient {
     }
 
     fn decode(&mut self, mut input: &[u8]) {
-        while let Some(message) = self.decoder.next(&mut input, &mut self.inflater).unwrap() {
+        loop {
+            let Way::WebSocket { decoder, inflater, .. } = &mut self.way else { return };
+            let Some(message) = decoder.next(&mut input, inflater).unwrap() else { return };
             let bytes = match message {
                 Incoming::Text(text) => text.into_bytes(),
                 Incoming::Binary(bytes) => bytes,
@@ -324,8 +372,21 @@ impl LiveClient {
                 }
                 _ => continue,
             };
-            let limits = Limits { message_bytes_max: 16 << 20, ..Limits::default() };
-            self.heard.extend(decode_replies(self.encoding, &bytes, limits).map(Result::unwrap));
+            self.take(&bytes);
+        }
+    }
+
+    /// Takes a message.
+    fn take(&mut self, message: &[u8]) {
+        let limits = Limits { message_bytes_max: 16 << 20, ..Limits::default() };
+        for heard in decode_replies(self.encoding, message, limits).map(Result::unwrap) {
+            match heard {
+                FromServer::Push(Push { kind: PushKind::Disconnect(told), .. }) => {
+                    let code = CloseCode::of(u16::try_from(told.code).unwrap());
+                    self.closed = Some(Close { code, reason: told.reason });
+                }
+                heard => self.heard.push_back(heard),
+            }
         }
     }
 }

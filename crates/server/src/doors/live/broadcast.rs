@@ -1,5 +1,5 @@
-//! A topic that somebody on this core is subscribed to: one reader of the engine, and a ring of frames for each dialect
-//! that its subscribers speak. Or a pattern of topics, with rings that the broadcasts of its topics fill. It knows no sockets.
+//! A topic that somebody on this core is subscribed to: one reader of the engine, and a ring of frames for each format
+//! that its subscribers have. Or a pattern of topics, with rings that the broadcasts of its topics fill. It knows no sockets.
 
 use std::{cmp::Ordering, rc::Rc};
 
@@ -10,6 +10,7 @@ use super::{
     channel::channel_of,
     connection_id::ConnectionId,
     dialect::{Dialect, Scratch, Source},
+    format::Format,
     limits::{
         CONFLATED_BYTES_MAX, CONFLATED_KEYS_MAX, CONFLATED_RING_BYTES, RING_BYTES_MAX,
         RING_SHARE_BYTES,
@@ -29,11 +30,12 @@ pub(crate) struct Broadcast {
     live: LiveSettings,
     /// The offset behind the newest message that is in the rings; those of a pattern are counted.
     pub(crate) next: u64,
-    rings: [Ring; Dialect::COUNT],
+    /// By format.
+    rings: [Ring; Format::COUNT],
     /// The newest frames of each key, if the topic conflates.
-    newest: Option<Box<[NewestFrames; Dialect::COUNT]>>,
-    /// Subscribers by dialect: what nobody speaks is not encoded.
-    users: [usize; Dialect::COUNT],
+    newest: Option<Box<[NewestFrames; Format::COUNT]>>,
+    /// Subscribers by format: what nobody speaks is not encoded.
+    users: [usize; Format::COUNT],
     /// All of them, in no order.
     pub(crate) subscribers: Vec<ConnectionId>,
     /// Whether it is on the list of those with news.
@@ -50,19 +52,24 @@ pub(crate) struct Broadcast {
 pub(crate) fn encode_from(
     from: u64,
     delivery: &Delivery,
-    (dialect, source): (Dialect, Source<'_>),
+    (format, source): (Format, Source<'_>),
     scratch: &mut Scratch,
     out: &mut Vec<u8>,
 ) -> u64 {
     let (mut count, mut expected) = (0, from);
     for message in messages(delivery).filter(|message| message.offset >= from) {
-        scratch.make(dialect, source, expected, &message);
-        out.extend_from_slice(&scratch.head);
-        out.extend_from_slice(&scratch.body);
+        scratch.make(format.dialect, source, expected, &message);
+        format.parts(scratch).iter().for_each(|part| out.extend_from_slice(part));
         expected = message.offset + 1;
         count += 1;
     }
     count
+}
+
+/// The formats of a dialect that somebody has.
+fn used_formats(dialect: Dialect, users: [usize; Format::COUNT]) -> impl Iterator<Item = Format> {
+    let is_used = move |format: &Format| format.dialect == dialect && users[format.index()] > 0;
+    Format::ALL.into_iter().filter(is_used)
 }
 
 impl Broadcast {
@@ -93,7 +100,7 @@ impl Broadcast {
             next,
             rings: Default::default(),
             newest: None,
-            users: [0; Dialect::COUNT],
+            users: [0; Format::COUNT],
             subscribers: Vec::new(),
             has_news: false,
             flushed: 0,
@@ -113,7 +120,7 @@ impl Broadcast {
         if live.when_behind != WhenBehind::Conflate {
             self.newest = None;
         } else if self.newest.is_none() {
-            self.newest = Some(Box::new([self.next; Dialect::COUNT].map(NewestFrames::from)));
+            self.newest = Some(Box::new([self.next; Format::COUNT].map(NewestFrames::from)));
         }
     }
 
@@ -153,13 +160,18 @@ impl Broadcast {
     }
 
     /// The newest frames of each key, if the topic conflates and they have all that one needs who is at this offset.
-    pub(crate) fn newest(&self, dialect: Dialect, offset: u64) -> Option<&NewestFrames> {
-        let newest = &self.newest.as_ref()?[dialect.index()];
+    pub(crate) fn newest(&self, format: Format, offset: u64) -> Option<&NewestFrames> {
+        let newest = &self.newest.as_ref()?[format.index()];
         newest.reach(offset).then_some(newest)
     }
 
-    pub(crate) fn ring(&self, dialect: Dialect) -> &Ring {
-        &self.rings[dialect.index()]
+    pub(crate) fn ring(&self, format: Format) -> &Ring {
+        &self.rings[format.index()]
+    }
+
+    /// Whether somebody has messages in this format.
+    pub(crate) fn is_used(&self, format: Format) -> bool {
+        self.users[format.index()] > 0
     }
 
     /// Bytes that its rings hold.
@@ -169,25 +181,25 @@ impl Broadcast {
     }
 
     /// Adds a subscriber.
-    pub(crate) fn add(&mut self, connection: ConnectionId, dialect: Dialect) {
-        let users = &mut self.users[dialect.index()];
+    pub(crate) fn add(&mut self, connection: ConnectionId, format: Format) {
+        let users = &mut self.users[format.index()];
         *users += 1;
         if *users == 1 {
             // What it missed was not encoded: it has none before now.
-            self.rings[dialect.index()].clear();
+            self.rings[format.index()].clear();
             if let Some(newest) = &mut self.newest {
-                newest[dialect.index()].clear(self.next);
+                newest[format.index()].clear(self.next);
             }
         }
         self.subscribers.push(connection);
     }
 
     /// Removes one.
-    pub(crate) fn remove(&mut self, connection: ConnectionId, dialect: Dialect) {
+    pub(crate) fn remove(&mut self, connection: ConnectionId, format: Format) {
         if let Some(at) = self.subscribers.iter().position(|held| *held == connection) {
             self.subscribers.swap_remove(at);
             self.is_disturbed = self.has_news;
-            self.users[dialect.index()] -= 1;
+            self.users[format.index()] -= 1;
         }
     }
 
@@ -201,18 +213,23 @@ impl Broadcast {
             if message.offset < self.next {
                 continue;
             }
-            for (at, dialect) in Dialect::ALL.into_iter().enumerate() {
-                if self.users[at] == 0 {
+            for dialect in Dialect::ALL {
+                let users = self.users;
+                let used = || used_formats(dialect, users);
+                if used().next().is_none() {
                     continue;
                 }
                 scratch.make(dialect, source, self.next, &message);
-                self.rings[at].push(message.offset, &scratch.head, &scratch.body);
-                if let Some(newest) = &mut self.newest {
-                    if dialect == Dialect::Wse {
-                        // Those before it may be left out: its clients are told where it is.
-                        scratch.make(dialect, source, 0, &message);
-                    }
-                    newest[at].push(message.offset, key, &scratch.head, &scratch.body);
+                for format in used() {
+                    self.rings[format.index()].push(message.offset, format.parts(scratch));
+                }
+                let Some(newest) = &mut self.newest else { continue };
+                if dialect == Dialect::Wse {
+                    // Those before it may be left out: its clients are told where it is.
+                    scratch.make(dialect, source, 0, &message);
+                }
+                for format in used() {
+                    newest[format.index()].push(message.offset, key, format.parts(scratch));
                 }
             }
             self.next = message.offset + 1;
@@ -232,12 +249,14 @@ impl Broadcast {
         scratch: &mut Scratch,
     ) {
         for message in messages(delivery).filter(|message| message.offset >= from) {
-            for (dialect, (ring, users)) in
-                Dialect::ALL.into_iter().zip(self.rings.iter_mut().zip(self.users))
-            {
-                if users > 0 {
+            for dialect in Dialect::ALL {
+                let users = self.users;
+                let mut used = used_formats(dialect, users).peekable();
+                if used.peek().is_some() {
                     scratch.make_of_topic(dialect, &self.channel, topic, &message);
-                    ring.push(self.next, &scratch.head, &scratch.body);
+                }
+                for format in used {
+                    self.rings[format.index()].push(self.next, format.parts(scratch));
                 }
             }
             self.next += 1;
@@ -265,10 +284,10 @@ impl Broadcast {
         }
     }
 
-    /// Where the message at `offset` begins in the ring of a dialect, or will as the next that comes; `None` if it has
+    /// Where the message at `offset` begins in the ring of a format, or will as the next that comes; `None` if it has
     /// gone, or others come before it.
-    pub(crate) fn position_of(&self, dialect: Dialect, offset: u64) -> Option<u64> {
-        let ring = self.ring(dialect);
+    pub(crate) fn position_of(&self, format: Format, offset: u64) -> Option<u64> {
+        let ring = self.ring(format);
         match offset.cmp(&self.next) {
             Ordering::Less => ring.position_of(offset),
             Ordering::Equal => Some(ring.tail()),

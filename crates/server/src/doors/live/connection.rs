@@ -8,26 +8,28 @@ use std::{
 
 use http::HeaderMap;
 use sennit_centrifuge::{
-    Answer, Data, DisconnectCode, Encoding, ErrorCode, Push, Reply, ReplyError, put_ping, put_push,
-    put_reply,
+    Answer, Data, DisconnectCode, Disconnected, Encoding, ErrorCode, Push, PushKind, Reply,
+    ReplyError, code_reconnects, put_ping, put_push, put_reply,
 };
 use sennit_model::Timestamp;
-use sennit_websocket::{CloseCode, Decoder, Opcode, frame};
+use sennit_websocket::{CloseCode, Opcode, frame};
 use sennit_wse::Event;
-use tokio::{sync::OwnedSemaphorePermit, time::Instant};
+use tokio::time::Instant;
 
 use super::{
     backend::CommandRefusal,
     connection_id::ConnectionId,
     core_requests::Beginning,
     dialect::{ClientRequest, Dialect, put_centrifuge, put_event},
+    format::{Carrier, Format},
     limits::{PUBLISHES_MAX, REFRESH_BEFORE, UNSENT_BYTES_MAX},
+    link::Link,
     wse::{self, WseState},
 };
 use crate::{
     broker::control::LiveStart,
     identity::{key_uses::KeyConnection, principal::Principal, tenant_meter::ConnectionPlace},
-    runtime::{clock::now, peer::Peer, wire::WireAtRest, write_buffer::TakesNow as _},
+    runtime::{clock::now, peer::Peer, write_buffer::TakesNow as _},
 };
 
 /// A client that has not said who it is, as far as it is known.
@@ -98,8 +100,7 @@ pub(crate) enum Place {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
-    pub(crate) wire: WireAtRest,
-    _place: OwnedSemaphorePermit,
+    pub(crate) link: Link,
     /// Its place among those of its tenant.
     pub(crate) tenant_place: Option<ConnectionPlace>,
     /// The use of its API key, if it has shown one.
@@ -108,7 +109,6 @@ pub(crate) struct Connection {
     pub(crate) expires: Option<Timestamp>,
     /// Whether the application has said who it is: it does not show credentials, and asks again instead.
     pub(crate) is_let_in: bool,
-    pub(crate) decoder: Decoder,
     pub(crate) dialect: Dialect,
     pub(crate) phase: Phase,
     /// Whether its client has said that it ends.
@@ -152,20 +152,17 @@ pub(crate) fn time_to_refresh(expires: Timestamp, now: Timestamp) -> u32 {
 impl Connection {
     pub(crate) fn new(
         id: ConnectionId,
-        (wire, place): (WireAtRest, OwnedSemaphorePermit),
-        (decoder, dialect): (Decoder, Dialect),
+        (link, dialect): (Link, Dialect),
         (principal, greeting): (Principal, Greeting),
         due: Instant,
     ) -> Self {
         Self {
             id,
-            wire,
-            _place: place,
+            link,
             tenant_place: None,
             key: None,
             expires: None,
             is_let_in: false,
-            decoder,
             dialect,
             phase: Phase::Greeting(Box::new(greeting)),
             client_has_ended: false,
@@ -198,6 +195,15 @@ impl Connection {
             && self.unsent().len() < UNSENT_BYTES_MAX
     }
 
+    /// How its messages are written.
+    pub(crate) fn format(&self) -> Format {
+        let carrier = match &self.link {
+            Link::WebSocket { .. } => Carrier::WebSocket,
+            Link::Emulated(link) => link.carrier,
+        };
+        Format { dialect: self.dialect, carrier }
+    }
+
     /// Bytes that wait for its socket, but for those in rings.
     pub(crate) fn unsent(&self) -> &[u8] {
         &self.unsent[self.sent..]
@@ -224,7 +230,7 @@ impl Connection {
     /// Writes what waits, but for rings; whether the socket has all of it.
     pub(crate) fn write_unsent(&mut self) -> io::Result<bool> {
         while !self.unsent().is_empty() {
-            match self.wire.take(&self.unsent[self.sent..]) {
+            match self.link.take(&self.unsent[self.sent..]) {
                 Ok(count) => self.note_sent(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -238,7 +244,7 @@ impl Connection {
     fn message(&mut self, encoding: Encoding, put: impl FnOnce(Encoding, &mut Vec<u8>)) {
         let mut body = Vec::new();
         put_centrifuge(encoding, &mut body, put);
-        frame::put_frame(self.dialect.opcode(), &body, &mut self.unsent);
+        self.format().put(&body, &mut self.unsent);
     }
 
     /// Answers a request.
@@ -330,7 +336,19 @@ impl Connection {
     /// The same with a code of WebSocket.
     pub(crate) fn close(&mut self, code: Option<CloseCode>, reason: &str) {
         if !self.is_ending() {
-            frame::put_close(code.unwrap_or(CloseCode::NORMAL), reason, &mut self.unsent);
+            let code = code.unwrap_or(CloseCode::NORMAL);
+            match self.link {
+                Link::WebSocket { .. } => frame::put_close(code, reason, &mut self.unsent),
+                Link::Emulated(_) => {
+                    let disconnected = Disconnected {
+                        code: code.number().into(),
+                        reason: reason.to_owned(),
+                        reconnect: code_reconnects(code.number()),
+                    };
+                    let kind = PushKind::Disconnect(disconnected);
+                    self.push(&Push { channel: String::new(), kind });
+                }
+            }
             self.phase = Phase::Ending;
             self.requests.clear();
         }

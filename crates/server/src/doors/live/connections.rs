@@ -3,6 +3,7 @@
 
 mod commands;
 mod deliveries;
+mod emulation;
 mod goodbyes;
 mod history;
 pub(crate) mod messages;
@@ -32,6 +33,10 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
+pub(crate) use self::{
+    commands::LIMITS,
+    emulation::{EmulatedArrival, EmulationRefusal},
+};
 use self::{
     goodbyes::{GOODBYES_EVERY, Goodbyes},
     history::History,
@@ -39,14 +44,16 @@ use self::{
     writes::ToFlush,
 };
 use super::{
+    answer_pipe::PipeEvents,
     backend::{Backend, LiveBackend},
     broadcast::Broadcast,
     calls::Calls,
-    connection::{Connection, Subscription},
+    connection::{Connection, Greeting, Subscription},
     connection_id::ConnectionId,
     core_requests::{Answers, CoreRequests},
-    dialect::Scratch,
+    dialect::{Dialect, Scratch},
     limits::MESSAGE_BYTES_MAX,
+    link::Link,
     presence::Presence,
     sink::LiveSink,
     source::SharedPattern,
@@ -56,7 +63,7 @@ use super::{
 use crate::{
     broker::{live_changes::LiveChanges, stream_request::Located},
     http::{thread_state::HttpThreadState, upgrade::Upgraded},
-    identity::authority::Authority,
+    identity::{authority::Authority, principal::Principal},
     runtime::{
         core::{CoreHandle, Cores},
         inbox::Message,
@@ -106,6 +113,7 @@ pub(crate) struct LiveConnections {
     calls: Rc<LiveCalls>,
     /// Topics whose settings have changed.
     changed_topics: Rc<LiveChanges>,
+    pipe_events: Rc<PipeEvents>,
     /// By slot.
     connections: Vec<Option<Connection>>,
     free: Vec<u32>,
@@ -169,6 +177,7 @@ impl LiveConnections {
             rules.has_relay,
         );
         let calls = Rc::new(LiveCalls::new(sink.notify.clone()));
+        let pipe_events = Rc::new(PipeEvents::new(sink.notify.clone()));
         core.services.add(calls.clone());
         let changed_topics = Rc::new(LiveChanges::new(sink.notify.clone()));
         core.services.add(changed_topics.clone());
@@ -185,6 +194,7 @@ impl LiveConnections {
             requests,
             calls,
             changed_topics,
+            pipe_events,
             connections: Vec::new(),
             free: Vec::new(),
             users: Users::default(),
@@ -252,6 +262,7 @@ impl LiveConnections {
                 self.welcome(upgraded);
             }
             let mut has_more = self.take_events();
+            self.take_pipe_events();
             for (connection, told) in self.answers.take() {
                 self.hear(connection, told);
             }
@@ -295,28 +306,42 @@ impl LiveConnections {
         let Upgraded { wire, place, upgrade, unread } = upgraded;
         let Some(client) = upgrade.state::<LiveClient>() else { return };
         let LiveClient { dialect, deflate, principal, greeting, wse } = client;
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.connections.push(None);
-            self.connections.len() as u32 - 1
-        });
+        let slot = self.free_slot();
         if let Err(error) = self.sockets.add(&wire, slot, Interest::Changes) {
             tracing::warn!(%error, "a live connection could not be taken over");
             return self.free.push(slot);
         }
-        self.generations = self.generations.wrapping_add(1);
-        let id = ConnectionId { slot, generation: self.generations };
         let limits = DecoderLimits { message_bytes_max: MESSAGE_BYTES_MAX };
         let decoder = Decoder::of_server(limits, deflate.is_some());
-        let due = Instant::now() + self.rules.connect_timeout;
-        let connection =
-            Connection::new(id, (wire, place), (decoder, dialect), (principal, greeting), due);
-        self.connections[slot as usize] = Some(connection);
+        let link = Link::WebSocket { wire, decoder, _place: place };
+        let id = self.enter(slot, (link, dialect), (principal, greeting));
         if let Some(entry) = wse {
             self.welcome_wse(id, entry);
         }
-        self.thread_state.metrics.live_connections.add(1);
         self.decode(slot, &unread);
         self.to_read.push(slot);
+    }
+
+    fn free_slot(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() as u32 - 1
+        })
+    }
+
+    /// A connection begins at a free slot.
+    fn enter(
+        &mut self,
+        slot: u32,
+        way: (Link, Dialect),
+        client: (Principal, Greeting),
+    ) -> ConnectionId {
+        self.generations = self.generations.wrapping_add(1);
+        let id = ConnectionId { slot, generation: self.generations };
+        let due = Instant::now() + self.rules.connect_timeout;
+        self.connections[slot as usize] = Some(Connection::new(id, way, client, due));
+        self.thread_state.metrics.live_connections.add(1);
+        id
     }
 
     fn get(&mut self, id: ConnectionId) -> Option<&mut Connection> {
@@ -335,12 +360,14 @@ impl LiveConnections {
         for subscription in &connection.subscriptions {
             self.leave(
                 connection.id,
-                connection.dialect,
+                connection.format(),
                 subscription.broadcast,
                 subscription.place,
             );
         }
-        self.sockets.remove(&connection.wire);
+        if let Link::WebSocket { wire, .. } = &connection.link {
+            self.sockets.remove(wire);
+        }
         self.free.push(slot);
         self.thread_state.metrics.live_connections.less(1);
     }

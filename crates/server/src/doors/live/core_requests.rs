@@ -17,7 +17,7 @@ pub(crate) use self::application::LetIn;
 use super::{
     backend::{Backend, CommandRefusal, Question},
     connection_id::ConnectionId,
-    dialect::Dialect,
+    format::Format,
     pending_subscriptions::PendingSubscriptions,
     published::headers,
     relay::{Followed, Relay},
@@ -64,15 +64,16 @@ pub(crate) struct Asker {
     pub(crate) principal: Principal,
     /// As others see it.
     pub(crate) info: ClientInfo,
-    pub(crate) dialect: Dialect,
+    pub(crate) format: Format,
 }
 
 impl Asker {
     /// What the application is told of it.
     fn question(&self) -> Question<'_> {
-        let (protocol, encoding) = self.dialect.names();
+        let (protocol, encoding) = self.format.dialect.names();
+        let transport = self.format.carrier.name();
         let (client, user) = (&*self.info.client, &*self.info.user);
-        Question { client, user, transport: "websocket", protocol, encoding, ..Question::default() }
+        Question { client, user, transport, protocol, encoding, ..Question::default() }
     }
 }
 

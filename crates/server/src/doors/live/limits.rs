@@ -124,3 +124,12 @@ pub(crate) const BROADCAST_BYTES: u64 = 1 << 20;
 /// The window of a reader that catches up for one subscription.
 pub(crate) const CATCH_UP_MESSAGES: u32 = 256;
 pub(crate) const CATCH_UP_BYTES: u64 = 64 << 10;
+
+/// Bytes that wait in the answer of a connection without a WebSocket, beside those that its socket has not taken.
+pub(crate) const PIPE_BYTES_MAX: usize = 64 << 10;
+
+/// Messages of such a client that wait until what it asked before is done, in bytes. Beyond, they are refused.
+pub(crate) const WAITING_BYTES_MAX: usize = 1 << 20;
+
+/// What each of them counts besides.
+pub(crate) const WAITING_MESSAGE_BYTES: usize = 64;

@@ -50,8 +50,8 @@ impl NewestFrames {
         self.bytes
     }
 
-    /// Takes the frame of a message, in two parts, in place of the one that its key has had. Offsets rise.
-    pub(crate) fn push(&mut self, offset: u64, key: &[u8], head: &[u8], body: &[u8]) {
+    /// Takes the frame of a message, in parts, in place of the one that its key has had. Offsets rise.
+    pub(crate) fn push(&mut self, offset: u64, key: &[u8], parts: [&[u8]; 3]) {
         let key = match self.offsets.get_key_value(key) {
             Some((held, before)) => {
                 let (held, before) = (held.clone(), *before);
@@ -63,7 +63,7 @@ impl NewestFrames {
             None => Rc::from(key),
         };
         self.offsets.insert(key.clone(), offset);
-        let entry = Entry { key, frame: [head, body].concat().into() };
+        let entry = Entry { key, frame: parts.concat().into() };
         self.bytes += entry.bytes();
         self.frames.insert(offset, entry);
     }
@@ -105,9 +105,9 @@ mod tests {
     #[test]
     fn a_key_has_its_newest_frame_where_that_was_published() {
         let mut frames = NewestFrames::from(4);
-        frames.push(4, b"a", b"4", b"");
-        frames.push(5, b"b", b"5", b"!");
-        frames.push(7, b"a", b"7", b"");
+        frames.push(4, b"a", [b"4", b"", b""]);
+        frames.push(5, b"b", [b"5", b"!", b""]);
+        frames.push(7, b"a", [b"7", b"", b""]);
         assert_eq!(all(&frames, 0), [(5, &b"5!"[..]), (7, b"7")]);
         assert_eq!(all(&frames, 6), [(7, &b"7"[..])]);
         assert!(frames.reach(4) && !frames.reach(3));
@@ -117,7 +117,7 @@ mod tests {
     fn what_goes_is_told_by_the_offset_from_which_all_is_there() {
         let mut frames = NewestFrames::from(0);
         for offset in 0..10_u64 {
-            frames.push(offset, &[offset as u8], &[0; 100], &[]);
+            frames.push(offset, &[offset as u8], [&[0; 100], &[], &[]]);
         }
         frames.shrink(4, usize::MAX);
         assert_eq!(all(&frames, 0).len(), 4);
@@ -125,7 +125,7 @@ mod tests {
         frames.shrink(4, 2 * (ENTRY_BYTES + 101));
         assert!(frames.reach(8) && !frames.reach(7));
         // A key that has gone is one like any other when it comes back.
-        frames.push(10, &[0], b"again", b"");
+        frames.push(10, &[0], [b"again", b"", b""]);
         assert_eq!(all(&frames, 10), [(10, &b"again"[..])]);
         frames.clear(11);
         assert_eq!((frames.len(), frames.reach(11), frames.reach(10)), (0, true, false));
@@ -162,7 +162,7 @@ mod tests {
             for step in steps.into_iter().chain(last) {
                 match step {
                     Step::Publish(key) => {
-                        frames.push(log.len() as u64, &[key], &[key], &[]);
+                        frames.push(log.len() as u64, &[key], [&[key], &[], &[]]);
                         log.push(key);
                     }
                     Step::Shrink(keys) => frames.shrink(keys, usize::MAX),

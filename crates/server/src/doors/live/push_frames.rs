@@ -1,10 +1,10 @@
-//! A push for many connections: encoded once for each dialect that one of them speaks. It knows no connections.
+//! A push for many connections: encoded once for each format that one of them speaks. It knows no connections.
 
 use sennit_centrifuge::{Push, put_push};
-use sennit_websocket::frame;
 
 use super::{
     dialect::{Dialect, put_centrifuge},
+    format::Format,
     wse,
 };
 
@@ -12,7 +12,7 @@ use super::{
 #[derive(Debug)]
 pub(crate) struct PushFrames {
     push: Push,
-    frames: Vec<(Dialect, Vec<u8>)>,
+    frames: Vec<(Format, Vec<u8>)>,
 }
 
 impl PushFrames {
@@ -20,20 +20,20 @@ impl PushFrames {
         Self { push, frames: Vec::new() }
     }
 
-    /// The frame for a dialect.
-    pub(crate) fn frame(&mut self, dialect: Dialect) -> &[u8] {
-        let at = self.frames.iter().position(|(of, _)| *of == dialect).unwrap_or_else(|| {
+    /// The frame in a format.
+    pub(crate) fn frame(&mut self, format: Format) -> &[u8] {
+        let at = self.frames.iter().position(|(of, _)| *of == format).unwrap_or_else(|| {
             let (mut body, mut frame) = (Vec::new(), Vec::new());
-            match dialect {
+            match format.dialect {
                 Dialect::Centrifuge(encoding) => {
                     put_centrifuge(encoding, &mut body, |encoding, out| {
                         put_push(encoding, &self.push, out);
                     });
-                    frame::put_frame(dialect.opcode(), &body, &mut frame);
+                    format.put(&body, &mut frame);
                 }
                 Dialect::Wse => wse::put_push(&self.push, &mut frame),
             }
-            self.frames.push((dialect, frame));
+            self.frames.push((format, frame));
             self.frames.len() - 1
         });
         &self.frames[at].1

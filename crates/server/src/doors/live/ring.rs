@@ -1,4 +1,4 @@
-//! The frames of a topic in one encoding, for all who are subscribed to it on a core: encoded once, and sent from where
+//! The frames of a topic in one format, for all who are subscribed to it on a core: encoded once, and sent from where
 //! they lie. A reader is a position in it; what is behind it costs the ring nothing. It knows no sockets.
 
 use std::collections::VecDeque;
@@ -56,9 +56,9 @@ impl Ring {
         (self.tail - self.start()) as usize
     }
 
-    /// Appends the frame of a message, in two parts.
-    pub(crate) fn push(&mut self, offset: u64, head: &[u8], body: &[u8]) {
-        let length = head.len() + body.len();
+    /// Appends the frame of a message: what stands before it, the message, and what stands behind it.
+    pub(crate) fn push(&mut self, offset: u64, parts: [&[u8]; 3]) {
+        let length = parts.iter().map(|part| part.len()).sum::<usize>();
         let has_room = |block: &Block| block.bytes.capacity() - block.bytes.len() >= length;
         if !self.blocks.back().is_some_and(has_room) {
             let least = if self.blocks.is_empty() { FIRST_BLOCK_BYTES } else { BLOCK_BYTES };
@@ -66,8 +66,7 @@ impl Ring {
             self.blocks.push_back(Block { start: self.tail, bytes });
         }
         if let Some(block) = self.blocks.back_mut() {
-            block.bytes.extend_from_slice(head);
-            block.bytes.extend_from_slice(body);
+            parts.iter().for_each(|part| block.bytes.extend_from_slice(part));
             self.tail = block.end();
         }
         self.frames.push_back(Frame { offset, end: self.tail });
@@ -129,7 +128,7 @@ mod tests {
     fn ring(offsets: impl IntoIterator<Item = u64>, length: usize) -> Ring {
         let mut ring = Ring::default();
         for offset in offsets {
-            ring.push(offset, &[offset as u8], &vec![offset as u8; length - 1]);
+            ring.push(offset, [&[offset as u8], &vec![offset as u8; length - 2], &[offset as u8]]);
         }
         ring
     }
@@ -189,7 +188,7 @@ mod tests {
         let mut ring = ring([1, 2], 10);
         ring.clear();
         assert_eq!((ring.len(), ring.tail(), ring.start()), (0, 20, 20));
-        ring.push(3, b"3", b"33");
+        ring.push(3, [b"3", b"3", b"3"]);
         assert_eq!(read(&ring, 20), b"333");
         assert_eq!(ring.position_of(3), Some(20));
     }

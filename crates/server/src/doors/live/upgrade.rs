@@ -85,7 +85,7 @@ pub(crate) fn answer_wse(
 }
 
 /// A client, as far as its request says who it is.
-fn greeting(request: &Request, peer: &Peer) -> Greeting {
+pub(super) fn greeting(request: &Request, peer: &Peer) -> Greeting {
     let mut headers = HeaderMap::new();
     for name in SHOWN_HEADERS {
         let value = request.headers().get(&name).map(HeaderValue::from_bytes);

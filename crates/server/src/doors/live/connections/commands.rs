@@ -1,6 +1,6 @@
 //! What clients of live connections ask, and what they are answered. Commands of a connection are done in their order.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{collections::BTreeMap, io, rc::Rc};
 
 use bytes::BufMut as _;
 use sennit_centrifuge::{
@@ -21,10 +21,12 @@ use crate::{
         connection_id::{ClientId, ConnectionId},
         core_requests::{Asker, Beginning, Cause, LetIn, SubscriptionRefresh, Told},
         dialect::{ClientRequest, Dialect},
+        format::Format,
         limits::{
             COMMANDS_MAX, CONNECTIONS_AT_ONCE_MAX, MESSAGE_BYTES_MAX, PRESENCE_DATA_BYTES_MAX,
             SUBSCRIPTIONS_MAX,
         },
+        link::Link,
     },
     identity::{
         login::{Credential, LoginRefusal},
@@ -40,6 +42,14 @@ const READ_BYTES: usize = 64 << 10;
 /// Reads of a connection before others have their turn.
 const READS_MAX: usize = 4;
 
+/// What is decoded of the messages of clients.
+pub(crate) const LIMITS: Limits = Limits {
+    message_bytes_max: MESSAGE_BYTES_MAX,
+    commands_max: COMMANDS_MAX,
+    depth_max: Limits::DEPTH_MAX,
+    entries_max: Limits::ENTRIES_MAX,
+};
+
 /// Makes requests of a message; whether its client has said that it is there.
 fn take(connection: &mut Connection, message: &[u8]) -> bool {
     match connection.dialect {
@@ -50,13 +60,8 @@ fn take(connection: &mut Connection, message: &[u8]) -> bool {
 
 /// The same of a message in the Centrifuge protocol.
 fn take_commands(connection: &mut Connection, encoding: Encoding, message: &[u8]) -> bool {
-    let limits = Limits {
-        message_bytes_max: MESSAGE_BYTES_MAX,
-        commands_max: COMMANDS_MAX,
-        ..Limits::default()
-    };
     let mut pongs = false;
-    for command in decode_commands(encoding, message, limits) {
+    for command in decode_commands(encoding, message, LIMITS) {
         match command {
             Ok(command) if command.is_pong() => pongs = true,
             Ok(command) => {
@@ -105,25 +110,37 @@ impl LiveConnections {
                 return self.to_read.push(slot);
             }
             reads += 1;
-            let mut room = std::mem::take(&mut self.read);
-            room.clear();
-            let Some(connection) = self.at(slot) else { return };
-            let read = connection.wire.read_now(&mut (&mut room).limit(READ_BYTES));
-            let has_gone = match read {
-                Ok(Some(0)) | Err(_) => true,
-                Ok(Some(_)) => {
-                    self.decode(slot, &room);
-                    false
-                }
-                Ok(None) => {
-                    connection.is_readable = false;
-                    false
-                }
-            };
-            self.read = room;
-            if has_gone {
+            if self.receive(slot).is_err() {
                 return self.broken.push(id);
             }
+        }
+    }
+
+    /// Reads what has come for a connection, some of it; an error once its client has gone.
+    fn receive(&mut self, slot: u32) -> io::Result<()> {
+        let mut room = std::mem::take(&mut self.read);
+        room.clear();
+        let Some(connection) = self.at(slot) else { return Ok(()) };
+        let read = match &mut connection.link {
+            Link::WebSocket { wire, .. } => wire.read_now(&mut (&mut room).limit(READ_BYTES)),
+            Link::Emulated(link) => {
+                match link.next() {
+                    Some(message) => self.take_message(slot, &message),
+                    None => connection.is_readable = false,
+                }
+                self.read = room;
+                return Ok(());
+            }
+        };
+        match read {
+            Ok(Some(1..)) => self.decode(slot, &room),
+            Ok(None) => connection.is_readable = false,
+            Ok(Some(0)) | Err(_) => {}
+        }
+        self.read = room;
+        match read {
+            Ok(Some(0)) => Err(io::ErrorKind::UnexpectedEof.into()),
+            read => read.map(drop),
         }
     }
 
@@ -134,7 +151,8 @@ impl LiveConnections {
         let mut pongs = false;
         // Nothing counts that comes behind the end: it is thrown away, not kept.
         while !connection.is_ending() {
-            match connection.decoder.next(&mut input, &mut self.inflater) {
+            let Link::WebSocket { decoder, .. } = &mut connection.link else { return };
+            match decoder.next(&mut input, &mut self.inflater) {
                 Ok(None) => break,
                 Ok(Some(Incoming::Ping(payload))) => connection.pong(&payload),
                 Ok(Some(Incoming::Pong(_))) => pongs |= connection.dialect == Dialect::Wse,
@@ -148,6 +166,14 @@ impl LiveConnections {
             }
         }
         if pongs {
+            self.heard_pong(slot);
+        }
+    }
+
+    /// Makes requests of a message.
+    fn take_message(&mut self, slot: u32, message: &[u8]) {
+        let Some(connection) = self.at(slot) else { return };
+        if !connection.is_ending() && take(connection, message) {
             self.heard_pong(slot);
         }
     }
@@ -187,9 +213,9 @@ impl LiveConnections {
             Request::Unsubscribe(request) => {
                 if let Some(at) = connection.subscription(&request.channel) {
                     let held = connection.subscriptions.swap_remove(at);
-                    let dialect = connection.dialect;
+                    let format = connection.format();
                     connection.reply(number, Ok(Answer::Unsubscribe));
-                    self.leave(id, dialect, held.broadcast, held.place);
+                    self.leave(id, format, held.broadcast, held.place);
                 } else {
                     connection.reply(number, Ok(Answer::Unsubscribe));
                 }
@@ -381,6 +407,7 @@ impl LiveConnections {
         data: Data,
     ) {
         let (ping_interval, client) = (self.rules.ping_interval, self.client_id(id));
+        let (session, node) = self.session_of(id);
         let Some(connection) = self.get(id) else { return };
         connection.is_busy = false;
         connection.positions = None;
@@ -396,6 +423,8 @@ impl LiveConnections {
             ping_s: u32::try_from(ping_interval.as_secs().max(1)).unwrap_or(u32::MAX),
             pong: true,
             data,
+            session,
+            node,
             ..ConnectResult::default()
         };
         connection.phase = Phase::Connected;
@@ -412,9 +441,9 @@ impl LiveConnections {
     pub(super) fn asker(&mut self, id: ConnectionId) -> Asker {
         let info = self.client_info(id);
         let held = self.get(id);
-        let dialect = held.as_ref().map_or(Dialect::ALL[0], |connection| connection.dialect);
+        let format = held.as_ref().map_or(Format::ALL[0], |connection| connection.format());
         let principal = held.map_or_else(Principal::nobody, |held| held.principal.clone());
-        Asker { principal, info, dialect }
+        Asker { principal, info, format }
     }
 
     /// A method of the application is called.

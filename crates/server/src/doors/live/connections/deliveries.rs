@@ -92,7 +92,7 @@ impl LiveConnections {
         let held = connections.get_mut(of.connection.slot as usize).and_then(Option::as_mut);
         let held = held.filter(|held| held.id == of.connection);
         let Some(connection) = held else { return };
-        let dialect = connection.dialect;
+        let format = connection.format();
         let found = connection.subscriptions.iter().position(|held| held.broadcast == of.broadcast);
         let Some(at) = found else { return };
         let subscription = &mut connection.subscriptions[at];
@@ -106,7 +106,7 @@ impl LiveConnections {
         let out = connection.out();
         let epoch = broadcast.located().map_or(0, |located| located.tag.number());
         let source = Source { channel: &channel, epoch };
-        let count = encode_from(from, delivery, (dialect, source), scratch, out);
+        let count = encode_from(from, delivery, (format, source), scratch, out);
         self.thread_state.metrics.live_deliveries.add(count);
         self.join_rings(of.connection);
         self.to_flush.add(of.connection);
@@ -182,7 +182,7 @@ impl LiveConnections {
             return self.to_flush.add(id);
         }
         let subscription = connection.subscriptions.swap_remove(at);
-        let dialect = connection.dialect;
+        let (dialect, format) = (connection.dialect, connection.format());
         match held.filter(|_| dialect == Dialect::Wse && code.resubscribes()) {
             // Its clients do not subscribe again by themselves.
             Some(epoch) => {
@@ -194,7 +194,7 @@ impl LiveConnections {
             }
             None => connection.push(&unsubscribed(&subscription.channel, code)),
         }
-        self.leave(id, dialect, broadcast, subscription.place);
+        self.leave(id, format, broadcast, subscription.place);
         self.to_flush.add(id);
     }
 }

@@ -109,7 +109,7 @@ impl LiveConnections {
         if !matches!(connection.phase, Phase::Connected) {
             return;
         }
-        let frame = send.frames.frame(connection.dialect);
+        let frame = send.frames.frame(connection.format());
         let waiting = connection.unsent().len();
         // The first may be as long as it is.
         if waiting > 0 && waiting + frame.len() > UNSENT_BYTES_MAX {

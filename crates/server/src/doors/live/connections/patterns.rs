@@ -149,7 +149,7 @@ impl LiveConnections {
             let detail = format!("SUBSCRIPTIONS_MAX is {SUBSCRIPTIONS_MAX}");
             return connection.refuse(waiting.command, ErrorCode::LimitExceeded, detail);
         }
-        broadcast.add(id, connection.dialect);
+        broadcast.add(id, connection.format());
         connection.subscriptions.push(Subscription {
             channel: broadcast.channel.clone(),
             broadcast: number,
@@ -157,7 +157,7 @@ impl LiveConnections {
             is_told: false,
             is_server_side: false,
             principal: None,
-            place: Place::Ring(broadcast.ring(connection.dialect).tail()),
+            place: Place::Ring(broadcast.ring(connection.format()).tail()),
         });
         self.thread_state.metrics.live_subscriptions.add(1);
         // Nothing can be recovered, and that is said.

@@ -10,7 +10,6 @@ use sennit_centrifuge::{
 };
 use sennit_identity::Verb;
 use sennit_model::TopicName;
-use sennit_websocket::frame;
 
 use super::LiveConnections;
 use crate::{
@@ -19,6 +18,7 @@ use crate::{
         connection_id::ConnectionId,
         core_requests::PresenceQuestion,
         dialect::{Dialect, put_centrifuge},
+        format::Format,
         limits::{
             PRESENCE_CHANGES_MAX, PRESENCE_MAX, PRESENCE_PUSHES_MAX, TOLD_AT_ONCE_MAX,
             UNSENT_BYTES_MAX,
@@ -119,7 +119,10 @@ impl LiveConnections {
     fn push_changes(&mut self, topic: &TopicName, changes: &[Change]) {
         let Some(&number) = self.broadcasts_by_name.get(topic) else { return };
         let Some(broadcast) = self.broadcasts.get(&number) else { return };
-        let frames = Dialect::ALL.map(|dialect| frames_of(dialect, &broadcast.channel, changes));
+        let frames = Format::ALL.map(|format| match broadcast.is_used(format) {
+            true => frames_of(format, &broadcast.channel, changes),
+            false => Vec::new(),
+        });
         for id in broadcast.subscribers.clone() {
             let Some(connection) = self.get(id) else { continue };
             let is_told = |held: &super::Subscription| held.broadcast == number && held.is_told;
@@ -131,7 +134,7 @@ impl LiveConnections {
                 self.unsubscribe_from(id, number, UnsubscribeCode::InsufficientState);
                 continue;
             }
-            let frame = &frames[connection.dialect.index()];
+            let frame = &frames[connection.format().index()];
             connection.out().extend_from_slice(frame);
             self.to_flush.add(id);
         }
@@ -202,21 +205,21 @@ impl LiveConnections {
     }
 }
 
-/// The WebSocket frames with the pushes of changes, one behind the other.
-fn frames_of(dialect: Dialect, channel: &str, changes: &[Change]) -> Vec<u8> {
+/// The frames with the pushes of changes, one behind the other.
+fn frames_of(format: Format, channel: &str, changes: &[Change]) -> Vec<u8> {
     let mut framed = Vec::new();
     let pushes = changes.iter().map(|change| match change {
         Change::Joined(member) => PushKind::Join(member.info.clone()),
         Change::Left(member) => PushKind::Leave(member.info.clone()),
     });
     let pushes = pushes.map(|kind| Push { channel: channel.to_owned(), kind });
-    match dialect {
+    match format.dialect {
         Dialect::Centrifuge(encoding) => {
             let mut body = Vec::new();
             put_centrifuge(encoding, &mut body, |encoding, out| {
                 pushes.for_each(|push| put_push(encoding, &push, out));
             });
-            frame::put_frame(dialect.opcode(), &body, &mut framed);
+            format.put(&body, &mut framed);
         }
         Dialect::Wse => pushes.for_each(|push| wse::put_push(&push, &mut framed)),
     }

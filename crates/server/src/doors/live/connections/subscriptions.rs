@@ -14,7 +14,7 @@ use crate::{
         connection::{Place, Subscription, time_to_refresh},
         connection_id::ConnectionId,
         core_requests::{Beginning, Cause},
-        dialect::Dialect,
+        format::Format,
         limits::{
             BROADCAST_BYTES, BROADCAST_MESSAGES, CATCH_UP_BYTES, CATCH_UP_MESSAGES,
             SUBSCRIPTIONS_MAX, UNSENT_BYTES_MAX,
@@ -44,7 +44,7 @@ impl LiveConnections {
         let refused = |code, detail: String| Err(ReplyError::new(code, detail));
         let has_gone = || ReplyError::new(ErrorCode::Internal, "the connection has gone");
         let connection = self.get(id).ok_or_else(has_gone)?;
-        let dialect = connection.dialect;
+        let format = connection.format();
         let asks = principal.as_ref().unwrap_or(&connection.principal);
         if let Err(missing) = asks.may(Verb::Subscribe, topic.as_str()) {
             return refused(ErrorCode::PermissionDenied, missing.to_string());
@@ -88,9 +88,9 @@ impl LiveConnections {
         };
         let keeps_presence = broadcast.live().presence;
         let before = broadcast.held();
-        broadcast.add(id, dialect);
+        broadcast.add(id, format);
         self.rings_bytes = self.rings_bytes + broadcast.held() - before;
-        let place = broadcast.position_of(dialect, next);
+        let place = broadcast.position_of(format, next);
         let result = SubscribeResult {
             recoverable: true,
             positioned: true,
@@ -191,7 +191,7 @@ impl LiveConnections {
         let Self { connections, broadcasts, .. } = self;
         let held = connections.get_mut(id.slot as usize).and_then(Option::as_mut);
         let Some(connection) = held.filter(|held| held.id == id) else { return };
-        let dialect = connection.dialect;
+        let format = connection.format();
         let mut joined = Vec::new();
         for subscription in &mut connection.subscriptions {
             if let Place::Log { reader, .. } = subscription.place
@@ -199,9 +199,9 @@ impl LiveConnections {
                 && let Some(located) = broadcast.located()
             {
                 let next = subscription.next;
-                subscription.place = match broadcast.position_of(dialect, next) {
+                subscription.place = match broadcast.position_of(format, next) {
                     Some(position) => Place::Ring(position),
-                    None if broadcast.newest(dialect, next).is_some() => Place::Newest,
+                    None if broadcast.newest(format, next).is_some() => Place::Newest,
                     None => continue,
                 };
                 joined.push((reader, located));
@@ -235,10 +235,10 @@ impl LiveConnections {
     }
 
     /// A connection is not subscribed any more.
-    pub(super) fn leave(&mut self, id: ConnectionId, dialect: Dialect, number: u32, place: Place) {
+    pub(super) fn leave(&mut self, id: ConnectionId, format: Format, number: u32, place: Place) {
         self.thread_state.metrics.live_subscriptions.less(1);
         let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
-        broadcast.remove(id, dialect);
+        broadcast.remove(id, format);
         let has_presence = broadcast.live().presence;
         if let Some(topic) = broadcast.topic() {
             let (located, name) = (topic.located, has_presence.then(|| topic.name.clone()));

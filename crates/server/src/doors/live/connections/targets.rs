@@ -125,7 +125,7 @@ impl LiveConnections {
         ConnectionView {
             id: ClientId { core: self.core.index, connection: connection.id },
             user: connection.principal.user_name(),
-            address: connection.wire.peer_address(),
+            address: connection.link.peer_address(),
             dialect: connection.dialect,
             since: connection.since,
             channels: channels.collect(),

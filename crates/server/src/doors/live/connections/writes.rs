@@ -13,7 +13,7 @@ use crate::{
         broadcast::Broadcast,
         connection::{Place, Subscription},
         connection_id::ConnectionId,
-        dialect::Dialect,
+        format::Format,
         limits::{CLOSE_TIMEOUT, CONNECTIONS_AT_ONCE_MAX, RINGS_BYTES_MAX, UNSENT_BYTES_MAX},
     },
     runtime::write_buffer::{SLICES_MAX, TakesNow as _},
@@ -163,7 +163,7 @@ impl LiveConnections {
     /// A connection was told that it ends, and its socket has all of it. Its client ends it, or time does.
     fn close_end(&mut self, id: ConnectionId) {
         let Some(connection) = self.get(id) else { return };
-        if connection.client_has_ended || connection.wire.shut_down().is_err() {
+        if connection.client_has_ended || !connection.link.shut_down().unwrap_or_default() {
             return self.broken.push(id);
         }
         connection.due = Instant::now() + CLOSE_TIMEOUT;
@@ -214,14 +214,14 @@ impl LiveConnections {
             };
             match subscription.place {
                 Place::Ring(position) => {
-                    let ring = broadcast.ring(connection.dialect);
+                    let ring = broadcast.ring(connection.format());
                     if (ring.start()..ring.tail()).contains(&position) {
                         ring.pieces(position).all(offer);
                     }
                 }
                 Place::Newest => {
                     let next = subscription.next;
-                    if let Some(newest) = broadcast.newest(connection.dialect, next) {
+                    if let Some(newest) = broadcast.newest(connection.format(), next) {
                         newest.behind(next).all(|(_, frame)| offer(frame));
                     }
                 }
@@ -229,11 +229,11 @@ impl LiveConnections {
             }
         }
         let slices = &slices[..count];
-        if connection.wire.is_plain() {
+        if connection.link.is_plain() {
             return match slices {
                 [] => Ok(0),
-                [one] => connection.wire.take(one),
-                some => connection.wire.take_slices(some),
+                [one] => connection.link.take(one),
+                some => connection.link.take_slices(some),
             };
         }
         // What TLS has begun to send has to be offered again, whatever becomes of the rings: it is copied.
@@ -252,7 +252,7 @@ impl LiveConnections {
         let Self { connections, broadcasts, .. } = self;
         let held = connections.get_mut(id.slot as usize).and_then(Option::as_mut);
         let Some(connection) = held else { return };
-        let dialect = connection.dialect;
+        let format = connection.format();
         let mut rest = Vec::new();
         let mut delivered = 0;
         for subscription in &mut connection.subscriptions {
@@ -261,7 +261,7 @@ impl LiveConnections {
             }
             let Some(broadcast) = broadcasts.get(&subscription.broadcast) else { continue };
             if subscription.place == Place::Newest {
-                let Some(newest) = broadcast.newest(dialect, subscription.next) else { continue };
+                let Some(newest) = broadcast.newest(format, subscription.next) else { continue };
                 for (offset, frame) in newest.behind(subscription.next) {
                     if taken == 0 {
                         break;
@@ -275,7 +275,7 @@ impl LiveConnections {
                 continue;
             }
             let Place::Ring(position) = subscription.place else { continue };
-            let ring = broadcast.ring(dialect);
+            let ring = broadcast.ring(format);
             if position >= ring.tail() || position < ring.start() {
                 continue;
             }
@@ -313,7 +313,7 @@ impl LiveConnections {
         if connection.is_ending() {
             return false;
         }
-        let dialect = connection.dialect;
+        let format = connection.format();
         let metrics = &self.thread_state.metrics;
         let (mut to_log, mut has_more, mut is_slow) = (Vec::new(), false, false);
         let mut lost = Vec::new();
@@ -321,21 +321,21 @@ impl LiveConnections {
             let Some(broadcast) = broadcasts.get(&subscription.broadcast) else { continue };
             let next = subscription.next;
             match subscription.place {
-                Place::Ring(_) if !is_behind(subscription, broadcast, dialect) => {}
+                Place::Ring(_) if !is_behind(subscription, broadcast, format) => {}
                 Place::Ring(_) if broadcast.live().when_behind == WhenBehind::Disconnect => {
                     is_slow = true;
                 }
-                Place::Ring(_) if broadcast.newest(dialect, next).is_some() => {
+                Place::Ring(_) if broadcast.newest(format, next).is_some() => {
                     metrics.live_behind_conflated.add(1);
                     subscription.place = Place::Newest;
                     has_more = true;
                 }
-                Place::Newest => match broadcast.newest(dialect, next) {
+                Place::Newest => match broadcast.newest(format, next) {
                     Some(newest) if newest.behind(next).next().is_some() => has_more = true,
                     None if next < broadcast.next => to_log.push(at),
                     _ => {
                         subscription.next = broadcast.next;
-                        subscription.place = Place::Ring(broadcast.ring(dialect).tail());
+                        subscription.place = Place::Ring(broadcast.ring(format).tail());
                     }
                 },
                 // There is no one log from which it could go on.
@@ -376,8 +376,8 @@ impl LiveConnections {
         };
         let mut subscriptions = connection.subscriptions.iter();
         let subscription = subscriptions.find(|held| held.broadcast == number);
-        let dialect = connection.dialect;
-        if subscription.is_some_and(|held| is_behind(held, broadcast, dialect)) {
+        let format = connection.format();
+        if subscription.is_some_and(|held| is_behind(held, broadcast, format)) {
             self.end_slow(id);
         }
     }
@@ -392,10 +392,10 @@ impl LiveConnections {
 }
 
 /// Whether the place of a subscription in the ring has gone, and with it messages that it needs.
-fn is_behind(subscription: &Subscription, broadcast: &Broadcast, dialect: Dialect) -> bool {
+fn is_behind(subscription: &Subscription, broadcast: &Broadcast, format: Format) -> bool {
     match subscription.place {
         Place::Ring(position) => {
-            position < broadcast.ring(dialect).start() && subscription.next < broadcast.next
+            position < broadcast.ring(format).start() && subscription.next < broadcast.next
         }
         Place::Newest | Place::Log { .. } => false,
     }

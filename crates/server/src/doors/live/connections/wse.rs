@@ -10,7 +10,7 @@ use crate::{
         backend::BackendAsk,
         connection::{Connection, Greeting, Phase},
         connection_id::ConnectionId,
-        dialect::{ClientRequest, Dialect},
+        dialect::ClientRequest,
         upgrade::WseEntry,
         wse::{Asked, Resumption},
     },
@@ -174,7 +174,8 @@ impl LiveConnections {
         let Some(connection) = self.get(id) else { return };
         let Some(at) = connection.subscription(topic) else { return };
         let held = connection.subscriptions.swap_remove(at);
-        self.leave(id, Dialect::Wse, held.broadcast, held.place);
+        let format = connection.format();
+        self.leave(id, format, held.broadcast, held.place);
     }
 }
 
