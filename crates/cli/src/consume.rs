@@ -16,6 +16,7 @@ use crate::{
     connect_options::{ConnectOptions, block_on},
     exit::Failure,
     format::Format,
+    unseal_options::UnsealOptions,
 };
 
 use group_consumer::GroupConsumer;
@@ -32,6 +33,7 @@ Examples:
   sennit consume orders --count 1 --verdict dead-letter --reason 'no such customer'
   sennit consume orders --follow --exec './work \"$SENNIT_KEY\"' --jobs 4
   sennit consume orders --exec 'timeout 1m ./work' --on-failure dead-letter
+  sennit consume orders --unseal ada.keys    what was sealed; it stops before what it cannot open
 
 Without --follow it ends when nothing is ready, and also when a pause of the topic, the group or the
 keys holds back all that is ready: standard error says which. It waits for throttles and limits.
@@ -75,6 +77,8 @@ pub struct Args {
     verdict: verdict::VerdictArgs,
     #[command(flatten)]
     exec: exec::ExecArgs,
+    #[command(flatten)]
+    unseal: UnsealOptions,
 }
 
 impl Args {
@@ -95,6 +99,7 @@ impl Args {
             format: Format::default(),
             verdict: verdict::VerdictArgs::default(),
             exec: exec::ExecArgs::replying(command, jobs),
+            unseal: UnsealOptions::default(),
         }
     }
 

@@ -11,8 +11,8 @@ use crate::{
 };
 
 /// Verbs that reach no broker, or say in another way how. Their options keep their defaults.
-const WITHOUT_CONTEXT: [&str; 7] =
-    ["serve", "context", "cert", "storage", "restore", "config", "bench-worker"];
+const WITHOUT_CONTEXT: [&str; 8] =
+    ["serve", "context", "cert", "storage", "restore", "config", "seal", "bench-worker"];
 
 /// The environment variables that name a broker.
 const ADDRESSES: [&str; 2] = ["SENNIT_SERVER", "SENNIT_HTTP"];

@@ -14,7 +14,7 @@ const FIELDS: &str = "key, headers, payload, delay and ttl";
 
 /// The printed fields that say where a message lay. They are ignored when the message is published
 /// again.
-const LOCATION_FIELDS: [&str; 9] = [
+const LOCATION_FIELDS: [&str; 12] = [
     "topic",
     "partition",
     "offset",
@@ -24,14 +24,20 @@ const LOCATION_FIELDS: [&str; 9] = [
     "channel",
     "epoch",
     "publisher",
+    "sealed_id",
+    "sealed_at_ms",
+    "signed_by",
 ];
+
+/// The fields of printed lines that are no messages.
+const NO_MESSAGE_FIELDS: [&str; 4] = ["gap", "refused", "joined", "left"];
 
 /// A line.
 #[derive(Debug, PartialEq)]
 pub enum Line {
     /// A message.
     Message(Message),
-    /// A gap that was printed among messages: nothing to publish.
+    /// A gap, or something else that was printed among messages: nothing to publish.
     Gap,
 }
 
@@ -51,7 +57,8 @@ pub fn read(line: &[u8], unless_said: &Message) -> Result<Line, String> {
         format!("{sees}: {error}; write {{\"payload\": \"text\"}}, with {FIELDS}")
     };
     let mut fields: Fields = serde_json::from_slice(line).map_err(wrong)?;
-    if fields.contains_key("gap") {
+    // Neither has a message that was not opened anything to publish, nor who came or went.
+    if NO_MESSAGE_FIELDS.iter().any(|name| fields.contains_key(*name)) {
         return Ok(Line::Gap);
     }
     let mut message = unless_said.clone();
@@ -181,6 +188,15 @@ pub fn message_json(message: &MessageView<'_>) -> Value {
         value["time_to_live_ms"] = ms(age).into();
     }
     value
+}
+
+/// Puts another payload in place of the one that a message has.
+pub fn set_payload(value: &mut Value, payload: &[u8]) {
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("payload");
+        fields.remove("payload_base64");
+    }
+    put_bytes(value, "payload", payload);
 }
 
 /// Sets a field to bytes: text as text, others as base64 under a name that says so.

@@ -1,6 +1,8 @@
 //! `sennit live`: live connections from the command line: subscribe to channels, publish to them, see who is there.
 
 mod api;
+mod channel_topic;
+mod client_info;
 mod connection;
 mod connections;
 mod disconnect;

@@ -4,7 +4,12 @@ use sennit_client::Gap;
 use sennit_model::{MessageView, TopicName};
 use serde_json::{Value, json};
 
-use crate::{delimiter::Delimiter, json_line::message_json, output::print_to_stderr};
+use crate::{
+    delimiter::Delimiter,
+    json_line::{message_json, set_payload},
+    output::print_to_stderr,
+    unseal_options::{Unopened, Unsealer},
+};
 
 /// The format of printed messages.
 #[derive(Clone, Debug)]
@@ -25,18 +30,65 @@ impl MessageFormat {
     ) {
         match self {
             Self::Json => {
-                let (mut value, mut place) = (message_json(message), place());
-                if let (Some(value), Some(place)) = (value.as_object_mut(), place.as_object_mut()) {
-                    value.append(place);
-                }
-                out.extend_from_slice(value.to_string().as_bytes());
-                out.push(b'\n');
+                put_line([message_json(message), place()], out);
             }
             Self::Payloads(delimiter) => {
                 out.extend_from_slice(message.payload());
                 out.extend_from_slice(delimiter.bytes());
             }
         }
+    }
+
+    /// Appends a message whose payload `unsealer` opens, if there is one. A message that is not opened is told: as a line of JSON,
+    /// or on standard error.
+    pub fn unsealed(
+        &self,
+        message: &MessageView<'_>,
+        topic: &str,
+        unsealer: Option<&mut Unsealer>,
+        place: impl FnOnce() -> Value,
+        out: &mut Vec<u8>,
+    ) {
+        let Some(unsealer) = unsealer else { return self.message(message, place, out) };
+        match unsealer.open(topic, message.payload()) {
+            Ok(opened) => {
+                self.opened(message, &opened.payload, &unsealer.facts(&opened), place, out);
+            }
+            Err(unopened) => self.unopened(&unopened, &place(), out),
+        }
+    }
+
+    /// Appends a message with another payload than its own, and what else is known of it.
+    pub fn opened(
+        &self,
+        message: &MessageView<'_>,
+        payload: &[u8],
+        facts: &Value,
+        place: impl FnOnce() -> Value,
+        out: &mut Vec<u8>,
+    ) {
+        match self {
+            Self::Json => {
+                let mut value = message_json(message);
+                set_payload(&mut value, payload);
+                put_line([value, facts.clone(), place()], out);
+            }
+            Self::Payloads(delimiter) => {
+                out.extend_from_slice(payload);
+                out.extend_from_slice(delimiter.bytes());
+            }
+        }
+    }
+
+    /// Tells of a message at a place that was not opened.
+    pub fn unopened(&self, unopened: &Unopened, place: &Value, out: &mut Vec<u8>) {
+        let Unopened { code, reason } = unopened;
+        if matches!(self, Self::Json) {
+            let told = json!({ "refused": code, "reason": reason });
+            return put_line([told, place.clone()], out);
+        }
+        let of = place["topic"].as_str().or(place["channel"].as_str()).unwrap_or_default();
+        print_to_stderr(&format!("{of} {}: not opened: {reason}", place["offset"]));
     }
 
     /// A gap as a line among messages. If only payloads are printed, the gap is reported on
@@ -56,6 +108,18 @@ impl MessageFormat {
         });
         Some(format!("{value}\n"))
     }
+}
+
+/// Appends objects as one, on a line.
+pub fn put_line(objects: impl IntoIterator<Item = Value>, out: &mut Vec<u8>) {
+    let mut whole = serde_json::Map::new();
+    for mut object in objects {
+        if let Some(object) = object.as_object_mut() {
+            whole.append(object);
+        }
+    }
+    out.extend_from_slice(Value::Object(whole).to_string().as_bytes());
+    out.push(b'\n');
 }
 
 /// Reports a gap on standard error.

@@ -25,6 +25,7 @@ use crate::{
     line_reader::{self, LineError},
     output::{may_show_progress, print_json, print_to_stderr},
     quantity::{duration, show_size},
+    seal_options::{PayloadSealer, SealOptions},
 };
 
 const EXAMPLES: &str = "\
@@ -39,6 +40,7 @@ Examples:
   sennit read orders --json | sennit publish copy --json-lines --create
   sennit publish jobs 'report' --fair-key acme --priority 7
   sennit publish ledger 'debit 7' 'credit 7' --expect-offset 41   both there, or neither
+  sennit publish news 'for us only' --seal news.keys              the broker cannot read it
 
 A line of --json-lines is an object of key, headers, payload, delay and ttl; each may be left out:
   {\"key\": \"7\", \"headers\": {\"type\": \"created\"}, \"payload\": \"text\", \"delay\": \"5m\"}
@@ -117,6 +119,8 @@ pub struct Args {
     json: bool,
     #[command(flatten)]
     fields: FieldValueOptions,
+    #[command(flatten)]
+    seal: SealOptions,
 }
 
 impl Args {
@@ -172,6 +176,7 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
             (None, true) => Some(open(&args, Path::new("-"))?),
             (None, false) => None,
         };
+        let sealer = args.seal.sealer(args.topic.as_str())?;
         let client = args.connect.client().await?;
         let publisher = client
             .publisher(&args.topic)
@@ -182,11 +187,11 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
         let publisher = publisher.map_err(|error| Failure::from(error).about(&args.topic))?;
         args.header.extend(args.fields.headers(&client, &args.topic).await?);
         if let Some(expected) = args.expect_offset {
-            let published = publish_at(&args, &publisher, Offset(expected)).await;
+            let published = publish_at(&args, &publisher, Offset(expected), sealer.as_ref()).await;
             client.close().await;
             return published.map_err(|failure| failure.about(&args.topic));
         }
-        let mut run = Run::new(&args, &publisher);
+        let mut run = Run::new(&args, &publisher, sealer);
         let published = match source {
             Some(source) => run.publish_lines(source).await,
             None => run.publish_arguments().await,
@@ -207,11 +212,18 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
 }
 
 /// Publishes all messages of the command line as one conditional batch.
-async fn publish_at(args: &Args, publisher: &Publisher, expected: Offset) -> Result<(), Failure> {
+async fn publish_at(
+    args: &Args,
+    publisher: &Publisher,
+    expected: Offset,
+    sealer: Option<&PayloadSealer>,
+) -> Result<(), Failure> {
     let template = args.message();
     let mut builder = BatchBuilder::new();
     for body in &args.body {
-        let message = Message { payload: Bytes::from(body.clone()), ..template.clone() };
+        let payload = Bytes::from(body.clone());
+        let payload = sealer.map_or(Ok(payload.clone()), |sealer| sealer.seal(&payload))?;
+        let message = Message { payload, ..template.clone() };
         builder.push(&message).map_err(sennit_client::Error::from)?;
     }
     let Some(batch) = builder.take() else { return Ok(()) };
@@ -242,6 +254,7 @@ struct Run<'a> {
     message: Message,
     args: &'a Args,
     publisher: &'a Publisher,
+    sealer: Option<PayloadSealer>,
     /// The unanswered messages, oldest first.
     waiting: VecDeque<Pending>,
     /// The number of published messages.
@@ -254,11 +267,12 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(args: &'a Args, publisher: &'a Publisher) -> Self {
+    fn new(args: &'a Args, publisher: &'a Publisher, sealer: Option<PayloadSealer>) -> Self {
         Self {
             message: args.message(),
             args,
             publisher,
+            sealer,
             waiting: VecDeque::new(),
             sent: 0,
             gaps: 0,
@@ -334,8 +348,11 @@ impl<'a> Run<'a> {
     }
 
     /// Publishes one message, and checks the answers now and then.
-    async fn send_message(&mut self, message: Message) -> Result<(), Failure> {
+    async fn send_message(&mut self, mut message: Message) -> Result<(), Failure> {
         let number = self.sent + 1;
+        if let Some(sealer) = &self.sealer {
+            message.payload = sealer.seal(&message.payload)?;
+        }
         let pending = self.publisher.publish(message).await;
         let pending = pending.map_err(|error| not_confirmed(self.args, number, error))?;
         self.sent = number;

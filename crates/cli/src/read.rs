@@ -16,6 +16,7 @@ use crate::{
     read_source::{NextOffset, ReadOptions, ReadTarget, Source},
     stdout_closed::stdout_closed,
     time_argument,
+    unseal_options::{UnsealOptions, Unsealer},
 };
 
 const EXAMPLES: &str = "\
@@ -30,6 +31,7 @@ Examples:
   sennit read images --count 1 --raw > image.png
   sennit read orders --filter 'header.region = \"eu\" and not exists header.test'
   sennit read orders --from 2026-11-25 --count 1   the first since midnight in UTC
+  sennit read news --unseal news.keys        what was sealed; exit code 7 if some is not opened
 
 With --cursor, what is printed into a pipe counts once its reader has taken it: `| head -1` moves
 the cursor by one. A broker that is lost is tried again for about a minute, then the exit code is 6;
@@ -73,6 +75,8 @@ pub struct Args {
     follow: bool,
     #[command(flatten)]
     format: Format,
+    #[command(flatten)]
+    unseal: UnsealOptions,
 }
 
 /// The behaviour of a reader that falls behind.
@@ -129,6 +133,7 @@ fn read_from(text: &str) -> Result<ReadFrom, String> {
 /// The broker's refusal, or messages could not be printed.
 pub fn run(args: Args) -> Result<(), Failure> {
     block_on(async {
+        let mut unsealer = args.unseal.unsealer(true)?;
         let client = args.connect.client().await?;
         let options = ReadOptions {
             from: args.from,
@@ -140,11 +145,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let begun = Source::begin(&client, &args.topic, options).await;
         let mut source = begun.map_err(|error| Failure::from(error).about(args.topic.as_str()))?;
         let mut unprinted = None;
-        let read = read(&args, &mut source, &mut unprinted).await;
+        let read = read(&args, &mut source, unsealer.as_mut(), &mut unprinted).await;
         let ended = source.end(unprinted).await.map_err(Failure::from);
         client.close().await;
         // What ended the reading says more than what could not be said after it.
-        read.and(ended)
+        read.and(ended).and(unsealer.map_or(Ok(()), |unsealer| unsealer.all_opened()))
     })
 }
 
@@ -153,6 +158,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 async fn read(
     args: &Args,
     source: &mut Source,
+    mut unsealer: Option<&mut Unsealer>,
     unprinted: &mut Option<NextOffset>,
 ) -> Result<(), Failure> {
     let message_format = args.format.message_format();
@@ -190,7 +196,9 @@ async fn read(
                 && printer.byte_count() < WINDOW_BYTES
                 && let Some((offset, message)) = messages.next()
             {
-                printer.push(|out| message_format.message(&message, || place(&run, offset), out));
+                let (topic, unsealer) = (run.topic().as_str(), unsealer.as_deref_mut());
+                let place = || place(&run, offset);
+                printer.push(|out| message_format.unsealed(&message, topic, unsealer, place, out));
             }
             let (taken, end) = printer.deliver_unless(&mut interrupted).await;
             end_of_taken = end_of_taken.plus(taken as u64);

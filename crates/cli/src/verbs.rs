@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::{
     auth, backup, bench, cert, config, consume, context, cursor, dead_letters, delayed,
     exit::Failure, explain, group, hook, kv, live, messages, publish, read, reply, request,
-    restore, schedule, serve, storage, stream, subscription, throttle, topic,
+    restore, schedule, seal, serve, storage, stream, subscription, throttle, topic,
 };
 
 /// Shown below the help of the whole program.
@@ -100,6 +100,8 @@ enum Verb {
     Context(context::Args),
     /// Certificates for TLS: make an authority, issue, show
     Cert(cert::Args),
+    /// Keys for sealed messages, which the broker cannot read: make, show
+    Seal(seal::Args),
     /// Measure a broker
     Bench(bench::Args),
     #[command(hide = true)]
@@ -140,6 +142,7 @@ pub fn run(command: Sennit) -> Result<(), Failure> {
         Verb::Restore(args) => restore::run(&args),
         Verb::Context(args) => context::run(args),
         Verb::Cert(args) => cert::run(&args),
+        Verb::Seal(args) => seal::run(args),
         Verb::Bench(args) => bench::run(args),
         Verb::BenchWorker => bench::run_worker(),
     }

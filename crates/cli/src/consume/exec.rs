@@ -28,6 +28,7 @@ use crate::{
     message_format::say_gap,
     output::print_to_stderr,
     quantity::show_duration,
+    unseal_options::{Unopened, Unsealer},
 };
 
 use super::{
@@ -143,6 +144,7 @@ pub async fn run(
     let mut running: JoinSet<Ended> = JoinSet::new();
     let (mut left, mut counts, mut is_stopped) = (args.count(), Counts::default(), false);
     let mut end = Ok(());
+    let mut unsealer = args.unseal.unsealer(false)?;
     loop {
         while left > 0
             && running.len() < args.exec.jobs as usize
@@ -150,7 +152,8 @@ pub async fn run(
         {
             left -= 1;
             group_consumer.in_progress.push(run.clone());
-            start(command, args, run, &mut running);
+            let payload = payload(args, &run, unsealer.as_mut());
+            start(command, args, run, payload, &mut running);
         }
         if running.is_empty() && left == 0 {
             break;
@@ -219,9 +222,26 @@ fn next(group_consumer: &mut GroupConsumer<'_>) -> Option<DeliveryRun> {
     }
 }
 
+/// What goes to a command in place of the payload as it is, or why the message is not opened.
+type Payload = Result<Option<Vec<u8>>, Unopened>;
+
+/// Opens a message, if messages are opened.
+fn payload(args: &Args, run: &DeliveryRun, unsealer: Option<&mut Unsealer>) -> Payload {
+    let (Some(unsealer), Some(message)) = (unsealer, run.messages().next()) else {
+        return Ok(None);
+    };
+    unsealer.open(args.topic.as_str(), message.payload()).map(|opened| Some(opened.payload))
+}
+
 /// Starts the command for a message after the broker has noted the start of work: if the command
 /// kills this program, the attempt counts as failed.
-fn start(command: &str, args: &Args, run: DeliveryRun, running: &mut JoinSet<Ended>) {
+fn start(
+    command: &str,
+    args: &Args,
+    run: DeliveryRun,
+    payload: Payload,
+    running: &mut JoinSet<Ended>,
+) {
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command).envs(environment(args, &run));
     shell.stdin(Stdio::piped()).process_group(0).kill_on_drop(true);
@@ -229,13 +249,17 @@ fn start(command: &str, args: &Args, run: DeliveryRun, running: &mut JoinSet<End
         shell.stdout(Stdio::piped());
     }
     running.spawn(async move {
+        let opened = match payload {
+            Ok(opened) => opened,
+            Err(unopened) => return (run, Some(Err(io::Error::other(unopened.reason)))),
+        };
         // Why there is no answer, the intake learns as well.
         let is_ours = run.started_confirmed().await.is_ok_and(|settled| settled.stale == 0);
         let child = if is_ours { spawn(&mut shell) } else { None };
         let Some(child) = child else { return (run, None) };
         let group = child.as_ref().ok().and_then(process_group);
         let status = match child {
-            Ok(child) => run_with_input(&run, child).await,
+            Ok(child) => run_with_input(&run, opened, child).await,
             Err(error) => Err(error),
         };
         running_commands().running.retain(|running| Some(*running) != group);
@@ -259,12 +283,12 @@ fn process_group(child: &Child) -> Option<Pid> {
 }
 
 /// Writes the message to the command's standard input, and waits for its end.
-async fn run_with_input(run: &DeliveryRun, mut child: Child) -> Outcome {
+async fn run_with_input(run: &DeliveryRun, opened: Option<Vec<u8>>, mut child: Child) -> Outcome {
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
     let write = async move {
         if let (Some(mut stdin), Some(message)) = (stdin, run.messages().next()) {
             // A command that does not want it closes its end.
-            let _ = stdin.write_all(message.payload()).await;
+            let _ = stdin.write_all(opened.as_deref().unwrap_or(message.payload())).await;
         }
     };
     let read = async move {

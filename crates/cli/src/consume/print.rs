@@ -11,12 +11,13 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::{
-    exit::Failure,
+    exit::{Exit, Failure},
     interrupt::interrupted,
     message_format::MessageFormat,
     output::ignore_broken_pipe,
     printer::{GRACE, Printer, WINDOW_BYTES},
     stdout_closed::stdout_closed,
+    unseal_options::Unsealer,
 };
 
 use super::{
@@ -63,6 +64,7 @@ pub async fn run(
     // Without a count it has all there is from the beginning.
     let mut is_wide = args.count.is_none();
     let mut ended = Ok(());
+    let mut unsealer = args.unseal.unsealer(false)?;
     while left > 0 {
         if group_consumer.waiting.is_empty() {
             let is_idle = tokio::select! {
@@ -93,7 +95,8 @@ pub async fn run(
             }
             continue;
         }
-        let pushed = push(args, &message_format, group_consumer, &mut printer, left);
+        let (pushed, unopened) =
+            push(args, &message_format, group_consumer, &mut printer, unsealer.as_mut(), left);
         let (delivered, is_stopped) =
             deliver(&mut printer, group_consumer, interrupted.as_mut()).await;
         let taken = taken(pushed, printer.settle(), group_consumer);
@@ -110,6 +113,10 @@ pub async fn run(
         }
         if delivered.is_err() || is_stopped {
             ended = ignore_broken_pipe(delivered);
+            break;
+        }
+        if let Some(unopened) = unopened {
+            ended = Err(unopened);
             break;
         }
     }
@@ -138,16 +145,19 @@ async fn deliver(
     }
 }
 
-/// Prints waiting messages into the window; returns them in order, with `None` for each gap.
+/// Prints waiting messages into the window; returns them in order, with `None` for each gap. A message that is not opened
+/// is the end: it returns to the group with all behind it.
 fn push(
     args: &Args,
     message_format: &MessageFormat,
     group_consumer: &mut GroupConsumer<'_>,
     printer: &mut Printer,
+    mut unsealer: Option<&mut Unsealer>,
     left: u64,
-) -> Vec<Option<DeliveryRun>> {
-    let (mut pushed, mut messages) = (Vec::new(), 0_u64);
+) -> (Vec<Option<DeliveryRun>>, Option<Failure>) {
+    let (mut pushed, mut messages, mut unopened) = (Vec::new(), 0_u64, None);
     while messages < left
+        && unopened.is_none()
         && printer.count() < printer.window()
         && printer.byte_count() < WINDOW_BYTES
         && let Some(received) = group_consumer.waiting.pop_front()
@@ -163,19 +173,46 @@ fn push(
             }
         };
         let room = (left - messages).min((printer.window() - printer.count()) as u64);
-        let first = run.split_to(u32::try_from(room).unwrap_or(u32::MAX));
+        let mut first = run.split_to(u32::try_from(room).unwrap_or(u32::MAX));
         if run.count() > 0 {
             group_consumer.waiting.push_front(Received::Delivered(run));
         }
+        let mut count = 0;
         for (index, message) in first.messages().enumerate() {
-            printer
-                .push(|out| message_format.message(&message, || place(args, &first, index), out));
+            let place = || place(args, &first, index);
+            let opened = match &mut unsealer {
+                None => None,
+                Some(unsealer) => match unsealer.open(args.topic.as_str(), message.payload()) {
+                    Ok(opened) => {
+                        let facts = unsealer.facts(&opened);
+                        Some((opened.payload, facts))
+                    }
+                    Err(refused) => {
+                        let offset = first.first_offset().0 + index as u64;
+                        let said =
+                            format!("{} {offset}: not opened: {}", args.topic, refused.reason);
+                        unopened = Some(Failure::new(Exit::Failed, said));
+                        break;
+                    }
+                },
+            };
+            printer.push(|out| match &opened {
+                None => message_format.message(&message, place, out),
+                Some((payload, facts)) => {
+                    message_format.opened(&message, payload, facts, place, out);
+                }
+            });
+            count += 1;
+        }
+        let first = first.split_to(count);
+        if first.count() == 0 {
+            continue;
         }
         messages += u64::from(first.count());
         group_consumer.in_progress.push(first.clone());
         pushed.push(Some(first));
     }
-    pushed
+    (pushed, unopened)
 }
 
 /// The location of a delivery for JSON.

@@ -1,18 +1,19 @@
 //! `sennit live presence`: who is subscribed to a channel, or how many they are.
 
-use sennit_centrifuge::{
-    Answer, ChannelRequest, ClientInfo, PresenceStatsResult, ReplyError, Request,
-};
-use serde_json::{Value, json};
+use sennit_centrifuge::{Answer, ChannelRequest, PresenceStatsResult, ReplyError, Request};
+use serde_json::json;
 
 use crate::{
     exit::{Exit, Failure},
     http::ConnectOptions,
-    json_line::put_bytes,
     output::{print_json, print_table},
 };
 
-use super::{connection::LiveConnection, refusal::refused};
+use super::{
+    client_info::{client_json, client_row},
+    connection::LiveConnection,
+    refusal::refused,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -56,7 +57,7 @@ impl Args {
                 if self.json {
                     return clients.map(client_json).try_for_each(|client| print_json(&client));
                 }
-                let rows: Vec<_> = clients.map(row).collect();
+                let rows: Vec<_> = clients.map(client_row).collect();
                 print_table(&["CLIENT", "USER", "INFO"], &rows)
             }
             _ => {
@@ -74,28 +75,4 @@ impl Args {
         }
         print_table(&["CLIENTS", "USERS"], &[vec![clients.to_string(), users.to_string()]])
     }
-}
-
-/// What the application said of a connection and of its subscription, as far as it is text.
-fn row(client: &ClientInfo) -> Vec<String> {
-    let said = [&client.connection_data, &client.channel_data];
-    let said = said.map(|data| String::from_utf8_lossy(data.as_bytes()).into_owned());
-    let said: Vec<_> = said.into_iter().filter(|text| !text.is_empty()).collect();
-    vec![client.client.clone(), client.user.clone(), said.join(" ")]
-}
-
-fn client_json(client: &ClientInfo) -> Value {
-    let mut value = json!({ "client": client.client, "user": client.user });
-    for (name, data) in
-        [("connection_info", &client.connection_data), ("channel_info", &client.channel_data)]
-    {
-        if data.is_absent() {
-            continue;
-        }
-        match serde_json::from_slice::<Value>(data.as_bytes()) {
-            Ok(json) => value[name] = json,
-            Err(_) => put_bytes(&mut value, name, data.as_bytes()),
-        }
-    }
-    value
 }

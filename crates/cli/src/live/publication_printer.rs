@@ -2,19 +2,24 @@
 
 use std::pin::Pin;
 
-use sennit_centrifuge::Publication;
+use sennit_centrifuge::{ClientInfo, Publication};
 use serde_json::{Value, json};
 
 use crate::{
     exit::Failure,
     format::Format,
     json_line::put_bytes,
-    message_format::MessageFormat,
+    message_format::{MessageFormat, put_line},
     output::print_to_stderr,
     printer::{Printer, WINDOW_BYTES},
+    unseal_options::Unsealer,
 };
 
-use super::start::ChannelPosition;
+use super::{
+    channel_topic::topic_of,
+    client_info::{client_json, client_row},
+    start::ChannelPosition,
+};
 
 /// Prints what subscriptions get.
 pub struct PublicationPrinter {
@@ -22,6 +27,7 @@ pub struct PublicationPrinter {
     format: MessageFormat,
     /// Whether the channel stands before each payload.
     names_channels: bool,
+    unsealer: Option<Unsealer>,
 }
 
 impl PublicationPrinter {
@@ -29,33 +35,61 @@ impl PublicationPrinter {
     ///
     /// # Errors
     /// There is no standard output.
-    pub fn new(format: &Format, names_channels: bool) -> Result<Self, Failure> {
+    pub fn new(
+        format: &Format,
+        names_channels: bool,
+        unsealer: Option<Unsealer>,
+    ) -> Result<Self, Failure> {
         let printer = Printer::standard(false)?;
-        Ok(Self { printer, format: format.message_format(), names_channels })
+        Ok(Self { printer, format: format.message_format(), names_channels, unsealer })
+    }
+
+    /// Whether all sealed publications were opened.
+    ///
+    /// # Errors
+    /// Some were not.
+    pub fn all_opened(&self) -> Result<(), Failure> {
+        self.unsealer.as_ref().map_or(Ok(()), Unsealer::all_opened)
     }
 
     /// Adds a publication.
     pub fn publication(&mut self, channel: &str, epoch: &str, publication: &Publication) {
-        let payload = publication.data.as_bytes();
-        match &self.format {
-            MessageFormat::Json => {
-                let mut value =
-                    json!({ "channel": channel, "epoch": epoch, "offset": publication.offset });
-                put_bytes(&mut value, "payload", payload);
-                if let Some(info) = &publication.info {
-                    value["publisher"] = json!({ "user": info.user, "client": info.client });
-                }
-                self.line(&value);
+        let Self { printer, format, names_channels, unsealer } = self;
+        let place = || {
+            let mut place =
+                json!({ "channel": channel, "epoch": epoch, "offset": publication.offset });
+            if let Some(info) = &publication.info {
+                place["publisher"] = client_json(info);
             }
-            MessageFormat::Payloads(delimiter) => self.printer.push(|out| {
-                if self.names_channels {
+            place
+        };
+        let (mut payload, mut facts) = (publication.data.as_bytes(), json!({}));
+        let opened = unsealer.as_mut().map(|unsealer| {
+            let opened = unsealer.open(&topic_of(channel), payload);
+            opened.inspect(|opened| facts = unsealer.facts(opened))
+        });
+        match &opened {
+            None => {}
+            Some(Ok(opened)) => payload = &opened.payload,
+            Some(Err(unopened)) => {
+                return printer.push(|out| format.unopened(unopened, &place(), out));
+            }
+        }
+        printer.push(|out| match format {
+            MessageFormat::Json => {
+                let mut value = place();
+                put_bytes(&mut value, "payload", payload);
+                put_line([value, facts], out);
+            }
+            MessageFormat::Payloads(delimiter) => {
+                if *names_channels {
                     out.extend_from_slice(channel.as_bytes());
                     out.push(b'\t');
                 }
                 out.extend_from_slice(payload);
                 out.extend_from_slice(delimiter.bytes());
-            }),
-        }
+            }
+        });
     }
 
     /// Tells that `count` publications behind a position are missing.
@@ -63,7 +97,7 @@ impl PublicationPrinter {
         let first = behind.offset + 1;
         if matches!(self.format, MessageFormat::Json) {
             let epoch = behind.epoch.as_str();
-            return self.line(&json!({
+            return self.line(json!({
                 "gap": "missing",
                 "channel": channel,
                 "epoch": epoch,
@@ -79,7 +113,7 @@ impl PublicationPrinter {
     /// Tells that the channel is another topic from here on.
     pub fn other_topic(&mut self, channel: &str, behind: &ChannelPosition) {
         if matches!(self.format, MessageFormat::Json) {
-            return self.line(&json!({
+            return self.line(json!({
                 "gap": "another topic",
                 "channel": channel,
                 "epoch": behind.epoch,
@@ -92,11 +126,17 @@ impl PublicationPrinter {
         ));
     }
 
-    fn line(&mut self, value: &Value) {
-        self.printer.push(|out| {
-            out.extend_from_slice(value.to_string().as_bytes());
-            out.push(b'\n');
-        });
+    /// Tells that a client has come, or gone.
+    pub fn joined_or_left(&mut self, channel: &str, verb: &str, client: &ClientInfo) {
+        if matches!(self.format, MessageFormat::Json) {
+            return self.line(json!({ verb: client_json(client), "channel": channel }));
+        }
+        let client = client_row(client);
+        print_to_stderr(&format!("{channel}: {verb}: {}", client.join(" ").trim_end()));
+    }
+
+    fn line(&mut self, value: Value) {
+        self.printer.push(|out| put_line([value], out));
     }
 
     /// Whether so much waits that it has to be written.

@@ -12,9 +12,10 @@ use crate::{
     http::ConnectOptions,
     line_reader::{self, LineError},
     output::{print_json, print_to_stderr},
+    seal_options::{PayloadSealer, SealOptions},
 };
 
-use super::{connection::LiveConnection, refusal::refused};
+use super::{channel_topic::topic_of, connection::LiveConnection, refusal::refused};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,6 +23,7 @@ Examples:
   sennit live publish news 'first line' 'second line'
   tail -f app.log | sennit live publish logs
   sennit live publish news - < publications.ndjson
+  sennit live publish news 'for us only' --seal news.keys
 
 A missing channel is created as a topic in memory, as for browsers. `sennit publish` reaches the same
 topic with keys, headers and delays, and tries again by itself.";
@@ -41,6 +43,8 @@ pub struct Args {
     /// Print a summary as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    seal: SealOptions,
 }
 
 impl Args {
@@ -49,10 +53,12 @@ impl Args {
     /// # Errors
     /// [`Exit::Partial`] if some publications were confirmed and one was not; the text names the first.
     pub async fn run(self, connect: &ConnectOptions) -> Result<(), Failure> {
+        let sealer = self.seal.sealer(&topic_of(&self.channel))?;
         let authorization = connect.authorization()?;
         let connection = LiveConnection::open(connect, authorization.as_deref()).await?;
         let channel = self.channel.clone();
-        let mut run = Run { connection, channel, waiting: VecDeque::new(), sent: 0, confirmed: 0 };
+        let mut run =
+            Run { connection, channel, sealer, waiting: VecDeque::new(), sent: 0, confirmed: 0 };
         let mut published = if self.data.is_empty() || self.data == ["-"] {
             run.publish_lines().await
         } else {
@@ -79,6 +85,7 @@ impl Args {
 struct Run {
     connection: LiveConnection,
     channel: String,
+    sealer: Option<PayloadSealer>,
     /// The numbers of the commands that are not answered, oldest first.
     waiting: VecDeque<u32>,
     sent: u64,
@@ -111,6 +118,10 @@ impl Run {
             if self.waiting.len() >= UNCONFIRMED_MAX {
                 self.settle().await?;
             }
+            let data = match &self.sealer {
+                Some(sealer) => sealer.seal(&data)?,
+                None => data,
+            };
             let request = PublishRequest {
                 channel: self.channel.clone(),
                 data: Data::of_payload(data),

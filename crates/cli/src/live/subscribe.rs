@@ -9,13 +9,14 @@ use crate::{
     interrupt::interrupted,
     output::print_to_stderr,
     stdout_closed::stdout_closed,
+    unseal_options::UnsealOptions,
 };
 
 use super::{
     connection::LiveConnection,
     publication_printer::PublicationPrinter,
     start::Start,
-    subscriber::{End, Subscriber},
+    subscriber::{End, PresenceOptions, Subscriber},
 };
 
 const EXAMPLES: &str = "\
@@ -25,6 +26,8 @@ Examples:
   sennit live subscribe news --from earliest --count 10
   sennit live subscribe news --from 7:42         behind the publication that was at this position
   sennit live subscribe news --json | jq .payload
+  sennit live subscribe news --unseal news.keys
+  sennit live subscribe room --join-leave --info '{\"name\":\"ada\"}'
 
 A broker that is lost is tried again for about a minute, then the exit code is 6. What was published
 meanwhile comes from the log, each publication once; what is not kept any more is told as a gap. At the
@@ -48,7 +51,11 @@ pub struct Args {
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<NonZeroU64>,
     #[command(flatten)]
+    presence: PresenceOptions,
+    #[command(flatten)]
     format: Format,
+    #[command(flatten)]
+    unseal: UnsealOptions,
 }
 
 impl Args {
@@ -57,10 +64,10 @@ impl Args {
     /// # Errors
     /// The broker's refusal, it cannot be reached any more, or publications could not be printed.
     pub async fn run(self, connect: &ConnectOptions) -> Result<(), Failure> {
-        let Self { channels, from, count, format } = self;
+        let Self { channels, from, count, presence, format, unseal } = self;
         check(&channels, &from)?;
         let authorization = connect.authorization()?;
-        let printer = PublicationPrinter::new(&format, channels.len() > 1)?;
+        let printer = PublicationPrinter::new(&format, channels.len() > 1, unseal.unsealer(true)?)?;
         let interrupted = interrupted();
         let stop = async {
             tokio::select! {
@@ -69,7 +76,7 @@ impl Args {
             }
         };
         let count = count.map_or(u64::MAX, NonZeroU64::get);
-        let mut subscriber = Subscriber::new(channels, &from, count, printer, stop);
+        let mut subscriber = Subscriber::new(channels, &from, presence, count, printer, stop);
         match subscribe(connect, authorization.as_deref(), &mut subscriber).await {
             End::Failed(failure) => Err(failure),
             End::Done => {
@@ -79,7 +86,7 @@ impl Args {
                         print_to_stderr(&format!("{channel}: --from {epoch}:{offset} goes on"));
                     }
                 }
-                Ok(())
+                subscriber.all_opened()
             }
         }
     }

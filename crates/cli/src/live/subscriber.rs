@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use sennit_centrifuge::{
-    Answer, ErrorCode, HistoryRequest, HistoryResult, Position, Publication, Push, PushKind,
+    Answer, Data, ErrorCode, HistoryRequest, HistoryResult, Position, Publication, Push, PushKind,
     ReplyError, Request, SubscribeRequest, Unsubscribed,
 };
 
@@ -18,6 +18,28 @@ use super::{
 
 /// From this code on clients subscribe again.
 const SUBSCRIBES_AGAIN: u32 = 2500;
+
+/// What a subscriber says of itself and hears of others.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct PresenceOptions {
+    /// Tell of clients that come and go: on standard error, or as lines of JSON
+    #[arg(long)]
+    pub join_leave: bool,
+    /// What others see of this subscription in the channel's presence, as JSON
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    info: Option<String>,
+}
+
+fn json(text: &str) -> Result<String, String> {
+    let parsed: Result<serde_json::Value, _> = serde_json::from_str(text);
+    parsed.map(|_| text.to_owned()).map_err(|error| format!("it is no JSON: {error}"))
+}
+
+impl PresenceOptions {
+    fn data(&self) -> Data {
+        self.info.clone().map_or_else(Data::default, |info| Data::of_payload(info.into()))
+    }
+}
 
 /// The end of a subscriber.
 pub enum End {
@@ -51,6 +73,7 @@ impl Channel {
 pub struct Subscriber {
     channels: Vec<Channel>,
     printer: PublicationPrinter,
+    presence: PresenceOptions,
     /// Publications that are still wanted.
     left: u64,
     /// Ends when nothing more is wanted.
@@ -62,6 +85,7 @@ impl Subscriber {
     pub fn new(
         channels: Vec<String>,
         start: &Start,
+        presence: PresenceOptions,
         count: u64,
         printer: PublicationPrinter,
         stop: impl Future<Output = ()> + 'static,
@@ -74,12 +98,20 @@ impl Subscriber {
         let channels = channels.into_iter();
         let channels =
             channels.map(|name| Channel { name, position: position.clone(), begins_earliest });
-        Self { channels: channels.collect(), printer, left: count, stop: Box::pin(stop) }
+        Self { channels: channels.collect(), printer, presence, left: count, stop: Box::pin(stop) }
     }
 
     /// The position of each channel, if it has one, for people who go on later.
     pub fn positions(&self) -> impl Iterator<Item = (&str, &ChannelPosition)> {
         self.channels.iter().filter_map(Channel::position_of)
+    }
+
+    /// Whether all sealed publications were opened.
+    ///
+    /// # Errors
+    /// Some were not.
+    pub fn all_opened(&self) -> Result<(), Failure> {
+        self.printer.all_opened()
     }
 
     /// Whether more publications were wanted.
@@ -140,6 +172,8 @@ impl Subscriber {
                 let text = format!("the broker ended the subscription: {reason}");
                 return Err(Failure::new(Exit::Forbidden, text).about(&push.channel).into());
             }
+            PushKind::Join(client) => self.printer.joined_or_left(&push.channel, "joined", &client),
+            PushKind::Leave(client) => self.printer.joined_or_left(&push.channel, "left", &client),
             _ => {}
         }
         Ok(None)
@@ -157,6 +191,8 @@ impl Subscriber {
                 channel: channel.name.clone(),
                 positioned: true,
                 recoverable: true,
+                join_leave: self.presence.join_leave,
+                data: self.presence.data(),
                 ..SubscribeRequest::default()
             };
             if let Some(position) = &channel.position {

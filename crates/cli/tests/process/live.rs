@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::{
     auth::{guarded, text, with_key},
-    bounds::{Watch, joined},
+    bounds::{Watch, joined, until},
     broker::{Broker, run, sennit},
     tls,
 };
@@ -168,6 +168,50 @@ fn the_position_that_is_told_at_the_end_goes_on_behind_the_last_one() {
     broker.ok(&["publish", "news", "three"], b"");
     let again = broker.ok(&["live", "subscribe", "news", "--from", position, "-n", "1"], b"");
     assert_eq!(again, b"three\n");
+}
+
+#[test]
+fn who_is_there_who_comes_and_who_has_published_is_told() {
+    let folder = TempDir::new().unwrap();
+    let broker = Broker::start(folder.path());
+    let watch = ["live", "subscribe", "room", "--join-leave", "--json"];
+    let (mut watcher, mut said) = spawned(broker.command(&watch));
+    let _watch = Watch::over(&watcher, "live subscribe");
+    let counts = |told: &str| {
+        until("as many are there", || {
+            let output = broker.run(&["live", "presence", "room", "--counts"], b"");
+            text(&output.stdout) == told
+        });
+    };
+    counts("1\t1");
+    let ada = ["live", "subscribe", "room", "--info", "{\"name\":\"ada\"}", "-n", "1", "--json"];
+    let (mut other, heard) = spawned(broker.command(&ada));
+    let _other = Watch::over(&other, "live subscribe");
+    counts("2\t1");
+    let there = lines(&broker.ok(&["live", "presence", "room", "--json"], b""));
+    let is_ada = |client: &Value| client["channel_info"] == json!({ "name": "ada" });
+    assert_eq!(there.iter().filter(|client| is_ada(client)).count(), 1, "{there:?}");
+    assert!(text(&broker.ok(&["live", "presence", "room"], b"")).contains("{\"name\":\"ada\"}"));
+    broker.ok(&["live", "publish", "room", "hello"], b"");
+    let published: Vec<_> = heard.map(|line| json_of(&line)).collect();
+    assert_eq!(published[0]["payload"], "hello");
+    assert!(published[0]["publisher"]["client"].is_string(), "{published:?}");
+    assert!(other.wait().unwrap().success());
+    let told: Vec<_> = said
+        .by_ref()
+        .map(|line| json_of(&line))
+        .find_map(|line| is_ada(&line["left"]).then_some(line))
+        .into_iter()
+        .collect();
+    assert_eq!(told[0]["channel"], "room");
+    watcher.kill().unwrap();
+    watcher.wait().unwrap();
+    // What was told of presence is no message to publish.
+    let line = b"{\"joined\":{\"client\":\"a\"},\"channel\":\"room\"}\n";
+    broker.ok(&["publish", "copies", "--json-lines", "--create"], line);
+    assert_eq!(broker.ok(&["read", "copies"], b""), b"");
+    let none = broker.run(&["live", "presence", "copies"], b"");
+    assert_eq!(none.status.code(), Some(1), "it keeps no presence: {}", text(&none.stderr));
 }
 
 #[test]

@@ -60,6 +60,7 @@ mod refusals;
 mod request;
 mod rotten;
 mod schedules;
+mod sealed;
 mod short_frames;
 mod skipped;
 mod small_disk;
