@@ -69,8 +69,8 @@ const server = createServer(async (request, reply) => {
   reply.setHeader("X-Content-Type-Options", "nosniff")
   reply.setHeader("Referrer-Policy", "no-referrer")
   reply.setHeader("Cache-Control", "no-cache")
-  if (request.method !== "GET") {
-    reply.writeHead(405, { Allow: "GET" }).end()
+  if (!["GET", "HEAD"].includes(request.method)) {
+    reply.writeHead(405, { Allow: "GET, HEAD" }).end()
   } else if (path === "/settings.json") {
     reply.setHeader("Content-Type", "application/json").end(JSON.stringify({ broker: live.href, rooms: options.room }))
   } else if (Object.hasOwn(files, path)) {

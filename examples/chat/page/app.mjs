@@ -10,6 +10,9 @@ import { Talk, avatar, element, tint } from "./talk.mjs"
 /** Milliseconds for which it is said what became of an absence. */
 const BACK_SHOWN_MS = 8000
 
+/** Milliseconds from one drawing to the next. */
+const FRAME_MS = 16
+
 /** Pixels from the end of the messages that still count as the end. */
 const AT_END_PX = 60
 
@@ -63,17 +66,17 @@ function unread(room) {
 
 let isAsked = false
 
-/** Draws what has changed, once for all that happens in one turn. */
+/** Draws what has changed, once for all that happens within a frame: thousands of messages may be recovered at once. */
 function draw() {
   if (isAsked || !room) return
   isAsked = true
-  queueMicrotask(() => {
+  setTimeout(() => {
     isAsked = false
     drawTalk()
     drawRooms()
     drawPeople()
     drawStatus()
-  })
+  }, FRAME_MS)
 }
 
 function drawTalk() {
@@ -169,9 +172,9 @@ function drawStatus() {
 function cameBack(it) {
   hasBeenLive = true
   if (it === room && it.back) {
-    const { gap, missed = [] } = it.back
+    const { gap, missed = [], areMore } = it.back
     const others = missed.filter(({ person }) => person !== me().person)
-    const says = gap ? "back, with a gap" : others.length ? `back · ${plural(others.length, "message", "messages")} came meanwhile` : "back, nothing missed"
+    const says = gap ? "back, with a gap" : others.length ? `back · ${areMore ? "more than " : ""}${plural(others.length, "message", "messages")} came meanwhile` : "back, nothing missed"
     const from = gap ? {} : { newFrom: news.newFrom ?? others[0]?.offset, newSays: news.newSays ?? "While you were away" }
     const told = gap && "Something is missing here: the room was emptied or made anew while you were away. This is what the broker has."
     news = { gap: told || news.gap, ...from, says }

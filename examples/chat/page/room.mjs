@@ -16,7 +16,7 @@ export class Room extends EventTarget {
   hasEarlier = false
   /** Why the broker does not let the visitor in, if it does not. */
   refusal
-  /** What became of the last absence: `{ missed }`, or `{ gap: true }`. */
+  /** What became of the last absence: `{ missed, areMore }`, or `{ gap: true }`. */
   back
   /** The offset of the last publication that came, message or not, and the topic that it is of. */
   #last = 0
@@ -81,7 +81,9 @@ export class Room extends EventTarget {
     const { offset: top } = await this.subscription.history({ limit: 0 })
     while (round === this.#round && this.#last < top) await this.#next()
     if (round !== this.#round) return
-    this.back = { missed: this.messages.filter(({ offset }) => offset > before && offset <= top), at: Date.now() }
+    const missed = this.messages.filter(({ offset }) => offset > before && offset <= top)
+    // Of very many, only the newest are held.
+    this.back = { missed, areMore: missed.length === HELD_MAX }
     this.#live()
   }
 
@@ -94,7 +96,7 @@ export class Room extends EventTarget {
     const { publications } = await this.subscription.history({ limit: PAGE, reverse: true })
     if (round !== this.#round) return
     this.#take(publications)
-    if (isGap) this.back = { gap: true, at: Date.now() }
+    if (isGap) this.back = { gap: true }
     this.#live()
   }
 

@@ -1,10 +1,12 @@
 // The chat as its visitors have it: several people, several tabs, no network, a broker that is killed. Waits for
 // what is to be seen, never for time to pass.
 import assert from "node:assert/strict"
-import { mkdir } from "node:fs/promises"
+import { execFile } from "node:child_process"
+import { mkdir, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { createInterface } from "node:readline"
 import { after, before, test } from "node:test"
+import { promisify } from "node:util"
 
 import { chromium } from "playwright-core"
 
@@ -72,6 +74,9 @@ async function visitor(name, options = {}, room = "") {
 }
 
 const seen = (page, is, argument) => page.waitForFunction(is, argument, { timeout: SEEN_MS })
+/** What is said of the connection, and that somebody types: neither for long, so it is waited for beforehand. */
+const says = (page, words) => seen(page, (words) => document.getElementById("status").textContent === words, words)
+const showsTyping = (page, name) => seen(page, (words) => document.getElementById("typing").textContent === words, `${name} is typing`)
 const inState = (page, state) => seen(page, (state) => document.body.dataset.state === state, state)
 const live = (page) => inState(page, "live")
 
@@ -93,9 +98,16 @@ async function say(page, text) {
 const shows = (page, text) =>
   seen(page, (text) => [...document.querySelectorAll(".message:not(.waits) .text")].some((each) => each.textContent === text), text)
 
-/** What stands there: what is confirmed, and what waits. */
+/** The page shows these last of what waits. */
+const waits = (page, ...wanted) =>
+  seen(
+    page,
+    (wanted) => [...document.querySelectorAll(".message.waits .text")].slice(-wanted.length).map(({ textContent }) => textContent).join() === wanted.join(),
+    wanted,
+  )
+
+/** What stands there that is confirmed. */
 const texts = (page) => page.locator(".message:not(.waits) .text").allTextContents()
-const waiting = (page) => page.locator(".message.waits .text").allTextContents()
 const shownPeople = (page, ...wanted) =>
   seen(
     page,
@@ -110,6 +122,8 @@ const kept = async (room) => (await fetch(`${streamOf(room)}?offset=-1`)).json()
 const publish = (room, message) =>
   fetch(streamOf(room), { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(message) })
 
+const command = (...flags) => promisify(execFile)(SENNIT, [...flags, "--server", `127.0.0.1:${broker.listenPort}`])
+
 async function picture(page, name) {
   if (!SCREENSHOTS) return
   await mkdir(SCREENSHOTS, { recursive: true })
@@ -123,9 +137,9 @@ test("people see each other, each once, and who types", async () => {
   await shownPeople(ben, "Ada Lovelace · 2 tabs", "Ben · you")
   await shownPeople(adaToo, "Ada Lovelace · you · 2 tabs", "Ben")
 
+  const shown = [showsTyping(ada, "Ben"), shownPeople(ada, "Ada Lovelace · you · 2 tabs", "Ben · typing")]
   await ben.getByLabel("Message", { exact: true }).pressSequentially("I have, ")
-  await seen(ada, () => document.getElementById("typing").textContent === "Ben is typing")
-  await shownPeople(ada, "Ada Lovelace · you · 2 tabs", "Ben · typing")
+  await Promise.all(shown)
   await picture(ada, "first")
   assert.equal(await ben.locator("#typing").textContent(), "")
   await say(ben, "I have: https://example.com/notes?g=1.")
@@ -167,8 +181,9 @@ test("markup is text, in messages, names and whatever else somebody publishes", 
 })
 
 test("what is said while the broker is dead is sent once when it is back, from tabs that were reloaded too", async () => {
+  const typing = showsTyping(ada, "Ben")
   await ben.getByLabel("Message", { exact: true }).pressSequentially("in the middle of")
-  await seen(ada, () => document.getElementById("typing").textContent === "Ben is typing")
+  await typing
   const many = Array.from({ length: 20 }, (_, n) => `on its way ${n}`)
   await sayAtOnce(ada, many)
   await broker.killAndStartAgain(async () => {
@@ -177,11 +192,11 @@ test("what is said while the broker is dead is sent once when it is back, from t
     await say(ben, "in the middle of the sentence")
     await say(ada, "is anybody there?")
     await say(ada, "hello?")
-    await seen(adaToo, () => [...document.querySelectorAll(".message.waits .text")].at(-1)?.textContent === "hello?")
+    await waits(adaToo, "is anybody there?", "hello?")
     await adaToo.reload()
-    await seen(adaToo, () => document.querySelector(".message.waits"))
-    assert.deepEqual((await waiting(adaToo)).slice(-2), ["is anybody there?", "hello?"])
-    assert.match(await ben.locator("#status").textContent(), /connection lost, trying again · 1 to send/)
+    await waits(adaToo, "is anybody there?", "hello?")
+    await waits(ben, "in the middle of the sentence")
+    await says(ben, "connection lost, trying again · 1 to send")
     await picture(ben, "away")
   })
   const said = [...many, "is anybody there?", "hello?", "in the middle of the sentence"]
@@ -202,19 +217,41 @@ test("what is said while the broker is dead is sent once when it is back, from t
 test("who was offline is told what came meanwhile, and what they wrote is sent", async () => {
   await ben.context().setOffline(true)
   await inState(ben, "away")
-  await seen(ben, () => document.getElementById("status").textContent.startsWith("this device is offline"))
+  await says(ben, "this device is offline")
   await shownPeople(ada, "Ada · you · 2 tabs")
   for (const text of ["Ben?", "He must be on a train.", "In a tunnel."]) await say(ada, text)
   await shows(ada, "In a tunnel.")
   await say(ben, "It was a long tunnel.")
-  assert.deepEqual(await waiting(ben), ["It was a long tunnel."])
+  await waits(ben, "It was a long tunnel.")
+  const told = says(ben, "back · 3 messages came meanwhile")
   await ben.context().setOffline(false)
-  await live(ben)
+  await told
   await shows(ben, "It was a long tunnel.")
   await shows(ada, "It was a long tunnel.")
   const lines = (await ben.locator("#log > li").allInnerTexts()).map((line) => line.split("\n").at(-1))
   assert.deepEqual(lines.slice(-5), ["While you were away", "Ben?", "He must be on a train.", "In a tunnel.", "It was a long tunnel."])
-  assert.equal(await ben.locator("#status").textContent(), "back · 3 messages came meanwhile")
+})
+
+test("a message that is refused says so, keeps no other from being sent, and may be sent again", async () => {
+  const script = join(broker.data, "polite.lua")
+  await writeFile(script, `function on_publish(msg)
+    if string.find(msg.payload(), "darned") then return { refuse = "mind your tongue" } end
+  end`)
+  await command("hook", "set", "chat%3Alobby", script)
+  await say(ben, "A darned tunnel.")
+  await say(ben, "I mean, it was long.")
+  await shows(ada, "I mean, it was long.")
+  const refused = ben.locator(".message.refused")
+  assert.match(await refused.locator(".note").textContent(), /^not sent: .*mind your tongue again discard$/)
+  await picture(ben, "refused")
+  await refused.getByRole("button", { name: "discard" }).click()
+  await seen(ben, () => !document.querySelector(".message.waits"))
+  await say(ben, "A darned long one.")
+  await refused.waitFor()
+  await command("hook", "delete", "chat%3Alobby")
+  await refused.getByRole("button", { name: "again" }).click()
+  await shows(ada, "A darned long one.")
+  assert.ok(!(await texts(ada)).includes("A darned tunnel."))
 })
 
 test("what is unread is counted, and read in all tabs at once", async () => {
@@ -232,7 +269,7 @@ test("what is unread is counted, and read in all tabs at once", async () => {
   await Promise.all([badge(ada, "ideas", ""), badge(adaToo, "ideas", "")])
   await shownPeople(ada, "Ada · you", "Ben")
   await ada.keyboard.press("Alt+ArrowUp")
-  await shows(ada, "It was a long tunnel.")
+  await shows(ada, "A darned long one.")
   await ben.getByRole("link", { name: "lobby" }).click()
 })
 
@@ -254,6 +291,17 @@ test("all that was said is there for who comes later, by pages", async () => {
   await publish("off-topic", { id: "last", person: "counter", name: "Counter", text: "the last one" })
   await carl.getByRole("button", { name: "1 new" }).click()
   await seen(carl, () => document.getElementById("to-end").hidden)
+  // Of a thousand and more that were missed, the newest are shown, and the others are pages.
+  await carl.context().setOffline(true)
+  await inState(carl, "away")
+  await publish("off-topic", Array.from({ length: 1500 }, (_, n) => ({ id: `m${n}`, name: "Counter", text: `missed ${n}` })))
+  const told = says(carl, "back · more than 1000 messages came meanwhile")
+  await carl.context().setOffline(false)
+  await told
+  await shows(carl, "missed 1499")
+  assert.deepEqual(await texts(carl), Array.from({ length: 1000 }, (_, n) => `missed ${n + 500}`))
+  await carl.getByRole("button", { name: "Earlier messages" }).click()
+  await shows(carl, "missed 450")
   await carl.getByRole("link", { name: "lobby" }).click()
   await shows(carl, before.at(-1))
   assert.deepEqual(await texts(carl), before)
@@ -282,9 +330,10 @@ test("a gap is told", async () => {
 test("it is whole on a narrow screen, in the dark, and by keyboard", async () => {
   await ben.getByLabel("Message", { exact: true }).fill("")
   await say(ben, "What are the numbers up to B7?")
-  await ben.getByLabel("Message", { exact: true }).pressSequentially("I think")
   await ada.emulateMedia({ colorScheme: "dark" })
-  await seen(ada, () => document.getElementById("typing").textContent === "Ben is typing")
+  const typing = showsTyping(ada, "Ben")
+  await ben.getByLabel("Message", { exact: true }).pressSequentially("I think")
+  await typing
   await picture(ada, "dark")
   await ada.setViewportSize({ width: 390, height: 760 })
   const isWhole = () =>
