@@ -13,7 +13,7 @@ fn check_request(request: &Request, message: &[u8]) {
             assert!(!publish.topic.is_empty() && publish.payload.len() <= message.len().max(4));
             assert!(serde_json::from_str::<&serde_json::value::RawValue>(&publish.payload).is_ok());
         }
-        Request::Subscribe { topic, recovers } => {
+        Request::Subscribe { topic, recovers, .. } => {
             let epoch = recovers.as_ref().map_or(0, |(epoch, _)| epoch.len());
             assert!(topic.len() + epoch <= message.len());
         }

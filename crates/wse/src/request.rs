@@ -30,6 +30,8 @@ pub enum Request {
         topic: String,
         /// The epoch and the offset behind which to begin; none to begin with what comes next.
         recovers: Option<(String, u64)>,
+        /// What others are told of it, JSON, if it wants to know who comes and goes.
+        presence: Option<String>,
     },
     /// It wants no more messages of a topic.
     Unsubscribe {
@@ -103,11 +105,13 @@ struct PingPayload {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct SubscriptionPayload {
+struct SubscriptionPayload<'m> {
     action: String,
     topics: List<String>,
     recover: bool,
     recovery: Entries<PositionPayload>,
+    #[serde(borrow)]
+    presence: Option<&'m RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -264,7 +268,7 @@ fn whole(ms: f64) -> Option<i64> {
 
 fn add_subscriptions(p: Option<&RawValue>, requests: &mut Vec<Request>) -> Result<(), DecodeError> {
     let kind = "subscription_update";
-    let asked: SubscriptionPayload = payload(kind, p)?;
+    let asked: SubscriptionPayload<'_> = payload(kind, p)?;
     let List(topics) = asked.topics;
     match asked.action.as_str() {
         "subscribe" => {
@@ -284,9 +288,11 @@ fn add_subscriptions(p: Option<&RawValue>, requests: &mut Vec<Request>) -> Resul
                 let (_, position) = positions.get_mut(found?)?.take()?;
                 Some((position.epoch, position.offset))
             };
+            let presence = asked.presence.map(RawValue::get);
             for (at, topic) in topics.into_iter().enumerate() {
                 let recovers = take(&topic, at);
-                requests.push(Request::Subscribe { topic, recovers });
+                let presence = presence.map(str::to_owned);
+                requests.push(Request::Subscribe { topic, recovers, presence });
             }
         }
         "unsubscribe" => {

@@ -445,6 +445,53 @@ fn clients_are_told_who_comes_and_goes_where_all_are_told() {
 }
 
 #[test]
+fn a_client_that_says_something_of_itself_is_told_who_comes_and_goes() {
+    let (broker, _folder) = Broker::fresh();
+    let (mut ada, mut bob) = (WseClient::of(&broker), WseClient::of(&broker));
+    let subscribe =
+        |mood: &str| json!({"action": "subscribe", "topics": ["room"], "presence": {"mood": mood}});
+    bob.subscribe("room");
+    bob.publish("room", json!({"n": 1}));
+    while bob.next().unwrap()["t"] != "room" {}
+    ada.update(subscribe("good"));
+    assert_eq!(ada.event("subscription_update")["recovery"]["room"]["offset"], 1);
+    assert_eq!(ada.event("presence_join")["data"], json!({"mood": "good"}));
+    // It says something else, and goes on where it is.
+    ada.update(subscribe("better"));
+    let position = ada.event("subscription_update")["recovery"]["room"].clone();
+    assert_eq!((&position["offset"], &position["recovered"]), (&json!(1), &json!(true)));
+    let mut told = Vec::new();
+    while told.last() != Some(&json!({"mood": "better"})) {
+        let heard = ada.next().unwrap();
+        assert!(heard["t"].as_str().unwrap().starts_with("presence_"), "{heard}");
+        told.push(heard["p"]["data"].clone());
+    }
+    bob.publish("room", json!({"n": 2}));
+    assert_eq!(ada.message("room"), (json!({"n": 2}), 2));
+    broker.stop();
+}
+
+#[test]
+fn a_pattern_is_a_subscription_without_positions() {
+    let (broker, _folder) = Broker::fresh();
+    let mut client = WseClient::of(&broker);
+    // Its clients would ask for what they missed behind a position.
+    for _ in 0..2 {
+        client.ask_for("room.*");
+        let told = client.event("subscription_update");
+        assert_eq!(told["success_topics"], json!(["room.*"]));
+        assert!(told["recovery"].is_null(), "{told}");
+    }
+    for topic in ["room.1", "room.2"] {
+        client.publish(topic, json!({"n": 1}));
+        let told = [client.next().unwrap(), client.next().unwrap()];
+        let heard = told.iter().find(|heard| heard["c"] == "U").unwrap();
+        assert_eq!(*heard, json!({"c": "U", "t": topic, "p": {"n": 1}, "tp": topic}));
+    }
+    broker.stop();
+}
+
+#[test]
 fn nobody_is_let_in_with_credentials_that_are_missing_wrong_or_gone() {
     let mut guarded = Guarded::start();
     let gone = guarded.key("", &["subscribe >"]);

@@ -30,6 +30,7 @@ fn a_message_that_names_several_topics_is_a_request_for_each() {
     let subscribe = |topic: &str, recovers: Option<(&str, u64)>| Request::Subscribe {
         topic: topic.into(),
         recovers: recovers.map(|(epoch, offset)| (epoch.into(), offset)),
+        presence: None,
     };
     assert_eq!(
         text(message),
@@ -41,6 +42,12 @@ fn a_message_that_names_several_topics_is_a_request_for_each() {
     );
     let plain = message.replace("\"recover\":true", "\"recover\":false");
     assert!(text(&plain).unwrap().contains(&subscribe("a", None)), "it does not want to recover");
+    let shown = message.replace("\"recover\":true", "\"presence\":{\"mood\": 1}");
+    let requests = text(&shown).unwrap();
+    let Request::Subscribe { presence: Some(presence), .. } = &requests[0] else {
+        panic!("{requests:?}")
+    };
+    assert_eq!(presence, "{\"mood\": 1}");
     let gone = text(r#"{"t":"subscription","p":{"action":"unsubscribe","topics":["a"]}}"#);
     assert_eq!(gone, Ok(vec![Request::Unsubscribe { topic: "a".into() }]));
 }

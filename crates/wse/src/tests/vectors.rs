@@ -16,7 +16,7 @@ fn shown(request: &Request) -> Value {
         Request::Hello { offers_encryption } => json!({"hello": offers_encryption}),
         Request::Ping { sent_ms } => json!({"ping": sent_ms}),
         Request::Pong => json!("pong"),
-        Request::Subscribe { topic, recovers } => json!({"subscribe": topic, "from": recovers}),
+        Request::Subscribe { topic, recovers, .. } => json!({"subscribe": topic, "from": recovers}),
         Request::Unsubscribe { topic } => json!({"unsubscribe": topic}),
         Request::Publish(Publish { topic, payload, correlation_id }) => {
             json!({"publish": topic, "payload": payload, "cid": correlation_id})

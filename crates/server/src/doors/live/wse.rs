@@ -150,7 +150,9 @@ impl WseState {
 fn put_subscribed(topic: &str, result: &SubscribeResult, out: &mut Vec<u8>) {
     let position =
         Position { epoch: &result.epoch, offset: result.offset, recovered: result.recovered };
-    put_event(&Event::Subscribed { topic, position: Some(position) }, out);
+    // One that cannot be recovered has no position to go on from.
+    let position = result.positioned.then_some(position);
+    put_event(&Event::Subscribed { topic, position }, out);
 }
 
 /// The newest message of a topic; how many there are of it.

@@ -188,7 +188,8 @@ impl LiveConnections {
             Some(epoch) => {
                 let topic = subscription.channel.to_string();
                 let recovers = epoch.map(|epoch| (epoch, subscription.next));
-                let again = sennit_wse::Request::Subscribe { topic, recovers };
+                let presence = subscription.is_told.then(String::new);
+                let again = sennit_wse::Request::Subscribe { topic, recovers, presence };
                 connection.requests.push_front(ClientRequest::Wse(again));
                 self.to_read.push(id.slot);
             }

@@ -4,7 +4,7 @@
 use sennit_centrifuge::{ConnectRequest, Data, HistoryRequest, PublishRequest, SubscribeRequest};
 use sennit_wse::{CloseCode, Event, Position, Publish, Request, decode};
 
-use super::LiveConnections;
+use super::{LiveConnections, subscriptions::epoch};
 use crate::{
     doors::live::{
         backend::BackendAsk,
@@ -47,7 +47,7 @@ impl LiveConnections {
         let Greeting { peer, headers } = Greeting::clone(greeting);
         connection.is_busy = true;
         for topic in entry.topics {
-            let request = Request::Subscribe { topic, recovers: None };
+            let request = Request::Subscribe { topic, recovers: None, presence: None };
             connection.requests.push_back(ClientRequest::Wse(request));
         }
         let backend = self.requests.backend();
@@ -83,7 +83,9 @@ impl LiveConnections {
                 connection.tell(&Event::Pong { sent_ms, now_ms: time.0.cast_signed() });
             }
             Request::Pong => {}
-            Request::Subscribe { topic, recovers } => self.wse_subscribe(id, topic, recovers),
+            Request::Subscribe { topic, recovers, presence } => {
+                self.wse_subscribe(id, topic, recovers, presence);
+            }
             Request::Unsubscribe { topic } => {
                 self.end_quietly(id, &topic);
                 if let Some(connection) = self.get(id) {
@@ -120,11 +122,15 @@ impl LiveConnections {
         id: ConnectionId,
         topic: String,
         mut recovers: Option<(String, u64)>,
+        presence: Option<String>,
     ) {
+        let held = self.wse_position(id, &topic);
         let Some(connection) = self.get(id) else { return };
         let is_subscribed = connection.subscription(&topic).is_some();
         let Some(wse) = &mut connection.wse else { return };
         match &mut recovers {
+            // It goes on where it is, and others are told something else of it.
+            None if is_subscribed && presence.is_some() => recovers = held,
             None if is_subscribed => {
                 // Nothing has changed, and its client is where it is.
                 return connection.tell(&Event::Subscribed { topic: &topic, position: None });
@@ -158,8 +164,26 @@ impl LiveConnections {
         let Some(number) = ask(connection, Asked::Subscribe(topic.as_str().into())) else { return };
         let recover = recovers.is_some();
         let (epoch, offset) = recovers.unwrap_or_default();
-        let request = SubscribeRequest { channel: topic, recover, epoch, offset, ..<_>::default() };
+        let request = SubscribeRequest {
+            channel: topic,
+            recover,
+            epoch,
+            offset,
+            join_leave: presence.is_some(),
+            data: presence
+                .filter(|json| !json.is_empty())
+                .map_or_else(Data::default, |json| Data::of_payload(json.into())),
+            ..SubscribeRequest::default()
+        };
         self.subscribe(id, number, request);
+    }
+
+    /// Where the subscription of a connection to a topic is, if there is one.
+    fn wse_position(&mut self, id: ConnectionId, topic: &str) -> Option<(String, u64)> {
+        let connection = self.get(id)?;
+        let held = &connection.subscriptions[connection.subscription(topic)?];
+        let (broadcast, next) = (held.broadcast, held.next);
+        Some((epoch(self.broadcasts.get(&broadcast)?.located()?), next))
     }
 
     /// Ends a subscription for good.
