@@ -196,7 +196,7 @@ export class World {
 
   /** One at the other broker. */
   tabElsewhere(options = {}) {
-    const tab = new Tab(`ws://127.0.0.1:${this.other.port}/connection/websocket`, this.encoding, options)
+    const tab = new Tab(this.other.port, this.encoding, { transports: ["websocket"], ...options })
     this.#ends.push(() => tab.end())
     return tab
   }

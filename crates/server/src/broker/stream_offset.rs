@@ -36,6 +36,11 @@ impl IncarnationTag {
     pub(crate) fn number(self) -> u64 {
         self.0
     }
+
+    /// Another one for the same topic, as long as this number says how it is followed.
+    pub(crate) fn followed(self, number: u32) -> Self {
+        Self(self.0 ^ u64::from(number))
+    }
 }
 
 /// An offset, and the stream that it was given of.

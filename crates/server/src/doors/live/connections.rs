@@ -239,9 +239,8 @@ impl LiveConnections {
         let Some(&number) = self.broadcasts_by_name.get(topic) else { return };
         let Some(broadcast) = self.broadcasts.get(&number) else { return };
         let Some(source) = broadcast.topic() else { return };
-        let (located, next, patterns) = (source.located, broadcast.next, source.patterns.clone());
+        let (located, patterns) = (source.located, source.patterns.clone());
         patterns.into_iter().for_each(|(pattern, _)| self.end_pattern(pattern));
-        self.gaps.insert(located.topic, next + 1);
         self.reader(number, located, ReaderChange::End);
         self.lose(number, UnsubscribeCode::InsufficientState);
     }

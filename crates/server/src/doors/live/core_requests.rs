@@ -7,7 +7,7 @@ use std::{cell::RefCell, rc::Rc};
 
 use sennit_centrifuge::{Answer as ClientAnswer, ClientInfo, Data, ErrorCode, ReplyError, Token};
 use sennit_identity::Verb;
-use sennit_model::{Message as BrokerMessage, Offset, TopicName};
+use sennit_model::{Message as BrokerMessage, TopicName};
 use tokio::{
     sync::{Notify, oneshot},
     task::spawn_local,
@@ -389,23 +389,19 @@ impl CoreRequests {
         told.await.ok().flatten()
     }
 
-    /// The start of a subscription to a topic of which messages come from other brokers: before they came, some may be missing.
+    /// The start of a subscription to a topic of which messages come from other brokers. A position counts for as long as they
+    /// come without a gap: what clients hold as the epoch says so.
     async fn begin_behind(
         &self,
         followed: Followed,
         principal: Principal,
         topic: TopicName,
     ) -> Result<LiveStart, CommandRefusal> {
-        let name = topic.clone();
-        let start =
-            self.ask_control(
-                move |control| async move { control.locate_live(&principal, &name).await },
-            );
+        let start = self.ask_control(move |control| async move {
+            control.locate_live(&principal, &topic).await
+        });
         let mut start = start.await.map_err(|refusal| reply_error(&refusal))?;
-        let from = followed.from.unwrap_or(Offset(start.end.0 + 1));
-        start.kept_from = start.kept_from.max(from);
-        let call = Message::call(move |relay: &Rc<Relay>| relay.note_from(topic, from));
-        let _ = self.core.cores.inboxes[CoreIndex::FIRST].send(call);
+        start.located.tag = start.located.tag.followed(followed.number);
         Ok(start)
     }
 

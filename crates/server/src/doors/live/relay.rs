@@ -106,11 +106,6 @@ impl Relay {
         self.calls.call(move |relay| relay.want(topic, core, told));
     }
 
-    /// Nothing of others is missing of the own topic from this offset on.
-    pub(crate) fn note_from(&self, topic: TopicName, from: Offset) {
-        self.calls.call(move |relay| relay.note_from(&topic, from));
-    }
-
     /// Nobody on a core is subscribed to a topic any more.
     pub(crate) fn leave(&self, topic: TopicName, core: CoreIndex) {
         self.calls.call(move |relay| relay.leave(&topic, core));

@@ -6,6 +6,7 @@ use sennit_centrifuge::{
 };
 use sennit_engine::{Credit, Delivery, ReaderChange};
 use sennit_identity::Verb;
+use sennit_model::TopicName;
 
 use super::{LiveConnections, subscriptions::epoch};
 use crate::{
@@ -88,8 +89,8 @@ impl LiveConnections {
         question: HistoryQuestion,
         kept: LiveStart,
     ) {
+        let located = self.located_here(&question.topic, kept.located);
         let Some(connection) = self.get(id) else { return };
-        let located = kept.located;
         let is_another = |of: &str| !of.is_empty() && of != epoch(located);
         let is_of_another = question.since.as_ref().is_some_and(|(of, _)| is_another(of));
         let refusal = if located.partitions > 1 {
@@ -122,6 +123,13 @@ impl LiveConnections {
         let credit = Credit { messages: CATCH_UP_MESSAGES, bytes: CATCH_UP_BYTES };
         let reader = self.read(located, next, credit);
         self.histories.insert(reader, history);
+    }
+
+    /// Where a topic is, with the epoch that those have who are subscribed to it here.
+    fn located_here(&self, topic: &TopicName, located: Located) -> Located {
+        let number = self.broadcasts_by_name.get(topic);
+        let held = number.and_then(|number| self.broadcasts.get(number)?.located());
+        held.filter(|held| held.topic == located.topic).unwrap_or(located)
     }
 
     pub(super) fn add_to_history(&mut self, reader: u32, delivery: &Delivery) {

@@ -135,12 +135,14 @@ impl LiveConnections {
     ) -> u32 {
         if let Some(&number) = self.broadcasts_by_name.get(topic) {
             let is_it = |broadcast: &Broadcast| {
-                broadcast.located().is_some_and(|of| of.topic == located.topic)
+                broadcast
+                    .located()
+                    .is_some_and(|of| (of.topic, of.tag) == (located.topic, located.tag))
             };
             if self.broadcasts.get(&number).is_some_and(is_it) {
                 return number;
             }
-            // The topic was deleted, and is another; its subscribers are told by its shard.
+            // The topic was deleted, and is another, or is followed at other brokers from now on; its subscribers are told by its shard.
             self.broadcasts_by_name.remove(topic);
         }
         let credit = Credit { messages: BROADCAST_MESSAGES, bytes: BROADCAST_BYTES };

@@ -47,8 +47,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How a topic is followed at other brokers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Followed {
-    /// From this offset of the own topic on nothing of others is missing; `None` if that is from now on.
-    pub(crate) from: Option<Offset>,
+    /// Another one when something of others may have been missed.
+    pub(crate) number: u32,
 }
 
 /// A topic that somebody here is subscribed to, or was a while ago.
@@ -57,7 +57,8 @@ struct Wanted {
     cores: BTreeSet<CoreIndex>,
     /// When nobody was subscribed any more.
     left: Option<Instant>,
-    from: Option<Offset>,
+    /// See [`Followed`]; none before Redis has said that it is followed.
+    number: Option<u32>,
 }
 
 /// See the file's page.
@@ -75,6 +76,7 @@ pub(super) struct RelayLoop {
     own: OwnTopics,
     wanted: HashMap<TopicName, Wanted, RandomState>,
     positions: Positions,
+    numbers: u32,
     tell: Rc<dyn Fn(TopicName)>,
     /// Set when it runs.
     relay: Option<Rc<Relay>>,
@@ -104,6 +106,8 @@ impl RelayLoop {
             own: OwnTopics::default(),
             wanted: HashMap::default(),
             positions: Positions::default(),
+            // Drawn, so that no other start of the broker has the same.
+            numbers: u32::from_le_bytes([node.0[0], node.0[1], node.0[2], node.0[3]]),
             tell,
             relay: None,
         }
@@ -358,8 +362,9 @@ impl RelayLoop {
                     self.send(self.node_channel(node), &question, None);
                 }
                 Step::Tell(topic) => {
+                    let number = self.next_number();
                     if let Some(wanted) = self.wanted.get_mut(&topic) {
-                        wanted.from = None;
+                        wanted.number = Some(number);
                     }
                     tracing::warn!(%topic, "messages of another broker are missing");
                     (self.tell)(topic);
@@ -431,29 +436,27 @@ impl RelayLoop {
             let _ = told.send(None);
             return;
         }
-        let channel = self.topic_channel(&topic);
+        let (channel, next) = (self.topic_channel(&topic), self.next_number());
         let wanted = self.wanted.entry(topic).or_default();
         wanted.cores.insert(core);
         wanted.left = None;
-        let from = wanted.from;
+        let number = *wanted.number.get_or_insert(next);
         let orders = self.orders.clone();
         spawn_local(async move {
-            if from.is_none() {
-                let (done, confirmed) = oneshot::channel();
-                let subscribe = LinkOrder::Subscribe(channel, done);
-                // Without Redis it is as if the others were silent.
-                let waits =
-                    async { orders.send(subscribe).await.is_ok() && confirmed.await.is_ok() };
-                let _ = timeout(RELAY_PATIENCE, waits).await;
-            }
-            let _ = told.send(Some(Followed { from }));
+            // Whoever comes second waits as well: it may not be followed yet.
+            let (done, confirmed) = oneshot::channel();
+            let subscribe = LinkOrder::Subscribe(channel, done);
+            // Without Redis it is as if the others were silent.
+            let waits = async { orders.send(subscribe).await.is_ok() && confirmed.await.is_ok() };
+            let _ = timeout(RELAY_PATIENCE, waits).await;
+            let _ = told.send(Some(Followed { number }));
         });
     }
 
-    pub(super) fn note_from(&mut self, topic: &TopicName, from: Offset) {
-        if let Some(wanted) = self.wanted.get_mut(topic) {
-            wanted.from.get_or_insert(from);
-        }
+    /// A number that no topic was followed by before.
+    fn next_number(&mut self) -> u32 {
+        self.numbers = self.numbers.wrapping_add(1).max(1);
+        self.numbers
     }
 
     pub(super) fn leave(&mut self, topic: &TopicName, core: CoreIndex) {
