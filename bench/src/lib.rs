@@ -48,6 +48,7 @@ mod run;
 mod run_topic;
 mod sequence_check;
 mod socket;
+mod stalled_results;
 mod stamp;
 mod synced_file;
 mod tenant_queue;

@@ -192,6 +192,8 @@ pub struct Subscribe {
     pub http: String,
     /// The number of subscribers.
     pub subscribers: u32,
+    /// The number of connections beside them that are subscribed and take nothing.
+    pub stalled: u32,
     /// The number of threads that share the subscribers.
     pub threads: u32,
     /// The encoding that they speak.

@@ -11,6 +11,7 @@ use crate::{
     parked_reader_results::{self, ParkedReaderResults},
     probe::Probe,
     sequence_check::MessageErrors,
+    stalled_results::{self, StalledResults},
     usage::Usage,
 };
 
@@ -79,6 +80,8 @@ pub struct Row {
     pub comparison: Option<ComparisonResults>,
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
     pub fair: Option<FairResults>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
+    pub stalled: Option<StalledResults>,
 }
 
 /// The results of a row with many readers.
@@ -280,6 +283,9 @@ impl Row {
         if self.comparison.is_some() {
             return &comparison_results::HEADS;
         }
+        if self.stalled.is_some() {
+            return &stalled_results::HEADS;
+        }
         if let Some(fair) = &self.fair {
             return fair.heads();
         }
@@ -352,6 +358,9 @@ impl Row {
         if let Some(comparison) = &self.comparison {
             let (confirmed, delivered) = (self.confirmed_per_s, self.delivered_per_s);
             return comparison.cells(&self.row, confirmed, delivered, self.error_cell());
+        }
+        if let Some(stalled) = &self.stalled {
+            return stalled.cells(&self.row, self.delivered_per_s, self.error_cell());
         }
         if let Some(fair) = &self.fair {
             return fair.cells(&self.row, self.error_cell());

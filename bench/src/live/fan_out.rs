@@ -13,6 +13,7 @@ use crate::{
     parked::make_room,
     plan::{LiveEncoding, Produce, Role, Subscribe, WorkerCommand},
     row::{FanOutResults, Row},
+    stalled_results::{LoadFigures, StalledResults, Turn},
     stamp::JSON_STAMP_BYTES,
     usage::UsageWatch,
 };
@@ -33,6 +34,10 @@ pub struct LiveFanOut {
     pub encoding: LiveEncoding,
     /// The greatest number of messages that producers without a rate are ahead of the slowest subscriber.
     pub lag: u64,
+    /// Of each hundred subscribers, so many more that take nothing, in turns with the load without them; 0 for none.
+    pub stalled_percent: u32,
+    /// The number of turns.
+    pub turns: u32,
 }
 
 impl LiveFanOut {
@@ -41,18 +46,42 @@ impl LiveFanOut {
     /// # Errors
     /// There are not enough descriptors, the broker cannot be reached, or the worker fails.
     pub fn run(&self, bench: &Bench<'_>, row: &str) -> Result<Row> {
+        if self.stalled_percent == 0 {
+            return self.measure(bench, row, 0);
+        }
+        let stalled = (self.subscribers * self.stalled_percent).div_ceil(100);
+        let (mut turns, mut rows) = (Vec::new(), Vec::new());
+        for turn in 0..self.turns {
+            // Every other turn in reverse order.
+            let first = if turn % 2 == 0 { 0 } else { stalled };
+            let one = self.measure(bench, row, first)?;
+            let other = self.measure(bench, row, stalled - first)?;
+            let (mut with, without) = if first == 0 { (other, one) } else { (one, other) };
+            turns.push(Turn { with: figures(&with), without: figures(&without) });
+            // Errors of either count.
+            with.message_errors.add(&without.message_errors);
+            with.errors += without.errors;
+            with.error_texts.extend(without.error_texts);
+            rows.push(with);
+        }
+        let results = StalledResults::of(stalled, &turns);
+        Ok(Row { stalled: Some(results), ..Row::median(rows) })
+    }
+
+    /// Measures the load once, beside so many that take nothing.
+    fn measure(&self, bench: &Bench<'_>, row: &str, stalled: u32) -> Result<Row> {
         let Load { size, rate, .. } = self.load;
         ensure!(size >= JSON_STAMP_BYTES, "a payload has at least {JSON_STAMP_BYTES} bytes");
         refuse_tls(bench)?;
         // The bare program has both ends.
         let ends = if bench.options.probe { 2 } else { 1 };
-        let needed = make_room(u64::from(self.subscribers) * ends)?;
+        let needed = make_room(u64::from(self.subscribers) * ends + u64::from(stalled))?;
         let own = own_broker(bench, needed)?;
         let broker = own.as_ref().unwrap_or(bench.broker);
         let topic = bench.topic.clone().or_else(|| own.is_some().then(|| TOPIC.to_owned()));
         let here = Bench { broker, topic, ..bench.clone() };
         let run_topic = here.run_topic(&self.load)?;
-        let plan = run_topic.plan(size, Role::Subscribe(self.role(&broker.http)));
+        let plan = run_topic.plan(size, Role::Subscribe(self.role(&broker.http, stalled)));
         let frame = bare::frame(self.encoding.into(), &plan.topic, size);
         let paced = rate.filter(|_| bench.options.probe);
         (here.progress)("connect", 0, None);
@@ -109,11 +138,12 @@ impl LiveFanOut {
         Ok(result)
     }
 
-    fn role(&self, http: &str) -> Subscribe {
+    fn role(&self, http: &str, stalled: u32) -> Subscribe {
         let load = &self.load;
         Subscribe {
             http: http.to_owned(),
             subscribers: self.subscribers,
+            stalled,
             threads: self.threads,
             encoding: self.encoding,
             is_subscribed: true,
@@ -132,6 +162,13 @@ impl LiveFanOut {
     }
 }
 
+fn figures(row: &Row) -> LoadFigures {
+    LoadFigures {
+        delivered_per_s: row.delivered_per_s.unwrap_or_default(),
+        p99_us: row.publish_to_deliver_us.map(|late| late.p99 as f64),
+    }
+}
+
 /// Live connections of this harness are plain.
 pub fn refuse_tls(bench: &Bench<'_>) -> Result<()> {
     let is_tls = bench.options.serve_tls || bench.options.tls_fingerprint.is_some();
@@ -142,6 +179,10 @@ pub fn refuse_tls(bench: &Bench<'_>) -> Result<()> {
 /// A broker for this row with so many connections, if the options say that there is one.
 pub fn own_broker(bench: &Bench<'_>, connections: u64) -> Result<Option<Broker>> {
     let connections = connections.to_string();
-    let start = || Broker::start(bench.options, &["--http-connections", &connections]);
+    let start = || {
+        let places = ["--http-connections", "--http-connections-per-address", "--live-connections"];
+        let flags = places.map(|flag| [flag, &connections]).concat();
+        Broker::start(bench.options, &flags)
+    };
     bench.options.serve.then(start).transpose()
 }

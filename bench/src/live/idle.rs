@@ -51,6 +51,7 @@ impl IdleConnections {
             Role::Subscribe(Subscribe {
                 http: broker.http.clone(),
                 subscribers: connections,
+                stalled: 0,
                 threads: 1,
                 encoding: self.encoding,
                 is_subscribed: self.is_subscribed,

@@ -282,6 +282,10 @@ pub async fn subscribe_all(
         lag: Lag::new(load.lag, threads),
         progress: Arc::clone(progress),
     });
+    let stalled = load.subscribers..load.subscribers + load.stalled;
+    // They are there as long as the run.
+    let stalled: Vec<Subscribed> =
+        stalled.map(|number| subscribe(&run.subscription, number)).collect::<Result<_>>()?;
     let groups = connect_all(&run, load.subscribers, threads)?;
     let readers: Vec<JoinHandle<_>> = groups
         .into_iter()
@@ -307,6 +311,7 @@ pub async fn subscribe_all(
         tokio::time::sleep(LOOK_EVERY).await;
     }
     run.is_over.store(true, Ordering::Release);
+    drop(stalled);
     let (mut latencies, mut live) = (Latencies::new(), LiveReport::default());
     for reader in readers {
         match reader.join().map_err(|_| anyhow!("a thread of subscribers panicked"))? {

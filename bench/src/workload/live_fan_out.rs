@@ -42,6 +42,15 @@ pub struct LiveFanOut {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: u32,
+    /// Of each hundred subscribers, so many more that take nothing; the row then compares with the
+    /// load without them, in turns
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=100))]
+    stalled_percent: u32,
+    /// With those: turns of both loads
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    turns: u32,
     /// Seconds before what happens counts
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     warmup: f64,
@@ -91,7 +100,14 @@ impl LiveFanOut {
             durability: self.durability,
             ..Load::new()
         };
-        let (threads, encoding, lag) = (self.threads, self.encoding, self.lag);
-        Measured { load, subscribers, threads, encoding, lag }
+        Measured {
+            load,
+            subscribers,
+            threads: self.threads,
+            encoding: self.encoding,
+            lag: self.lag,
+            stalled_percent: self.stalled_percent,
+            turns: self.turns,
+        }
     }
 }

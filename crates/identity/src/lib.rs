@@ -7,6 +7,7 @@
 //! checks the signature of a token, and `mint` makes tokens for development. A user accepts certificates by a
 //! `certificate_name`. The `lockout` says what failed logins cost.
 
+mod address_prefix;
 mod api_key;
 mod base32;
 mod certificate;
@@ -33,6 +34,7 @@ mod token;
 mod token_key;
 mod verb;
 
+pub use address_prefix::AddressPrefix;
 pub use api_key::{
     API_KEY_CHARACTERS, API_KEY_ID_CHARACTERS, API_KEY_ID_RANDOM_BYTES, API_KEY_PREFIX, ApiKey,
     ApiKeyError, ApiKeyId,

@@ -11,10 +11,13 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 use ring::digest;
 use sennit_model::Timestamp;
 
-use crate::limits::{
-    LOGIN_ADDRESS_BURST, LOGIN_ADDRESS_INTERVAL, LOGIN_DELAY_MAX, LOGIN_ENTRIES_MAX,
-    LOGIN_LOG_BURST, LOGIN_LOG_INTERVAL, LOGIN_NAME_BURST, LOGIN_NAME_INTERVAL, LOGIN_RECALL_BURST,
-    LOGIN_RECALL_INTERVAL,
+use crate::{
+    address_prefix::AddressPrefix,
+    limits::{
+        LOGIN_ADDRESS_BURST, LOGIN_ADDRESS_INTERVAL, LOGIN_DELAY_MAX, LOGIN_ENTRIES_MAX,
+        LOGIN_LOG_BURST, LOGIN_LOG_INTERVAL, LOGIN_NAME_BURST, LOGIN_NAME_INTERVAL,
+        LOGIN_RECALL_BURST, LOGIN_RECALL_INTERVAL,
+    },
 };
 
 /// The answer to an attempt to log in.
@@ -62,24 +65,6 @@ enum Counted {
     OfName([u8; 16]),
     /// Of one name, compared with passwords that were right.
     Recalled([u8; 16]),
-}
-
-/// The part of an address that one attacker has: all 32 bits of IPv4, the first 64 of IPv6.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum AddressPrefix {
-    V4(u32),
-    V6(u64),
-}
-
-impl AddressPrefix {
-    fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(address) => Self::V4(address.to_bits()),
-            IpAddr::V6(address) => {
-                Self::V6(u64::try_from(address.to_bits() >> 64).unwrap_or_default())
-            }
-        }
-    }
 }
 
 impl Origin {

@@ -19,8 +19,11 @@ use crate::{
         },
     },
     http::{
-        HostName, HttpOrigin, allowed_hosts::AllowedHosts, allowed_origins::AllowedOrigins,
-        browser_guard::BrowserRules, limits::CONNECTIONS_MAX,
+        HostName, HttpOrigin,
+        allowed_hosts::AllowedHosts,
+        allowed_origins::AllowedOrigins,
+        browser_guard::BrowserRules,
+        limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX},
     },
     identity::{TokenConfig, token_config::TokenSettings},
     runtime::{
@@ -41,6 +44,8 @@ pub struct Config {
     pub http: SocketAddr,
     /// HTTP connections that are served at once; more of them wait to be accepted.
     pub http_connections: usize,
+    /// Of them, the connections of one address; of IPv6, of its first 64 bits. Those of 127.0.0.1 and ::1 are not counted.
+    pub http_connections_per_address: usize,
     /// Hosts that HTTP requests may name, besides this machine, the address that the port listens on, and
     /// [`Config::streams_public_url`]. Where it listens beyond this machine, any address may be named.
     pub http_hosts: Vec<HostName>,
@@ -95,6 +100,8 @@ pub struct Config {
     /// How long a connection lasts on which they come: those between it and the reader may let several
     /// share one.
     pub streams_events_span: Duration,
+    /// Live connections that are served at once; more of them are refused.
+    pub live_connections: usize,
     /// How often the client of a live connection is asked whether it is there.
     pub live_ping_interval: Duration,
     /// How long the client of a live connection may take to say who it is.
@@ -124,6 +131,7 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 4438)),
             http: SocketAddr::from(([127, 0, 0, 1], 4437)),
             http_connections: CONNECTIONS_MAX,
+            http_connections_per_address: CONNECTIONS_PER_ADDRESS_MAX,
             http_hosts: Vec::new(),
             http_origins: Vec::new(),
             shards: None,
@@ -146,6 +154,7 @@ impl Default for Config {
             streams_long_poll_timeout: Duration::from_secs(30),
             streams_events_silence: Duration::from_secs(15),
             streams_events_span: Duration::from_secs(60),
+            live_connections: 60_000,
             live_ping_interval: Duration::from_secs(25),
             live_connect_timeout: Duration::from_secs(10),
             live_tells_all: false,
@@ -257,6 +266,11 @@ impl Config {
         self.check_identity(may_ask)?;
         for (setting, flag, count) in [
             ("http.connections", "--http-connections", self.http_connections),
+            (
+                "http.connections_per_address",
+                "--http-connections-per-address",
+                self.http_connections_per_address,
+            ),
             ("journal.segments", "--journal-segments", self.journal_segments),
         ] {
             if count == 0 {

@@ -194,6 +194,7 @@ fn open_http(
         cores.inboxes[CoreIndex::FIRST].clone(),
     ));
     let rules = LiveRules {
+        connections_max: config.live_connections,
         ping_interval: config.live_ping_interval,
         connect_timeout: config.live_connect_timeout,
         tells_all: config.live_tells_all,

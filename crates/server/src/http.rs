@@ -1,7 +1,7 @@
 //! The transport of HTTP: it makes requests of bytes and bytes of answers. A `handler` answers the requests; the
 //! transport knows no stream and no backup.
 //!
-//! In reading order: the `port` accepts a connection and hands it to a core; a `connection` finds out which HTTP it
+//! In reading order: the `port` accepts a connection, if there is a `port_place` for it and its address (`addresses`), and hands it to a core; a `connection` finds out which HTTP it
 //! speaks. `http1` is our own: bytes (`head_end`, `http1_head`, `http1_body`, `http1_requests`) become requests, and
 //! answers become bytes (`http1_answers`, `unsent`), within `limits`, by its `http1_clock`, and at once where
 //! `concurrency` allows it. `http2` is hyper's, with `http2_answers`. A connection holds no more of answers than it has
@@ -11,6 +11,7 @@
 //! connection of `http1` moves to the core of its streams (`core_affinity`); one that waits for a stream leaves its
 //! task (`parking`, `parking_entry`), as does one that goes on at another door (`upgrade`). The `client` sends requests to servers elsewhere, by their `client_url`.
 
+pub(crate) mod addresses;
 pub(crate) mod allowed_hosts;
 pub(crate) mod allowed_origins;
 pub(crate) mod answer;
@@ -43,6 +44,7 @@ mod overloaded;
 pub(crate) mod parking;
 pub(crate) mod parking_entry;
 pub(crate) mod port;
+pub(crate) mod port_place;
 pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod route;

@@ -225,7 +225,9 @@ impl Broker<'_> {
             let status = status.clone();
             move || status.is_serving()
         };
-        let port = Port::new(http, config.http_connections, are_serving, early, late);
+        let per_address = config.http_connections_per_address.min(descriptors.half());
+        let most = (config.http_connections, per_address);
+        let port = Port::new(http, most, are_serving, early, late);
         let early = port.early();
         spawn_local(port.serve());
 

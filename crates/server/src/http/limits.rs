@@ -9,6 +9,13 @@ pub(crate) const CONNECTIONS_MAX: usize = 65_536;
 /// Connections that wait for a place among those; more of them wait to be accepted.
 pub(crate) const CONNECTIONS_WAITING_MAX: usize = 1024;
 
+/// Connections of one address (of IPv6: of its first 64 bits), unless the broker is told otherwise. An address is never all that
+/// are served.
+pub(crate) const CONNECTIONS_PER_ADDRESS_MAX: usize = 16_384;
+
+/// Connections beyond that which are told so; more of them are closed without a word.
+pub(crate) const TURNED_AWAY_MAX: usize = 64;
+
 /// How long a connection waits for a place before it is told to come again.
 pub(crate) const PLACE_TIMEOUT: Duration = Duration::from_secs(1);
 

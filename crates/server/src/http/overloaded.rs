@@ -1,4 +1,4 @@
-//! The answers to connections on which no request is read: to one beyond the limit, and to one without TLS on a port
+//! The answers to connections on which no request is read: to one beyond a limit, and to one without TLS on a port
 //! with TLS. It knows no requests.
 
 use std::time::Duration;
@@ -10,6 +10,35 @@ use tokio::{
 
 use super::limits::LINGER;
 use crate::runtime::wire::Wire;
+
+/// Why a connection is turned away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overload {
+    /// There is no place for it.
+    OfPort,
+    /// Its address has as many as it may.
+    OfAddress,
+}
+
+impl Overload {
+    fn answer(self) -> &'static str {
+        match self {
+            Self::OfPort => ANSWER,
+            Self::OfAddress => ANSWER_TO_ADDRESS,
+        }
+    }
+}
+
+/// What one is told whose address has as many as it may.
+const ANSWER_TO_ADDRESS: &str = "HTTP/1.1 429 Too Many Requests\r\n\
+    content-type: application/problem+json\r\n\
+    cache-control: no-store\r\n\
+    x-content-type-options: nosniff\r\n\
+    retry-after: 1\r\n\
+    connection: close\r\n\
+    content-length: 156\r\n\r\n\
+    {\"code\":\"limit_reached\",\"detail\":\"CONNECTIONS_PER_ADDRESS_MAX is reached;\
+    \u{20}--http-connections-per-address sets it\",\"status\":429,\"title\":\"Too Many Requests\"}\n";
 
 /// What it is told. The body is a problem as others are, and says how long it is.
 const ANSWER: &str = "HTTP/1.1 503 Service Unavailable\r\n\
@@ -45,9 +74,9 @@ const SAID_WITHIN: Duration = Duration::from_secs(1);
 const DROPPED_BYTES_MAX: usize = 64 << 10;
 
 /// Tells a client to come again, and closes its connection.
-pub(crate) async fn turn_away(mut wire: Wire) {
+pub(crate) async fn turn_away(mut wire: Wire, overload: Overload) {
     let said = async {
-        wire.write_all(ANSWER.as_bytes()).await?;
+        wire.write_all(overload.answer().as_bytes()).await?;
         wire.shutdown().await
     };
     if !matches!(timeout(SAID_WITHIN, said).await, Ok(Ok(()))) {
@@ -79,9 +108,13 @@ mod tests {
 
     #[test]
     fn the_answer_is_as_long_as_it_says_and_a_problem() {
-        let (head, body) = ANSWER.split_once("\r\n\r\n").unwrap();
-        assert!(head.contains(&format!("content-length: {}", body.len())), "{}", body.len());
-        let problem: serde_json::Value = serde_json::from_str(body).unwrap();
-        assert_eq!((&problem["status"], &problem["code"]), (&503.into(), &"limit_reached".into()));
+        for (overload, status) in [(Overload::OfPort, 503), (Overload::OfAddress, 429)] {
+            let (head, body) = overload.answer().split_once("\r\n\r\n").unwrap();
+            assert!(head.contains(&format!("content-length: {}", body.len())), "{}", body.len());
+            assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
+            let problem: serde_json::Value = serde_json::from_str(body).unwrap();
+            let told = (&problem["status"], &problem["code"]);
+            assert_eq!(told, (&status.into(), &"limit_reached".into()));
+        }
     }
 }

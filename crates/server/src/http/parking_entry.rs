@@ -8,9 +8,9 @@ use std::{
     rc::Rc,
 };
 
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::Notify;
 
-use super::{handler::Wait, http1_answers::Manner};
+use super::{handler::Wait, http1_answers::Manner, port_place::PortPlace};
 use crate::runtime::wire::WireAtRest;
 
 /// What a connection is told in its stead when it is parked.
@@ -29,7 +29,7 @@ pub(crate) struct Parking {
 pub(crate) struct Arriving {
     pub(crate) wire: WireAtRest,
     /// One of the places that there are.
-    pub(crate) place: OwnedSemaphorePermit,
+    pub(crate) place: PortPlace,
     pub(crate) parking: Parking,
 }
 

@@ -1,5 +1,6 @@
-//! The HTTP port: it accepts connections, a limited number of them at once, and hands them round the cores. A
-//! connection beyond the limit waits a moment, and is then refused with a time to retry. While there are no cores
+//! The HTTP port: it accepts connections, a limited number of them at once and of each address, and hands them round the
+//! cores. A connection beyond the limit waits a moment, and is then refused with a time to retry; one beyond that of its
+//! address is refused at once, and takes nothing from others. While there are no cores
 //! to serve connections, at the start and at the end, the port's own thread serves them.
 
 use std::{cell::Cell, fmt, rc::Rc, sync::Arc};
@@ -10,14 +11,16 @@ use tokio::{
 };
 
 use super::{
+    addresses::{AddressPlace, Addresses},
     connection,
     core_affinity::Departure,
     handler::Handlers,
     http1,
-    limits::{CONNECTIONS_WAITING_MAX, PLACE_TIMEOUT},
-    overloaded::{tls_required, turn_away},
+    limits::{CONNECTIONS_WAITING_MAX, PLACE_TIMEOUT, TURNED_AWAY_MAX},
+    overloaded::{Overload, tls_required, turn_away},
     parking::{Back, Left},
     parking_entry::Arriving,
+    port_place::PortPlace,
     socket::Socket,
     thread_state::HttpThreadState,
     upgrade::Upgraded,
@@ -36,7 +39,7 @@ use crate::runtime::{
 struct Arrival {
     wire: WireAtRest,
     /// One of the places that there are; free again when the connection has ended.
-    place: OwnedSemaphorePermit,
+    place: PortPlace,
     /// How often it has moved: only one that speaks HTTP/1 does, and with nothing under way.
     moves: u32,
 }
@@ -60,6 +63,9 @@ pub(crate) struct Port {
     /// Serves those who come when they have ended.
     late: HttpThread,
     places: Arc<Semaphore>,
+    addresses: Addresses,
+    /// For those whose address has as many as it may.
+    turned_away: Arc<Semaphore>,
     /// For those who wait for a place.
     waiting: Arc<Semaphore>,
     /// The core that gets the next connection.
@@ -77,7 +83,7 @@ impl Port {
     /// of the port.
     pub(crate) fn new(
         listener: Listener,
-        connections_max: usize,
+        (connections_max, per_address): (usize, usize),
         are_serving: impl Fn() -> bool + 'static,
         early: HttpThread,
         late: HttpThread,
@@ -92,6 +98,8 @@ impl Port {
             early,
             late,
             places,
+            addresses: Addresses::new(per_address),
+            turned_away: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
             waiting,
             next: Cell::new(CoreIndex::FIRST),
         }
@@ -108,35 +116,54 @@ impl Port {
         loop {
             let Ok(waits) = this.waiting.clone().acquire_owned().await else { return };
             let wire = this.listener.accept().await;
+            let Some(of_address) = this.addresses.enter(wire.peer_address().map(|from| from.ip()))
+            else {
+                this.cores.metrics[CoreIndex::FIRST].http_refused_of_address.add(1);
+                if let Ok(permit) = this.turned_away.clone().try_acquire_owned() {
+                    spawn_local(this.clone().refuse(wire, Overload::OfAddress, permit));
+                }
+                continue;
+            };
             match this.places.clone().try_acquire_owned() {
-                Ok(place) => this.place(wire, place),
+                Ok(place) => this.place(wire, PortPlace::new(place, of_address)),
                 Err(_) => {
-                    spawn_local(this.clone().wait_for_place(wire, waits));
+                    spawn_local(this.clone().wait_for_place(wire, of_address, waits));
                 }
             }
         }
+    }
+
+    /// Tells a connection why there is no place for it, and closes it.
+    async fn refuse(self: Rc<Self>, wire: WireAtRest, why: Overload, held: OwnedSemaphorePermit) {
+        let metrics = &self.cores.metrics[CoreIndex::FIRST];
+        match why {
+            Overload::OfPort => metrics.http_answers_5xx.add(1),
+            Overload::OfAddress => metrics.http_answers_4xx.add(1),
+        }
+        if let Some(wire) = registered(wire)
+            && let Some(wire) = secured(wire, metrics, tls_required).await
+        {
+            turn_away(wire, why).await;
+        }
+        drop(held);
     }
 
     /// Serves a connection once there is a place, or sends it away.
-    async fn wait_for_place(self: Rc<Self>, wire: WireAtRest, waits: OwnedSemaphorePermit) {
+    async fn wait_for_place(
+        self: Rc<Self>,
+        wire: WireAtRest,
+        of_address: AddressPlace,
+        waits: OwnedSemaphorePermit,
+    ) {
         let place = self.places.clone().acquire_owned();
         match tokio::time::timeout(PLACE_TIMEOUT, place).await {
-            Ok(Ok(place)) => self.place(wire, place),
-            _ => {
-                let metrics = &self.cores.metrics[CoreIndex::FIRST];
-                metrics.http_answers_5xx.add(1);
-                if let Some(wire) = registered(wire)
-                    && let Some(wire) = secured(wire, metrics, tls_required).await
-                {
-                    turn_away(wire).await;
-                }
-            }
+            Ok(Ok(place)) => self.place(wire, PortPlace::new(place, of_address)),
+            _ => self.refuse(wire, Overload::OfPort, waits).await,
         }
-        drop(waits);
     }
 
     /// Has a connection be served that has its place.
-    fn place(&self, wire: WireAtRest, place: OwnedSemaphorePermit) {
+    fn place(&self, wire: WireAtRest, place: PortPlace) {
         if (self.are_serving)() {
             let to = self.next.get();
             let arrival = Arrival { wire, place, moves: 0 };
@@ -183,7 +210,7 @@ fn registered(wire: WireAtRest) -> Option<Wire> {
 /// Serves a connection that was parked. It was counted all the while.
 pub(crate) async fn come_back(
     wire: WireAtRest,
-    place: OwnedSemaphorePermit,
+    place: PortPlace,
     back: Back,
     http: Rc<HttpThread>,
 ) {
@@ -199,7 +226,7 @@ pub(crate) async fn come_back(
 }
 
 /// Has a connection go where it wants to, if it goes on.
-fn see_off(left: Option<(Socket, Left)>, place: OwnedSemaphorePermit, http: &HttpThread) {
+fn see_off(left: Option<(Socket, Left)>, place: PortPlace, http: &HttpThread) {
     let left =
         left.and_then(|(socket, left)| socket.into_inner().deregister().ok().zip(Some(left)));
     if let Some((wire, Left::Parks(parking))) = left {

@@ -9,8 +9,9 @@ use std::{
 };
 
 use bytes::BytesMut;
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::Notify;
 
+use super::port_place::PortPlace;
 use crate::runtime::wire::WireAtRest;
 
 /// The state that the door of a connection finds again when the connection reaches it.
@@ -39,23 +40,38 @@ impl Upgrade {
 pub(crate) struct Upgraded {
     pub(crate) wire: WireAtRest,
     /// One of the places of the HTTP port.
-    pub(crate) place: OwnedSemaphorePermit,
+    pub(crate) place: PortPlace,
     pub(crate) upgrade: Upgrade,
     /// What came behind the request.
     pub(crate) unread: BytesMut,
 }
 
 /// The way from the HTTP connections of a thread to its live ones. On a thread that has none it stays closed.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct UpgradeEntry {
     is_open: Cell<bool>,
+    /// Says whether there is room for one more.
+    has_room: RefCell<Option<Box<dyn Fn() -> bool>>>,
     arriving: RefCell<Vec<Upgraded>>,
     notify: Notify,
 }
 
+impl fmt::Debug for UpgradeEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UpgradeEntry").field("is_open", &self.is_open).finish_non_exhaustive()
+    }
+}
+
 impl UpgradeEntry {
-    pub(crate) fn open(&self) {
+    /// Opens it for as many as there is room for.
+    pub(crate) fn open(&self, has_room: impl Fn() -> bool + 'static) {
+        self.has_room.replace(Some(Box::new(has_room)));
         self.is_open.set(true);
+    }
+
+    /// Whether there is room for one more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.has_room.borrow().as_ref().is_some_and(|has_room| has_room())
     }
 
     /// Whether somebody takes connections in.

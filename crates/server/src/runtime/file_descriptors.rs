@@ -31,6 +31,11 @@ impl FileDescriptors {
         Self { reserved: all - (shards as u64 * RESERVED_PER_SHARD).min(all / 2) }
     }
 
+    /// Half of those that connections may have: nobody alone needs more.
+    pub(crate) fn half(self) -> usize {
+        usize::try_from(self.reserved / 2).unwrap_or(usize::MAX).max(1)
+    }
+
     /// Whether there is room for this connection. The lowest free number is a new descriptor's.
     pub(crate) fn have_room_for(self, connection: &impl AsFd) -> bool {
         u64::try_from(connection.as_fd().as_raw_fd()).is_ok_and(|number| number < self.reserved)

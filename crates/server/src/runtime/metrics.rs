@@ -137,6 +137,7 @@ counts! {
     gauge http_connections none "Connections of the HTTP port open now";
     gauge http_parked none "Connections of the HTTP port that wait without a task";
     counter http_connections_opened none "Connections of the HTTP port accepted";
+    counter http_refused_of_address none "Connections of the HTTP port that were refused because their address has as many as it may";
     counter http_connections_moved none "Connections of the HTTP port that came from another core, to be where their streams are";
     counter http_answers_2xx none "HTTP requests answered with success";
     counter http_answers_3xx none "HTTP requests answered with another place, or with nothing new";
@@ -144,6 +145,9 @@ counts! {
     counter http_answers_5xx none "HTTP requests answered with a fault of the broker's, or not now";
     gauge live_connections none "Live connections open now";
     gauge live_subscriptions none "Subscriptions of live connections";
+    counter live_refused none "Live connections that were refused because there are as many as may be";
+    counter live_refused_greeting none "Live connections that were ended because too many of their address have not said who they are";
+    counter live_commands_delayed none "Times that a live client asked more in half a second than it may, and its commands waited";
     counter live_behind_recovered none "Times that a live subscriber fell behind and went on from the log";
     counter live_behind_conflated none "Times that a live subscriber fell behind and was given the newest message of each key";
     counter live_behind_disconnected none "Live connections that were ended because they fell behind";

@@ -181,6 +181,17 @@ impl LiveClient {
         }
     }
 
+    /// Says who it is; `None` if the broker ends the connection.
+    pub fn try_log_in(&mut self, token: &str) -> Option<Result<(), ReplyError>> {
+        let token = Token(token.into());
+        let number =
+            self.send(Request::Connect(ConnectRequest { token, ..ConnectRequest::default() }));
+        match self.hear()? {
+            FromServer::Reply(Reply { id, result }) if id == number => Some(result.map(|_| ())),
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// Says a message of the WebSocket.
     pub fn say(&mut self, opcode: Opcode, message: &[u8]) {
         let mut frame = Vec::new();

@@ -60,7 +60,7 @@ fn publish(peer: &mut Peer, topic: TopicId, first: u64, keyed: &[(&str, String)]
 }
 
 /// The value of a metric, over all cores.
-fn metric(broker: &Broker, name: &str) -> u64 {
+pub fn metric(broker: &Broker, name: &str) -> u64 {
     let page = Browser::of(broker).get("/metrics");
     let lines = page.body.lines().filter(|line| line.starts_with(name));
     lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()

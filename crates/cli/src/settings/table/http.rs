@@ -37,6 +37,21 @@ pub const SETTINGS: &[Setting<Start>] = &[
     },
     Setting {
         section: "http",
+        field: "connections_per_address",
+        flag: Flag::Value("http-connections-per-address"),
+        kind: Kind::Number,
+        shape: "N",
+        help: "Of them, the number of those from one address (of IPv6: from one /64); more of them are refused. \
+               127.0.0.1 and ::1 are not counted",
+        get: |start| Value::number(start.broker.http_connections_per_address),
+        set: |start, given| {
+            start.broker.http_connections_per_address = given.number()?;
+            Ok(())
+        },
+        ..ROW
+    },
+    Setting {
+        section: "http",
         field: "hosts",
         flag: Flag::Value("http-host"),
         kind: Kind::List,

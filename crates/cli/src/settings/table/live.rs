@@ -13,6 +13,21 @@ const TOLD: [(&str, bool); 2] = [("asked", false), ("all", true)];
 pub const SETTINGS: &[Setting<Start>] = &[
     Setting {
         section: "live",
+        field: "connections",
+        flag: Flag::Value("live-connections"),
+        kind: Kind::Number,
+        shape: "N",
+        help: "The number of live connections that are served at once; more of them are refused, so that others find \
+               a place among those of HTTP",
+        get: |start| Value::number(start.broker.live_connections),
+        set: |start, given| {
+            start.broker.live_connections = given.number()?;
+            Ok(())
+        },
+        ..ROW
+    },
+    Setting {
+        section: "live",
         field: "ping_interval",
         kind: Kind::Duration,
         shape: "DURATION",

@@ -22,12 +22,13 @@ use super::{
     core_requests::Beginning,
     dialect::{ClientRequest, Dialect, put_centrifuge, put_event},
     format::{Carrier, Format},
-    limits::{PUBLISHES_MAX, REFRESH_BEFORE, UNSENT_BYTES_MAX},
+    limits::{COMMANDS_A_SECOND_MAX, PUBLISHES_MAX, REFRESH_BEFORE, UNSENT_BYTES_MAX},
     link::Link,
     wse::{self, WseState},
 };
 use crate::{
     broker::control::LiveStart,
+    http::addresses::GreetingPlace,
     identity::{key_uses::KeyConnection, principal::Principal, tenant_meter::ConnectionPlace},
     runtime::{clock::now, peer::Peer, write_buffer::TakesNow as _},
 };
@@ -101,6 +102,8 @@ pub(crate) enum Place {
 pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
     pub(crate) link: Link,
+    /// Its place among those of its address that have not said who they are, while it has not.
+    pub(crate) greeting_place: Option<GreetingPlace>,
     /// Its place among those of its tenant.
     pub(crate) tenant_place: Option<ConnectionPlace>,
     /// The use of its API key, if it has shown one.
@@ -126,6 +129,8 @@ pub(crate) struct Connection {
     pub(crate) wse: Option<Box<WseState>>,
     /// Whether a command is under way behind which others wait.
     pub(crate) is_busy: bool,
+    /// Commands that were begun since it was looked at last, in the half second between two looks.
+    pub(crate) begun: u32,
     /// Publications that are not confirmed.
     pub(crate) unconfirmed: usize,
     /// Whether its socket may have something to read.
@@ -159,6 +164,7 @@ impl Connection {
         Self {
             id,
             link,
+            greeting_place: None,
             tenant_place: None,
             key: None,
             expires: None,
@@ -173,6 +179,7 @@ impl Connection {
             requests: VecDeque::new(),
             wse: (dialect == Dialect::Wse).then(Box::default),
             is_busy: false,
+            begun: 0,
             unconfirmed: 0,
             is_readable: true,
             is_blocked: false,
@@ -192,6 +199,7 @@ impl Connection {
         !self.is_busy
             && !self.is_ending()
             && self.unconfirmed < PUBLISHES_MAX
+            && self.begun < COMMANDS_A_SECOND_MAX / 2
             && self.unsent().len() < UNSENT_BYTES_MAX
     }
 

@@ -24,7 +24,7 @@ use std::{
 };
 
 use foldhash::fast::RandomState;
-use sennit_centrifuge::UnsubscribeCode;
+use sennit_centrifuge::{DisconnectCode, UnsubscribeCode};
 use sennit_engine::{Command as ShardCommand, Effect, ReaderChange, SessionId};
 use sennit_model::{LiveSettings, TopicId, TopicName};
 use sennit_websocket::{Decoder, DecoderLimits, Inflater};
@@ -52,7 +52,7 @@ use super::{
     connection_id::ConnectionId,
     core_requests::{Answers, CoreRequests},
     dialect::{Dialect, Scratch},
-    limits::MESSAGE_BYTES_MAX,
+    limits::{GREETINGS_PER_ADDRESS_MAX, MESSAGE_BYTES_MAX},
     link::Link,
     presence::Presence,
     sink::LiveSink,
@@ -85,6 +85,8 @@ struct CatchUp {
 /// What the broker is told of live connections when it starts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LiveRules {
+    /// Connections of all cores.
+    pub(crate) connections_max: usize,
     /// How often a client is asked whether it is there.
     pub(crate) ping_interval: Duration,
     /// How long a client may take to say who it is.
@@ -181,7 +183,11 @@ impl LiveConnections {
         core.services.add(calls.clone());
         let changed_topics = Rc::new(LiveChanges::new(sink.notify.clone()));
         core.services.add(changed_topics.clone());
-        thread_state.upgrade_entry.open();
+        let cores = core.cores.clone();
+        thread_state.upgrade_entry.open(move || {
+            let open = cores.metrics.iter().map(|metrics| metrics.live_connections.value());
+            open.sum::<u64>() < rules.connections_max as u64
+        });
         Ok(Self {
             rules,
             core,
@@ -305,6 +311,7 @@ impl LiveConnections {
         let Upgraded { wire, place, upgrade, unread } = upgraded;
         let Some(client) = upgrade.state::<LiveClient>() else { return };
         let LiveClient { dialect, deflate, principal, greeting, wse } = client;
+        let greeting_place = place.greet(GREETINGS_PER_ADDRESS_MAX);
         let slot = self.free_slot();
         if let Err(error) = self.sockets.add(&wire, slot, Interest::Changes) {
             tracing::warn!(%error, "a live connection could not be taken over");
@@ -314,6 +321,13 @@ impl LiveConnections {
         let decoder = Decoder::of_server(limits, deflate.is_some());
         let link = Link::WebSocket { wire, decoder, _place: place };
         let id = self.enter(slot, (link, dialect), (principal, greeting));
+        if let Some(connection) = self.get(id) {
+            connection.greeting_place = greeting_place;
+            if connection.greeting_place.is_none() {
+                connection.end(DisconnectCode::TooManyRequests);
+                self.thread_state.metrics.live_refused_greeting.add(1);
+            }
+        }
         if let Some(entry) = wse {
             self.welcome_wse(id, entry);
         }

@@ -18,7 +18,7 @@ use super::{
     dialect::Dialect,
     format::{Carrier, Format},
     limits::{MESSAGE_BYTES_MAX, WAITING_BYTES_MAX},
-    upgrade::greeting,
+    upgrade::{check_room, greeting},
 };
 use crate::{
     broker::path_encoding::decoded,
@@ -92,6 +92,7 @@ impl LiveDoor {
         let is_open = self.thread_state.upgrade_entry.is_open();
         let is_closing = self.thread_state.closing.has_begun();
         let Some(calls) = calls.filter(|_| is_open && !is_closing) else { return Err(not_ready()) };
+        check_room(&self.thread_state)?;
         let (writer, reader) = pipe();
         let greeting = greeting(request, peer);
         let arrival = EmulatedArrival { pipe: writer, format, commands, principal, greeting };

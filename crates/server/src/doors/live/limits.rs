@@ -9,6 +9,12 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// Commands that one message may hold.
 pub(crate) const COMMANDS_MAX: usize = 1024;
 
+/// Commands of one client in a second. Beyond, they wait.
+pub(crate) const COMMANDS_A_SECOND_MAX: u32 = 10_000;
+
+/// Live connections of one address that have not said who they are.
+pub(crate) const GREETINGS_PER_ADDRESS_MAX: usize = 512;
+
 /// Subscriptions of one connection.
 pub(crate) const SUBSCRIPTIONS_MAX: usize = 128;
 

@@ -9,7 +9,6 @@ use std::{
 };
 
 use sennit_websocket::Decoder;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     answer_pipe::{PipeEvents, PipeWriter},
@@ -18,13 +17,16 @@ use super::{
     format::Carrier,
     limits::{WAITING_BYTES_MAX, WAITING_MESSAGE_BYTES},
 };
-use crate::runtime::{wire::WireAtRest, write_buffer::TakesNow};
+use crate::{
+    http::port_place::PortPlace,
+    runtime::{wire::WireAtRest, write_buffer::TakesNow},
+};
 
 /// The way to a client and back.
 #[derive(Debug)]
 pub(crate) enum Link {
     /// A WebSocket, with its place among the connections of the port.
-    WebSocket { wire: WireAtRest, decoder: Decoder, _place: OwnedSemaphorePermit },
+    WebSocket { wire: WireAtRest, decoder: Decoder, _place: PortPlace },
     /// An answer that goes on.
     Emulated(Box<EmulatedLink>),
 }

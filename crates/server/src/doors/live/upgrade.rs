@@ -107,6 +107,16 @@ fn text_of(written: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
+/// Refuses a live connection if there are as many as may be.
+pub(super) fn check_room(thread_state: &HttpThreadState) -> Result<(), Response> {
+    if thread_state.upgrade_entry.has_room() {
+        return Ok(());
+    }
+    thread_state.metrics.live_refused.add(1);
+    let detail = "there are as many live connections as may be; live.connections sets it";
+    Err(come_again("limit_reached", detail))
+}
+
 /// Answers a request with a WebSocket, of the subprotocol and for the client that `client` says.
 fn answer_with(
     thread_state: &HttpThreadState,
@@ -120,6 +130,9 @@ fn answer_with(
     };
     if !thread_state.upgrade_entry.is_open() || thread_state.closing.has_begun() {
         return come_again("not_ready", "the broker recovers, or is about to stop");
+    }
+    if let Err(refusal) = check_room(thread_state) {
+        return refusal;
     }
     let deflate = upgrade.deflate();
     let (name, client) = client(&upgrade, deflate);

@@ -185,10 +185,11 @@ impl LiveConnections {
             if !connection.may_ask() {
                 return;
             }
-            match connection.requests.pop_front() {
-                Some(ClientRequest::Centrifuge(command)) => self.command(id, *command),
-                Some(ClientRequest::Wse(request)) => self.wse_request(id, request),
-                None => return,
+            let Some(request) = connection.requests.pop_front() else { return };
+            connection.begun += 1;
+            match request {
+                ClientRequest::Centrifuge(command) => self.command(id, *command),
+                ClientRequest::Wse(request) => self.wse_request(id, request),
             }
         }
     }
@@ -428,6 +429,7 @@ impl LiveConnections {
             ..ConnectResult::default()
         };
         connection.phase = Phase::Connected;
+        connection.greeting_place = None;
         connection.due = Instant::now() + ping_interval;
         connection.reply(number, Ok(Answer::Connect(result)));
         for (channel, result) in told {

@@ -10,7 +10,7 @@ use crate::{
     doors::live::{
         connection::{Phase, Subscription},
         connection_id::ConnectionId,
-        limits::PONG_TIMEOUT,
+        limits::{COMMANDS_A_SECOND_MAX, PONG_TIMEOUT},
         source::{MessageSource, SharedPattern},
     },
     runtime::clock,
@@ -24,6 +24,15 @@ impl LiveConnections {
         for slot in 0..self.connections.len() as u32 {
             let Some(connection) = self.at(slot) else { continue };
             let id = connection.id;
+            // Whatever the client speaks, it greets no more.
+            if !matches!(connection.phase, Phase::Greeting(_)) {
+                connection.greeting_place = None;
+            }
+            if std::mem::take(&mut connection.begun) >= COMMANDS_A_SECOND_MAX / 2 {
+                self.thread_state.metrics.live_commands_delayed.add(1);
+                self.to_read.push(slot);
+            }
+            let Some(connection) = self.at(slot) else { continue };
             let has_ended =
                 |of: &Subscription| of.principal.as_ref().is_some_and(|it| it.check(wall).is_err());
             let ended = connection.subscriptions.iter().filter(|held| has_ended(held));

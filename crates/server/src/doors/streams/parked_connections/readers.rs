@@ -6,11 +6,10 @@ use std::collections::{BTreeSet, HashMap};
 use foldhash::fast::FixedState;
 use sennit_model::{Offset, PartitionId};
 use slab::Slab;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     doors::streams::{Live, ReadPosition},
-    http::http1_answers::Manner,
+    http::{http1_answers::Manner, port_place::PortPlace},
     identity::principal::Principal,
     runtime::{shard_answers::ParkedQuestion, wire::WireAtRest},
 };
@@ -26,7 +25,7 @@ const NOBODY: u32 = u32::MAX;
 pub(super) struct Reader {
     pub(super) wire: WireAtRest,
     /// One of the places that the port has.
-    pub(super) place: OwnedSemaphorePermit,
+    pub(super) place: PortPlace,
     pub(super) moves: u32,
     pub(super) manner: Manner,
     /// Who reads.
@@ -125,7 +124,7 @@ impl Readers {
     pub(super) fn take_in(
         &mut self,
         wire: WireAtRest,
-        place: OwnedSemaphorePermit,
+        place: PortPlace,
         moves: u32,
         manner: Manner,
         principal: Principal,
