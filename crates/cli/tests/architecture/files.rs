@@ -20,7 +20,7 @@ const NO_FILES: [&str; 6] = [
     "doors/live",
     "doors/admin",
     "protocol/schema/control.proto",
-    "engine/tests/<behaviour>.rs",
+    "engine/tests/engine/<behaviour>.rs",
 ];
 
 /// Adds each path of the tree that `text` begins with, below `before`; returns what follows it.

@@ -23,7 +23,7 @@ const SLEEPERS: &[(&str, &str)] = &[
     ("crates/cli/tests/process/together.rs", "lives of any length; a publisher that waits"),
     ("crates/cli/tests/process/torture.rs", "lives of any length; a publisher that waits"),
     ("crates/client/src/auto_commit.rs", "a clock that runs only while everybody waits"),
-    ("crates/client/tests/read.rs", "a line has this length"),
+    ("crates/client/tests/client/read.rs", "a line has this length"),
     (
         "crates/server/src/doors/native/connection.rs",
         "a clock that runs only while everybody waits",
@@ -52,7 +52,7 @@ const RUNNERS: &[(&str, &str)] = &[
     ("bench/src/clock.rs", "three waits for the clock of less than a millisecond each"),
     ("crates/cli/src/printer.rs", "it prints no more than a pipe has room for"),
     ("crates/cli/tests/process/bounds.rs", "the helper"),
-    ("crates/client/tests/connection.rs", "`soon` is inside"),
+    ("crates/client/tests/client/connection.rs", "`soon` is inside"),
     (
         "crates/server/src/doors/http_router/tests.rs",
         "nothing lies behind the door that could be waited for",

@@ -1,0 +1,37 @@
+//! What the engine does with commands, each behaviour in a file of its own, around one [`world`].
+
+mod atomic;
+mod attempts;
+mod catalogue;
+mod credit;
+mod cursors;
+mod damage;
+mod dead_letter;
+mod dedup;
+mod delays;
+mod deliver;
+mod durability;
+mod failures;
+mod fair;
+mod fair_from_disk;
+mod filter;
+mod holding;
+mod holes;
+mod kept;
+mod latest;
+mod order;
+mod publish;
+mod read;
+mod replay;
+mod retry;
+mod settle;
+mod slow_reader;
+mod stream;
+mod stream_open;
+mod stream_publish;
+mod stream_read;
+mod survey;
+mod together;
+mod topic_limit;
+mod workbench;
+mod world;
