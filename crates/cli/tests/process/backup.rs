@@ -180,8 +180,8 @@ fn what_was_confirmed_before_a_backup_is_in_it_while_producers_and_consumers_go_
         publishers.push(std::thread::spawn(move || {
             let mut next = 3000;
             while !stop.load(SeqCst) {
-                input.write_all(&lines(next..next + 100)).unwrap();
-                next += 100;
+                input.write_all(&lines(next..next + 25)).unwrap();
+                next += 25;
                 std::thread::sleep(Duration::from_millis(10));
             }
             drop(input);

@@ -15,14 +15,20 @@ fn start(shards: &str) -> (tempfile::TempDir, Broker) {
     (folder, broker)
 }
 
-fn replier(broker: &Broker, topic: &str, command: &str) -> Child {
-    let arguments = ["reply", topic, "--exec", command, "--jobs", "2"];
-    broker.command(&arguments).stderr(Stdio::null()).spawn().unwrap()
+/// Replies to requests until it is dropped, also by a test that fails.
+struct Replier(Child);
+
+impl Drop for Replier {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
-fn ended(mut replier: Child) {
-    replier.kill().unwrap();
-    replier.wait().unwrap();
+fn replier(broker: &Broker, topic: &str, command: &str) -> Replier {
+    let arguments = ["reply", topic, "--exec", command, "--jobs", "2"];
+    Replier(broker.command(&arguments).stderr(Stdio::null()).spawn().unwrap())
 }
 
 fn text(printed: Vec<u8>) -> String {
@@ -56,7 +62,7 @@ fn a_request_is_answered_with_what_the_command_prints() {
         let reply = broker.ok(&["request", "lower", "X", "--timeout", "1m", "--json"], b"");
         let reply: Value = serde_json::from_slice(&reply).unwrap();
         assert_eq!(reply["payload"], "x");
-        repliers.into_iter().for_each(ended);
+        drop(repliers);
         assert_eq!((unsettled(&broker, "upper"), unsettled(&broker, "lower")), (0, 0));
         assert_eq!(inboxes(&broker), 0);
     }
@@ -72,7 +78,9 @@ fn without_a_reply_in_time_the_exit_code_is_6_and_a_late_reply_is_dropped() {
     assert!(said.contains("upper: no reply came within 50ms"), "{said}");
     // It has expired: nobody works on it.
     until("the request has expired", || unsettled(&broker, "upper") == 0);
-    let command = format!("until [ -e {} ]; do sleep 0.01; done; cat", go.display());
+    // The folder goes if the test fails.
+    let (there, folder) = (go.display(), folder.path().display());
+    let command = format!("while [ -e {folder} -a ! -e {there} ]; do sleep 0.01; done; cat");
     let replier = replier(&broker, "upper", &command);
     let output = broker.run(&["request", "upper", "y", "--timeout", "2s"], b"");
     assert_eq!(output.status.code(), Some(6));
@@ -81,7 +89,7 @@ fn without_a_reply_in_time_the_exit_code_is_6_and_a_late_reply_is_dropped() {
     until("the late request is acked", || unsettled(&broker, "upper") == 0);
     let reply = broker.ok(&["request", "upper", "z", "--timeout", "1m"], b"");
     assert_eq!(text(reply), "z\n");
-    ended(replier);
+    drop(replier);
 }
 
 #[test]
@@ -90,7 +98,7 @@ fn a_message_that_asks_for_no_reply_is_acked_and_an_unknown_topic_is_said() {
     broker.ok(&["publish", "upper", "plain"], b"");
     let replier = replier(&broker, "upper", "cat");
     until("it is acked", || unsettled(&broker, "upper") == 0);
-    ended(replier);
+    drop(replier);
     let output = broker.run(&["request", "nowhere", "x"], b"");
     assert_eq!(output.status.code(), Some(3));
 }
@@ -105,5 +113,5 @@ fn replies_go_on_after_the_broker_is_killed() {
         broker.kill();
         broker.start_again();
     }
-    ended(replier);
+    drop(replier);
 }

@@ -109,7 +109,8 @@ fn what_is_wrong_with_a_schedule_is_said() {
 fn for_each_tick_there_is_one_message_though_the_broker_is_killed_again_and_again() {
     let (_folder, mut broker) = broker();
     create(&broker, "each", &["--cron", "* * * * * *", "--catch-up", "all", "--payload", "x"]);
-    let begin = shown(&broker, "each")["next_ms"].as_u64().unwrap();
+    // A tick or more may be over by now.
+    let next = shown(&broker, "each")["next_ms"].as_u64().unwrap();
     let mut seen = 0;
     for _ in 0..6 {
         // Killed as soon as a message is there: its note may not be.
@@ -125,8 +126,9 @@ fn for_each_tick_there_is_one_message_though_the_broker_is_killed_again_and_agai
     until("the missed ticks are there", || ticks(&broker).len() > seen);
     broker.ok(&["schedule", "pause", "each"], b"");
     let ticks = ticks(&broker);
-    let expected: Vec<u64> = (0..ticks.len() as u64).map(|n| begin + 1000 * n).collect();
+    let expected: Vec<u64> = (0..ticks.len() as u64).map(|n| ticks[0] + 1000 * n).collect();
     assert_eq!(ticks, expected);
+    assert!(ticks[0] <= next, "{next} is missing: {ticks:?}");
     within("a schedule is asked", async {});
 }
 
@@ -136,7 +138,8 @@ fn with_overlap_skip_a_tick_waits_for_nothing_and_is_left_out_while_a_message_is
     create(&broker, "slow", &["--cron", "* * * * * *", "--overlap", "skip", "--payload", "x"]);
     until("ticks are left out", || shown(&broker, "slow")["left_out"].as_u64().unwrap() >= 2);
     assert_eq!(ticks(&broker).len(), 1);
-    assert_eq!(broker.ok(&["consume", "jobs"], b""), b"x\n");
+    // The next one may come while this one is acked.
+    assert_eq!(broker.ok(&["consume", "jobs", "--count", "1"], b""), b"x\n");
     until("the next tick is published", || {
         shown(&broker, "slow")["published"].as_u64().unwrap() >= 2
     });
