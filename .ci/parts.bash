@@ -14,6 +14,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 script=$(realpath "$0")
 cd "$root"
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}
+# What helps the next build makes the first one slower, and takes thrice the disk.
+export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 export PATH="$CARGO_TARGET_DIR/tools/bin:$PATH"
 results=${RESULTS:-$CARGO_TARGET_DIR/$(basename "$script")-results}
 
