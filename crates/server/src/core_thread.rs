@@ -40,7 +40,12 @@ use crate::{
             emulation::LiveDoor,
             relay::Relay,
         },
-        native::{connection::NativeDoor, session_guard::SessionGuards},
+        native::{
+            arrival::Arrival,
+            connection::{self, NativeDoor},
+            native_wire::WebSocketLayer,
+            session_guard::SessionGuards,
+        },
         status::Status,
         streams::{CurrentStreamsSettings, StreamsDoor, parked_connections::ParkedConnections},
     },
@@ -50,7 +55,12 @@ use crate::{
         failures::{FailureWatch, Failures},
         requests::HookCleaner,
     },
-    http::{browser_guard::BrowserRules, port::HttpThread, thread_state::HttpThreadState},
+    http::{
+        browser_guard::BrowserRules,
+        port::HttpThread,
+        thread_state::HttpThreadState,
+        upgrade::{UpgradeEntry, Upgraded},
+    },
     identity::authority::Authority,
     runtime::{
         core::{CoreHandle, Cores},
@@ -185,10 +195,13 @@ fn open_http(
     let streams = Streams::of_connections(core.clone(), peer_cores);
     let streams = StreamsDoor::new(streams, cores.clone(), settings, thread_state.clone());
     let live = LiveDoor::new(core.clone(), thread_state.clone());
+    let native = Rc::<UpgradeEntry>::default();
+    native.open(|| true);
+    spawn_local(take_native(core.clone(), native.clone()));
     let handlers = Rc::new(HttpRouter::new(
         thread_state.clone(),
         status,
-        Some(live),
+        (Some(live), Some(native)),
         (Some(streams), Some(ApiDoor::new(core))),
         authority.clone(),
         cores.inboxes[CoreIndex::FIRST].clone(),
@@ -217,6 +230,18 @@ fn open_http(
         Err(error) => tracing::warn!(%error, "connections that wait keep their tasks"),
     }
     http
+}
+
+/// Has the native door serve connections that come over WebSocket.
+async fn take_native(core: CoreHandle, entry: Rc<UpgradeEntry>) {
+    loop {
+        entry.wait().await;
+        for Upgraded { wire, place, unread, .. } in entry.arrived() {
+            let websocket = Some(Box::new(WebSocketLayer::new(place, &unread)));
+            let arrival = Arrival { wire, websocket, moved: None };
+            let _ = core.cores.inboxes[core.index].send(connection::arrives(arrival));
+        }
+    }
 }
 
 /// Adds what the first core alone serves: the control of names and settings, the configuration, and the

@@ -7,5 +7,6 @@ pub(crate) mod http_router;
 pub(crate) mod http_routes;
 pub(crate) mod live;
 pub(crate) mod native;
+mod native_upgrade;
 pub(crate) mod status;
 pub(crate) mod streams;

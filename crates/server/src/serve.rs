@@ -203,7 +203,7 @@ impl Broker<'_> {
             let handlers = Rc::new(HttpRouter::new(
                 thread_state.clone(),
                 status.clone(),
-                None,
+                (None, None),
                 (None, None),
                 authority.clone(),
                 cores.inboxes[CoreIndex::FIRST].clone(),

@@ -11,6 +11,7 @@ use super::{
     http_login::{self, unauthorized},
     http_routes::{self, Login, Resource},
     live::{self, emulation::LiveDoor},
+    native_upgrade,
     status::Status,
     streams::{
         self, StreamsDoor,
@@ -27,6 +28,7 @@ use crate::http::{
     response::Response,
     route::{Captures, Reach, Route},
     thread_state::HttpThreadState,
+    upgrade::UpgradeEntry,
 };
 use crate::identity::{
     authority::Authority, login::LoginRefusal, login_cache::LoginCache, principal::Principal,
@@ -46,6 +48,8 @@ pub(crate) struct HttpRouter {
     streams: Option<StreamsDoor>,
     /// The live connections of this thread; none where there are no streams either.
     live: Option<LiveDoor>,
+    /// The way to the native door; none there either.
+    native: Option<Rc<UpgradeEntry>>,
     /// The HTTP API, as long as there are streams.
     api: Option<ApiDoor>,
     logins: LoginCache,
@@ -102,13 +106,13 @@ impl HttpRouter {
     pub(crate) fn new(
         thread_state: Rc<HttpThreadState>,
         status: Arc<Status>,
-        live: Option<LiveDoor>,
+        (live, native): (Option<LiveDoor>, Option<Rc<UpgradeEntry>>),
         (streams, api): (Option<StreamsDoor>, Option<ApiDoor>),
         authority: Authority,
         first_core: inbox::Sender,
     ) -> Self {
         let logins = LoginCache::new(authority, thread_state.metrics.clone());
-        Self { thread_state, status, streams, live, api, logins, first_core }
+        Self { thread_state, status, streams, live, native, api, logins, first_core }
     }
 
     /// Has a request answered where its route leads, if a page in a browser may ask that.
@@ -177,6 +181,10 @@ impl HttpRouter {
             }
             Resource::Emulated(emulated) => match &self.live {
                 Some(live) => live.answer(emulated, request, principal.clone(), peer).await,
+                None => not_ready(),
+            },
+            Resource::Native => match &self.native {
+                Some(entry) => native_upgrade::answer(&self.thread_state, request, entry),
                 None => not_ready(),
             },
             Resource::Alive => self.status.alive(),

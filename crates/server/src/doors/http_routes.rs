@@ -27,6 +27,8 @@ pub(crate) enum Resource {
     Wse,
     /// The same in the body of an answer.
     Emulated(Emulated),
+    /// Connections of the native protocol.
+    Native,
     /// Something of the HTTP API.
     Api(ApiResource),
 }
@@ -51,6 +53,8 @@ impl Resource {
             Self::Wse => Login::Open,
             // A browser cannot show credentials here: the first command does.
             Self::Live | Self::Emulated(Emulated::Events | Emulated::Stream) => Login::Optional,
+            // Hello shows them.
+            Self::Native => Login::Open,
             // The session is named that a connection was told.
             Self::Emulated(Emulated::Commands) => Login::Open,
             Self::Metrics | Self::Backup | Self::Api(_) => Login::Needed,
@@ -74,7 +78,7 @@ impl Resource {
 }
 
 /// The routes of the broker itself.
-static OWN: [(Route, Resource); 9] = [
+static OWN: [(Route, Resource); 10] = [
     (own("/healthz", "GET, HEAD"), Resource::Alive),
     (own("/readyz", "GET, HEAD"), Resource::Ready),
     (own("/metrics", "GET, HEAD"), Resource::Metrics),
@@ -84,6 +88,7 @@ static OWN: [(Route, Resource); 9] = [
     (live("/connection/sse", "GET, POST, OPTIONS"), Resource::Emulated(Emulated::Events)),
     (live("/connection/http_stream", "POST, OPTIONS"), Resource::Emulated(Emulated::Stream)),
     (live("/emulation", "POST, OPTIONS"), Resource::Emulated(Emulated::Commands)),
+    (live("/native", "GET"), Resource::Native),
 ];
 
 const fn live(path: &'static str, methods: &'static str) -> Route {

@@ -1,4 +1,4 @@
-//! The door for the native protocol, over TCP.
+//! The door for the native protocol, over TCP or over WebSocket on it.
 
 mod access;
 pub(crate) mod arrival;
@@ -8,6 +8,7 @@ pub(crate) mod control_bodies;
 pub(crate) mod delivery_frames;
 pub(crate) mod flow_control;
 pub(crate) mod hooks;
+pub(crate) mod native_wire;
 pub(crate) mod outbox;
 pub(crate) mod pending_request;
 pub(crate) mod port;

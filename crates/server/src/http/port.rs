@@ -239,8 +239,8 @@ fn see_off(left: Option<(Socket, Left)>, place: PortPlace, http: &HttpThread) {
             let _ = http.cores.inboxes[to].send(arrives(arrival));
         }
         Some((wire, Left::Upgrades(upgrade, unread))) => {
-            let upgraded = Upgraded { wire, place, upgrade, unread };
-            http.thread_state.upgrade_entry.enter(upgraded);
+            let upgraded = Upgraded { wire, place, upgrade: upgrade.clone(), unread };
+            upgrade.entry(&http.thread_state.upgrade_entry).enter(upgraded);
         }
         Some((_, Left::Parks(_))) | None => {}
     }

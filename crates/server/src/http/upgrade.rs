@@ -16,7 +16,11 @@ use crate::runtime::wire::WireAtRest;
 
 /// The state that the door of a connection finds again when the connection reaches it.
 #[derive(Clone)]
-pub(crate) struct Upgrade(Rc<dyn Any>);
+pub(crate) struct Upgrade {
+    state: Rc<dyn Any>,
+    /// The way to the door, if it is not the one of the thread.
+    entry: Option<Rc<UpgradeEntry>>,
+}
 
 impl fmt::Debug for Upgrade {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -26,12 +30,22 @@ impl fmt::Debug for Upgrade {
 
 impl Upgrade {
     pub(crate) fn new<U: Any>(state: U) -> Self {
-        Self(Rc::new(state))
+        Self { state: Rc::new(state), entry: None }
+    }
+
+    /// One that leads elsewhere.
+    pub(crate) fn to(entry: Rc<UpgradeEntry>) -> Self {
+        Self { state: Rc::new(()), entry: Some(entry) }
+    }
+
+    /// Where it leads.
+    pub(crate) fn entry<'e>(&'e self, of_thread: &'e UpgradeEntry) -> &'e UpgradeEntry {
+        self.entry.as_deref().unwrap_or(of_thread)
     }
 
     /// The state, if it is of this type.
     pub(crate) fn state<U: Any + Clone>(&self) -> Option<U> {
-        self.0.downcast_ref().cloned()
+        self.state.downcast_ref().cloned()
     }
 }
 

@@ -81,7 +81,7 @@ pub fn http_row(path: &str, method: &str, stream: &str) -> (Need, String, String
             (Right(Verb::Live), path.into(), r#"{"user":"nobody","channel":"a"}"#.into())
         }
         // Its first command says who asks, or it looks at credentials itself: `access_live` and `live_wse` go on with that.
-        ("/connection/websocket" | "/wse" | "/connection/sse", "GET") => {
+        ("/connection/websocket" | "/wse" | "/connection/sse" | "/native", "GET") => {
             (Need::None, path.into(), String::new())
         }
         // The same, and no command is sent; commands beside it name a session, which nobody else knows.
@@ -135,8 +135,8 @@ fn every_route_of_http_is_closed_without_its_right_and_open_with_it_alone() {
             .map(|(path, body)| (method.as_str(), path.as_str(), body.as_str()));
         let Need::Right(verb) = need else {
             let status = http_answer(&guarded, there, "").status;
-            let is_live =
-                path.starts_with("/connection/") || ["/wse", "/emulation"].contains(&path.as_str());
+            let others = ["/wse", "/emulation", "/native"];
+            let is_live = path.starts_with("/connection/") || others.contains(&path.as_str());
             let is_open = status == 200 || is_live && matches!(status, 400 | 426);
             assert!(path.contains("{verb}") || is_open, "{method} {path} {status}");
             continue;

@@ -45,6 +45,7 @@ mod live_targets;
 mod live_wse;
 mod lockout;
 mod moving;
+mod native_websocket;
 mod publishing;
 mod quotas;
 mod reading;

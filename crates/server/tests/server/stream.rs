@@ -1,4 +1,5 @@
-//! The stream of a test's connection: TCP, plain or with TLS on it, from an address of its own if that matters.
+//! The stream of a test's connection: TCP, plain or with TLS on it, from an address of its own if that matters; and over
+//! that a WebSocket, whose binary messages carry the bytes.
 
 use std::{
     io::{Error, ErrorKind, IoSlice, Read, Result, Write},
@@ -8,6 +9,9 @@ use std::{
 };
 
 use sennit_tls::{ClientConfig, Codec, TlsOptions};
+use sennit_websocket::{
+    Close, Decoder, DecoderLimits, Incoming, Inflater, Opcode, client::put_frame,
+};
 use socket2::{Domain, Socket, Type};
 
 use crate::world::SOON;
@@ -16,6 +20,17 @@ use crate::world::SOON;
 pub struct Stream {
     tcp: TcpStream,
     tls: Option<Box<Codec>>,
+    websocket: Option<Box<WebSocketEnd>>,
+}
+
+/// The client's end of a WebSocket.
+struct WebSocketEnd {
+    decoder: Decoder,
+    /// What has come in messages and was not read.
+    unread: Vec<u8>,
+    /// How many pongs have come.
+    pongs: usize,
+    closed: Option<Close>,
 }
 
 /// How a client connects.
@@ -55,7 +70,7 @@ impl Dialing {
             let name = TlsOptions::default().name_of(&to.to_string()).unwrap();
             Box::new(Codec::client(settings.clone(), name).unwrap())
         });
-        let mut stream = Stream { tcp, tls };
+        let mut stream = Stream { tcp, tls, websocket: None };
         stream.shake_hands();
         stream
     }
@@ -79,14 +94,36 @@ impl Stream {
         }
     }
 
-    /// Says that nothing more comes.
-    pub fn end(&self) {
-        self.tcp.shutdown(Shutdown::Write).unwrap();
+    /// Goes on in messages of a WebSocket, whose upgrade is done; `unread` came behind it.
+    pub fn through_websocket(mut self, unread: &[u8]) -> Self {
+        let limits = DecoderLimits { message_bytes_max: 1 << 20 };
+        let decoder = Decoder::of_client(limits, false);
+        let mut end = WebSocketEnd { decoder, unread: Vec::new(), pongs: 0, closed: None };
+        end.decode(unread);
+        self.websocket = Some(Box::new(end));
+        self
     }
-}
 
-impl Read for Stream {
-    fn read(&mut self, out: &mut [u8]) -> Result<usize> {
+    /// Says a frame of the WebSocket.
+    pub fn say_frame(&mut self, opcode: Opcode, payload: &[u8]) {
+        let mut frame = Vec::new();
+        put_frame(opcode, payload, [1, 2, 3, 4], &mut frame);
+        while !frame.is_empty() {
+            match self.write_plain(&frame) {
+                Ok(count) => drop(frame.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => panic!("it takes nothing: {error}"),
+            }
+        }
+    }
+
+    /// How many pongs have come, and how the WebSocket was closed.
+    pub fn websocket_end(&self) -> (usize, Option<Close>) {
+        let end = self.websocket.as_ref().unwrap();
+        (end.pongs, end.closed.clone())
+    }
+
+    fn read_plain(&mut self, out: &mut [u8]) -> Result<usize> {
         let Some(codec) = &mut self.tls else { return self.tcp.read(out) };
         let room = out.len();
         let mut left = out;
@@ -102,10 +139,8 @@ impl Read for Stream {
             }
         }
     }
-}
 
-impl Write for Stream {
-    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+    fn write_plain(&mut self, bytes: &[u8]) -> Result<usize> {
         let Some(codec) = &mut self.tls else { return self.tcp.write(bytes) };
         match codec.take(&[IoSlice::new(bytes)], |records| (&self.tcp).write(records)) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -113,6 +148,59 @@ impl Write for Stream {
             }
             taken => taken,
         }
+    }
+
+    /// Says that nothing more comes.
+    pub fn end(&self) {
+        self.tcp.shutdown(Shutdown::Write).unwrap();
+    }
+}
+
+impl WebSocketEnd {
+    fn decode(&mut self, mut input: &[u8]) {
+        while let Some(incoming) = self.decoder.next(&mut input, &mut Inflater::new()).unwrap() {
+            match incoming {
+                Incoming::Binary(bytes) => self.unread.extend(bytes),
+                Incoming::Pong(_) => self.pongs += 1,
+                Incoming::Close(close) => self.closed = Some(close),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, out: &mut [u8]) -> Result<usize> {
+        loop {
+            if let Some(end) = &mut self.websocket {
+                let count = end.unread.len().min(out.len());
+                if count > 0 {
+                    out[..count].copy_from_slice(&end.unread[..count]);
+                    end.unread.drain(..count);
+                    return Ok(count);
+                }
+            }
+            let mut bytes = [0; 64 << 10];
+            let Some(mut end) = self.websocket.take() else { return self.read_plain(out) };
+            let read = self.read_plain(&mut bytes);
+            let decoded = read.inspect(|count| end.decode(&bytes[..*count]));
+            self.websocket = Some(end);
+            if decoded? == 0 {
+                return Ok(0);
+            }
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        if self.websocket.is_none() {
+            return self.write_plain(bytes);
+        }
+        // What belongs together comes in several messages, too.
+        let part = &bytes[..bytes.len().min(60_000)];
+        self.say_frame(Opcode::Binary, part);
+        Ok(part.len())
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -152,6 +152,11 @@ impl Peer {
         }
     }
 
+    /// The stream under it.
+    pub fn stream(&mut self) -> &mut Stream {
+        &mut self.stream
+    }
+
     /// Says preface and Hello, and hears HelloOk.
     pub fn greeted(self, frame_bytes_max: u32) -> Self {
         let hello =

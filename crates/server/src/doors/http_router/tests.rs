@@ -47,7 +47,7 @@ fn door_with(origins: &[&str]) -> Rc<HttpRouter> {
     Rc::new(HttpRouter::new(
         Rc::new(HttpThreadState::new(Arc::default(), None, rules)),
         status,
-        None,
+        (None, None),
         (None, None),
         Authority::default(),
         tokio::sync::mpsc::unbounded_channel().0,
@@ -138,6 +138,7 @@ fn only_streams_and_live_connections_are_for_pages_of_other_origins() {
         "/connection/sse",
         "/connection/http_stream",
         "/emulation",
+        "/native",
     ];
     assert_eq!(of(Reach::AllowedToChange), live);
 }
@@ -249,8 +250,9 @@ fn a_page_of_this_machine_or_one_that_is_named_may_use_what_is_for_pages_and_not
             if asked.reach == Reach::Own {
                 assert_eq!(told.status, 403, "{}", asked.what);
                 assert_eq!(told.header("access-control-allow-origin"), None, "{}", asked.what);
-            } else if asked.resource == Some(Resource::Live) {
-                assert_eq!(told.status, if asked.method == "GET" { 426 } else { 405 });
+            } else if matches!(asked.resource, Some(Resource::Live | Resource::Native)) {
+                let asked_for = if asked.resource == Some(Resource::Live) { 426 } else { 503 };
+                assert_eq!(told.status, if asked.method == "GET" { asked_for } else { 405 });
             } else if asked.route.is_some_and(|route| route.knows(asked.method)) {
                 assert_eq!(told.header("access-control-allow-origin"), Some("*"), "{}", asked.what);
                 if asked.method == "OPTIONS" {

@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use sennit_model::TopicId;
 use sennit_protocol::{Features, FrameHeader, FrameReader};
 
+use super::native_wire::WebSocketLayer;
 use crate::{
     identity::{principal::Principal, tenant_meter::ConnectionPlace},
     runtime::{session_takeover::SessionToken, wire::WireAtRest},
@@ -16,6 +17,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) wire: WireAtRest,
+    /// The WebSocket on it, if there is one.
+    pub(crate) websocket: Option<Box<WebSocketLayer>>,
     /// What it takes along from the core it was at.
     pub(crate) moved: Option<Box<Moved>>,
 }

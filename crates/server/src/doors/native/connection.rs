@@ -13,6 +13,7 @@ use tokio::{
 use super::{
     arrival::{Arrival, Moved},
     flow_control::hold_back,
+    native_wire::{NativeReader, NativeWriter, halves},
     outbox::Outbox,
     session::{Flow, Session},
 };
@@ -23,7 +24,6 @@ use crate::runtime::{
     inbox::Message,
     peer::Peer,
     reader_pacing::ReaderPacing,
-    wire::{WireReader, WireWriter},
     write_buffer::WriteBuffer,
 };
 
@@ -70,7 +70,7 @@ pub(crate) fn arrives(arrival: Arrival) -> Message {
 
 /// Serves a connection until it ends.
 async fn serve(arrival: Arrival, core: CoreHandle, authority: Authority) {
-    let Arrival { wire, moved } = arrival;
+    let Arrival { wire, websocket, moved } = arrival;
     let wire = match wire.register() {
         Ok(wire) => wire,
         Err(error) => {
@@ -97,7 +97,7 @@ async fn serve(arrival: Arrival, core: CoreHandle, authority: Authority) {
     let (scratch, pace) = (core.write_scratch.clone(), core.pace.clone());
     let cores = core.cores.clone();
     let peer = if moved.is_none() { wire.peer() } else { Peer::default() };
-    let (mut reading, writing) = wire.into_split();
+    let (mut reading, writing) = halves(wire, websocket);
     let writer = spawn_local(write(writing, outbox.clone(), scratch, pace));
     let mut session = Session::new(id, core.clone(), outbox.clone(), authority, peer);
     let guard = session.guard();
@@ -118,9 +118,9 @@ async fn serve(arrival: Arrival, core: CoreHandle, authority: Authority) {
     match timeout(FAREWELL, writer).await {
         Err(_) => abort.abort(),
         Ok(Ok(Some(writing))) if let Flow::Moves(to) = end => {
-            let wire = reading.reunite(writing).and_then(|wire| wire.deregister().ok());
-            if let (Some(wire), Some(moved)) = (wire, session.moves_out(input)) {
-                let arrival = Arrival { wire, moved: Some(Box::new(moved)) };
+            let parts = reading.reunite(writing);
+            if let (Some((wire, websocket)), Some(moved)) = (parts, session.moves_out(input)) {
+                let arrival = Arrival { wire, websocket, moved: Some(Box::new(moved)) };
                 let _ = cores.inboxes[to].send(arrives(arrival));
             }
         }
@@ -140,7 +140,7 @@ fn tls_required() -> Vec<u8> {
 /// Does what the client asks until the connection ends, or moves; says which.
 async fn speak(
     moved: Option<Box<Moved>>,
-    wire: &mut WireReader,
+    wire: &mut NativeReader,
     session: &mut Session,
     outbox: &Outbox,
     input: &mut BytesMut,
@@ -157,7 +157,7 @@ async fn speak(
 
 /// Reads until the connection ends, or moves; says which.
 async fn read(
-    wire: &mut WireReader,
+    wire: &mut NativeReader,
     session: &mut Session,
     outbox: &Outbox,
     input: &mut BytesMut,
@@ -184,10 +184,19 @@ async fn read(
         let given = if is_long { spare.min(wanted) } else { spare };
         // A read that does not fill its room has emptied the socket, and tokio knows it: the next
         // one waits for the kernel's word instead of asking in vain.
-        let count = match wire.read_now(&mut (&mut *input).limit(given)).await {
+        let read = wire.read_now(&mut (&mut *input).limit(given)).await;
+        if wire.owes_control() {
+            // The writer sends that.
+            outbox.alert(&[]);
+        }
+        let count = match read {
             Ok(Some(count @ 1..)) => count,
-            // Less than a record of TLS has come.
-            Ok(None) => continue,
+            // Less than a record of TLS has come, or than a message. Others have their turn, and the task's share of tokio's
+            // is renewed: without one a wire says that it is readable, and gives nothing.
+            Ok(None) => {
+                tokio::task::yield_now().await;
+                continue;
+            }
             Ok(Some(0)) | Err(_) => return Flow::Broken,
         };
         if !session.is_greeted() && begins_tls(input) == Some(true) {
@@ -216,7 +225,7 @@ async fn read(
 }
 
 /// Waits for bytes; false if none came for too long.
-async fn readable(wire: &WireReader, outbox: &Outbox) -> bool {
+async fn readable(wire: &NativeReader, outbox: &Outbox) -> bool {
     if let Ok(ready) = timeout(SILENCE, wire.readable()).await {
         return ready.is_ok();
     }
@@ -227,11 +236,11 @@ async fn readable(wire: &WireReader, outbox: &Outbox) -> bool {
 /// Writes what comes into the outbox until it is closed and empty; gives back the wire if that
 /// still takes bytes.
 async fn write(
-    mut wire: WireWriter,
+    mut wire: NativeWriter,
     outbox: Rc<Outbox>,
     scratch: Rc<RefCell<WriteBuffer>>,
     pace: Rc<ReaderPacing>,
-) -> Option<WireWriter> {
+) -> Option<NativeWriter> {
     let place = pace.place();
     let mut not_before = None;
     while outbox.wait_for_output().await {
@@ -240,6 +249,7 @@ async fn write(
         }
         let small = outbox.little_for_readers(SMALL_BYTES_MAX);
         outbox.begins_write();
+        wire.send_control();
         // All writers of a core share one scratch, which stays hot; a connection keeps memory of
         // its own only for what its socket does not take at once.
         let rest = {
@@ -294,7 +304,7 @@ mod tests {
     /// socket takes, whose writer has begun.
     fn written_to() -> (impl Read, impl Write, Rc<Outbox>, impl Future) {
         let (client, hold, wire) = connected();
-        let (_, writing) = wire.register().unwrap().into_split();
+        let (_, writing) = halves(wire.register().unwrap(), None);
         let outbox = Rc::new(Outbox::new(GREETING_BYTES_MAX, &Rc::default()));
         for _ in 0..4 << 20 {
             outbox.reply(&Reply::Pong, 0);

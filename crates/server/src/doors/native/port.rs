@@ -10,7 +10,7 @@ use crate::runtime::{core::Cores, index::CoreIndex, listener::Listener};
 pub(crate) async fn accept(listener: Listener, cores: Arc<Cores>) {
     let mut next = CoreIndex::FIRST;
     loop {
-        let arrival = Arrival { wire: listener.accept().await, moved: None };
+        let arrival = Arrival { wire: listener.accept().await, websocket: None, moved: None };
         let _ = cores.inboxes[next].send(connection::arrives(arrival));
         next = cores.placement.core_after(next);
     }
