@@ -36,15 +36,23 @@ find_node() {
     npm --version >/dev/null 2>&1
 }
 
-# A Redis, from Debian.
-find_redis() {
-    if command -v redis-server >/dev/null && command -v redis-cli >/dev/null; then return; fi
+install_redis() {
     local as_root=
     [ "$(id -u)" = 0 ] || as_root="sudo -n"
-    # Debian would start it, at a port that somebody may need.
+    # Debian would start it, at a port that somebody may need: `env` reaches behind sudo.
     # shellcheck disable=SC2086 # a command and its flag
-    RUNLEVEL=1 $as_root apt-get install -qy --no-install-recommends redis-server >&2 ||
-        { echo "install Redis first: sudo apt-get install redis-server" >&2; return 1; }
+    $as_root apt-get update -q >&2 &&
+        $as_root env RUNLEVEL=1 apt-get install -qy --no-install-recommends redis-server >&2
+}
+
+# In CI there is a Redis or the checks with one have failed; on a machine that gets none they are skipped, and counted so.
+find_redis() {
+    if command -v redis-server >/dev/null && command -v redis-cli >/dev/null; then return; fi
+    install_redis && return
+    echo "no Redis, and it cannot be installed from Debian" >&2
+    [ "${CI:-}" != true ] || exit 1
+    printf 'redis\tno Redis, and it cannot be installed from Debian\n' >>"${TEST_SKIPPED:-/dev/null}"
+    export WITHOUT_REDIS=1
 }
 
 # Go as go.mod says.

@@ -160,7 +160,7 @@ fn write(file: &Path, text: &str, exists: bool) -> io::Result<()> {
     if exists {
         return fs::rename(&temporary, file);
     }
-    // Whoever made the file meanwhile keeps its keys.
+    // A file that another program made meanwhile keeps its keys.
     let linked = fs::hard_link(&temporary, file);
     let _ = fs::remove_file(&temporary);
     linked

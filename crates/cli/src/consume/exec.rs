@@ -222,7 +222,7 @@ fn next(group_consumer: &mut GroupConsumer<'_>) -> Option<DeliveryRun> {
     }
 }
 
-/// What goes to a command in place of the payload as it is, or why the message is not opened.
+/// The opened payload, which goes to a command in place of the sealed one, or the reason why it is not opened.
 type Payload = Result<Option<Vec<u8>>, Unopened>;
 
 /// Opens a message, if messages are opened.

@@ -43,7 +43,7 @@ pub struct LiveConnection {
     decoder: Decoder,
     inflater: Inflater,
     random: SystemRandom,
-    /// What was read and not decoded.
+    /// Bytes that were read and not decoded.
     input: BytesMut,
     /// The number of the last command.
     asked: u32,

@@ -64,7 +64,7 @@ impl Args {
         } else {
             run.publish_all(self.data.into_iter().map(Bytes::from)).await
         };
-        // What was sent before a refusal is still waited for, so that the count is right.
+        // Publications that went before a refusal are still waited for, so that the count is right.
         while !run.waiting.is_empty()
             && !matches!(&published, Err(failure) if failure.exit == Exit::Unreachable)
         {
@@ -105,7 +105,7 @@ impl Run {
             });
             let lines = lines.map_err(|failure| failure.about(format!("line {next}")))?;
             self.publish_all(lines).await?;
-            // Whoever follows sees each line soon, and knows of those that were refused.
+            // A pipe behind this sees each line soon, and a person those that were refused.
             while !self.waiting.is_empty() {
                 self.settle().await?;
             }

@@ -29,8 +29,8 @@ Examples:
   sennit live subscribe news --unseal news.keys
   sennit live subscribe room --join-leave --info '{\"name\":\"ada\"}'
 
-A broker that is lost is tried again for about a minute, then the exit code is 6. What was published
-meanwhile comes from the log, each publication once; what is not kept any more is told as a gap. At the
+A broker that is lost is tried again for about a minute, then the exit code is 6. Publications of
+the meantime come from the log, each once; what is not kept any more is told as a gap. At the
 end by Ctrl-C the position of each channel goes to standard error, for --from.";
 
 /// Most channels of one connection.

@@ -1,4 +1,4 @@
-//! Subscriptions that go on behind what they had last, whatever becomes of connection and broker. What is missing is told.
+//! Subscriptions that go on behind what they had last, whatever becomes of connection and broker. Gaps are told.
 
 use std::pin::Pin;
 

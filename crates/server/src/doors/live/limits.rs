@@ -71,6 +71,9 @@ pub(crate) const RELAY_HELD_BYTES_MAX: usize = 4 << 20;
 /// Topics of other brokers of which this one knows how far it has them.
 pub(crate) const RELAY_ORIGINS_MAX: usize = 1 << 17;
 
+/// Readers that send other brokers again what they have missed. Beyond, a broker asks again.
+pub(crate) const RELAY_REPEATS_MAX: usize = 256;
+
 /// Messages that are published to Redis in one go.
 pub(crate) const RELAY_TOGETHER_MAX: usize = 64;
 

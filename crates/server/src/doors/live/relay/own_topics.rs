@@ -66,6 +66,11 @@ impl OwnTopics {
         self.sendings.insert(reader, sending);
     }
 
+    /// How many readers send again.
+    pub(super) fn repeats(&self) -> usize {
+        self.sendings.len() - self.by_topic.len()
+    }
+
     pub(super) fn get(&self, reader: u32) -> Option<&Sending> {
         self.sendings.get(&reader)
     }

@@ -34,7 +34,7 @@ use crate::{
         streams::wait_for_room,
     },
     doors::live::{
-        limits::{RELAY_BYTES, RELAY_LINGER, RELAY_MESSAGES, RELAY_PATIENCE},
+        limits::{RELAY_BYTES, RELAY_LINGER, RELAY_MESSAGES, RELAY_PATIENCE, RELAY_REPEATS_MAX},
         sink::LiveSink,
     },
     identity::principal::Principal,
@@ -339,6 +339,9 @@ impl RelayLoop {
             let (kind, node, from) = (RelayKind::Again, self.node, until);
             let message = RelayMessage { kind, node, from, end: until, ..question.clone() };
             return self.send(self.node_channel(asker), &message, None);
+        }
+        if self.own.repeats() >= RELAY_REPEATS_MAX {
+            return;
         }
         let reader = self.read(located, question.from);
         self.own.repeat(reader, (name, located), asker, (question.from, until));
