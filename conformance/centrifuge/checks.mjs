@@ -342,6 +342,34 @@ const CHECKS = {
     await until("it comes", () => got.length === 5)
   },
 
+  async "a message of a group goes to one client, and to another if it is not acked"(world) {
+    const channel = "errands?group=runners&ack=client&window=2"
+    const held = new Map()
+    let applied = 0
+    const runners = [world.tab(), world.tab(), world.tab()].map((tab) => {
+      const follower = tab.follow(channel)
+      follower.subscription.on("publication", async ({ data, tags }) => {
+        const n = plain(data)
+        held.set(n, [...(held.get(n) ?? []), tags.attempt])
+        // The first that come are held until the connection is cut.
+        if (held.size <= 6 && tags.attempt === "1") return
+        const call = { channel, deliveries: [tags.delivery] }
+        const { data: told } = await tab.client.rpc("sennit.ack", tab.data(call))
+        applied += (world.encoding === "json" ? told : JSON.parse(Buffer.from(told))).applied
+      })
+      return follower
+    })
+    for (const runner of runners) assert.equal((await runner.isSubscribed()).recoverable, false)
+    const tab = world.tab()
+    for (let n = 0; n < 30; n++) await tab.publish("errands", n)
+    // Three clients hold two each, which is all that they may have.
+    await until("six are held", () => held.size === 6)
+    world.proxy.cut()
+    await until("all are acked", () => applied === 30)
+    assert.equal(held.size, 30)
+    assert.deepEqual([...held.values()].map((attempts) => attempts.length).sort(), [...Array(24).fill(1), ...Array(6).fill(2)])
+  },
+
   async "what is not served is told"(world) {
     const tab = world.tab()
     const follower = tab.follow("plain", { joinLeave: true, delta: "fossil", data: tab.data({ any: "thing" }) })

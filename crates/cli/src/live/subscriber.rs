@@ -103,7 +103,8 @@ impl Subscriber {
 
     /// The position of each channel, if it has one, for people who go on later.
     pub fn positions(&self) -> impl Iterator<Item = (&str, &ChannelPosition)> {
-        self.channels.iter().filter_map(Channel::position_of)
+        let positions = self.channels.iter().filter_map(Channel::position_of);
+        positions.filter(|(_, position)| !position.epoch.is_empty())
     }
 
     /// Whether all sealed publications were opened.

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// A client of the protocol.
-struct WseClient {
+pub struct WseClient {
     stream: Stream,
     decoder: Decoder,
     inflater: Inflater,
@@ -80,7 +80,7 @@ impl WseClient {
         client
     }
 
-    fn of(broker: &Broker) -> Self {
+    pub fn of(broker: &Broker) -> Self {
         Self::connect(broker, &[])
     }
 
@@ -98,12 +98,12 @@ impl WseClient {
         self.say(&json!({"c": "WSE", "t": "subscription_update", "p": payload}));
     }
 
-    fn ask_for(&mut self, topic: &str) {
+    pub fn ask_for(&mut self, topic: &str) {
         self.update(json!({"action": "subscribe", "topics": [topic]}));
     }
 
     /// Subscribes to a topic; returns the position.
-    fn subscribe(&mut self, topic: &str) -> Value {
+    pub fn subscribe(&mut self, topic: &str) -> Value {
         self.ask_for(topic);
         let told = self.event("subscription_update");
         assert_eq!(told["success_topics"], json!([topic]), "{told}");
@@ -125,7 +125,7 @@ impl WseClient {
     }
 
     /// What comes next; pings are answered. `None` once the broker has closed the connection.
-    fn next(&mut self) -> Option<Value> {
+    pub fn next(&mut self) -> Option<Value> {
         loop {
             let Some(heard) = self.heard.pop_front() else {
                 if self.closed.is_some() || self.read() == 0 {
@@ -169,7 +169,7 @@ impl WseClient {
     }
 
     /// The payload of the next thing that comes, which is of this type.
-    fn event(&mut self, kind: &str) -> Value {
+    pub fn event(&mut self, kind: &str) -> Value {
         let heard = self.next().unwrap_or_else(|| panic!("no {kind}: {:?}", self.closed));
         assert_eq!(heard["t"], kind, "{heard}");
         heard["p"].clone()

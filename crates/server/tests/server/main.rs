@@ -36,6 +36,7 @@ mod live;
 mod live_backend;
 mod live_client;
 mod live_emulation;
+mod live_groups;
 mod live_limits;
 mod live_patterns;
 mod live_policies;

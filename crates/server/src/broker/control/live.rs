@@ -4,13 +4,16 @@
 use sennit_engine::PartitionCommand;
 use sennit_identity::Verb;
 use sennit_model::{
-    Durability, LiveSettings, Offset, PartitionIndex, ReadFrom, TopicConfig, TopicKind, TopicName,
+    Durability, GroupName, LiveSettings, Offset, PartitionIndex, ReadFrom, TopicConfig, TopicKind,
+    TopicName,
 };
 
 use super::{Control, gather};
 use crate::{
     broker::{
-        control_request::ControlRefusal, reserved_names::is_reserved, stream_request::Located,
+        control_request::{ConsumerStart, ControlAnswer, ControlRefusal, Subscribe},
+        reserved_names::is_reserved,
+        stream_request::Located,
     },
     identity::principal::Principal,
     runtime::shard_answers::Answer,
@@ -39,6 +42,23 @@ impl Control {
         principal.may(Verb::Subscribe, name.as_str())?;
         self.find_or_create_live(principal, name).await?;
         self.locate_live(principal, name).await
+    }
+
+    /// Says what one has to know who takes part in a group by a live connection. The topic, and the group, are created if they are
+    /// missing, the topic for one who may create it.
+    pub(crate) async fn begin_live_consumer(
+        &self,
+        principal: &Principal,
+        topic: TopicName,
+        group: GroupName,
+    ) -> Result<ConsumerStart, ControlRefusal> {
+        principal.may(Verb::Consume, topic.as_str())?;
+        self.find_or_create_live(principal, &topic).await?;
+        let subscribe = Subscribe { topic, group, create_group_if_missing: true };
+        match self.subscribe(subscribe).await? {
+            ControlAnswer::ConsumerStart(start) => Ok(start),
+            _ => Err(ControlRefusal::WrongAnswer),
+        }
     }
 
     /// Finds what a topic keeps.

@@ -3,13 +3,16 @@
 
 use std::time::Duration;
 
-use sennit_engine::{DelayedRun, Explanation, KeyDescription, PartitionDescription, SessionId};
+use sennit_engine::{
+    Credit, DelayedRun, Explanation, KeyDescription, PartitionDescription, SessionId,
+};
 use sennit_model::{
-    CursorName, GroupConfig, GroupId, GroupName, Incarnation, Offset, OffsetRange, PartitionIndex,
-    Timestamp, TopicConfig, TopicId, TopicName,
+    CursorName, GroupConfig, GroupId, GroupName, Incarnation, Offset, OffsetRange, PartitionId,
+    PartitionIndex, Timestamp, TopicConfig, TopicId, TopicName,
 };
 
 use super::{DelayedPosition, PartitionOffset, workbench::PageOfMessages};
+use crate::runtime::{index::ShardIndex, placement::Placement};
 
 /// The answer to a request that was not refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +74,35 @@ pub(crate) struct TopicPlace {
     pub(crate) home: TopicId,
     /// How many partitions it has.
     pub(crate) partitions: u32,
+}
+
+impl TopicPlace {
+    /// Its partitions, each with the shard that owns it.
+    pub(crate) fn each_partition(
+        self,
+        placement: &Placement,
+    ) -> impl Iterator<Item = (ShardIndex, PartitionId)> {
+        (0..self.partitions).map(move |index| self.partition(placement, PartitionIndex(index)))
+    }
+
+    /// One of its partitions, with the shard that owns it.
+    pub(crate) fn partition(
+        self,
+        placement: &Placement,
+        index: PartitionIndex,
+    ) -> (ShardIndex, PartitionId) {
+        (placement.shard_of(self.home, index), PartitionId { topic: self.topic, index })
+    }
+
+    /// The window of each partition, of one for all: shared out evenly.
+    pub(crate) fn share(self, credit: Credit) -> Credit {
+        let partitions = self.partitions.max(1);
+        let messages = match credit.messages {
+            0 => 0,
+            messages => (messages / partitions).max(1),
+        };
+        Credit { messages, bytes: (credit.bytes / u64::from(partitions)).max(1) }
+    }
 }
 
 /// A page of topics, by name.

@@ -12,8 +12,11 @@ use tokio::sync::oneshot;
 use super::{ApiDoor, json_answer, refusals::ApiRefusal, target_body::target};
 use crate::{
     doors::live::{
-        channel::topic_of, connection_id::ClientId, connections::LiveConnections,
-        pending_subscriptions::Subscribed, target::Target,
+        connection_id::ClientId,
+        connections::LiveConnections,
+        group_channel::{GroupChannel, subscription_of},
+        pending_subscriptions::Subscribed,
+        target::Target,
     },
     http::response::Response,
     identity::principal::Principal,
@@ -31,16 +34,16 @@ struct SubscriptionBody<'a> {
 }
 
 /// Which connections are meant, and which channel with its topic.
-fn read(body: &Bytes) -> Result<(Target, String, TopicName), ApiRefusal> {
+fn read(body: &Bytes) -> Result<(Target, String, TopicName, Option<GroupChannel>), ApiRefusal> {
     let parsed: Result<SubscriptionBody<'_>, _> = serde_json::from_slice(body);
     let shape = "{\"user\": ..., \"channel\": ...}";
     let body = parsed.map_err(|error| ApiRefusal::invalid_json(shape, &error))?;
     let target = target(body.user.as_deref(), body.connection.as_deref(), false)?;
-    let topic = topic_of(&body.channel).map_err(|error| ApiRefusal {
+    let (topic, group) = subscription_of(&body.channel).map_err(|error| ApiRefusal {
         code: "invalid_name",
         ..ApiRefusal::bad(error.to_string())
     })?;
-    Ok((target, body.channel.into_owned(), topic))
+    Ok((target, body.channel.into_owned(), topic, group))
 }
 
 impl ApiDoor {
@@ -49,13 +52,14 @@ impl ApiDoor {
         principal: &Principal,
         body: &Bytes,
     ) -> Result<Response, ApiRefusal> {
-        let (target, channel, topic) = read(body)?;
+        let (target, channel, topic, group) = read(body)?;
         let mut answers = Vec::new();
         for core in target.cores(&self.cores) {
             let (sender, answer) = oneshot::channel();
-            let (target, channel, topic) = (target.clone(), channel.clone(), topic.clone());
+            let (target, channel) = (target.clone(), channel.clone());
+            let (topic, group) = (topic.clone(), group.clone());
             LiveConnections::call(&self.cores, core, move |live| {
-                live.subscribe_meant(&target, (&channel, &topic), sender);
+                live.subscribe_meant(&target, (&channel, &topic, group.as_ref()), sender);
             });
             answers.push(answer);
         }
@@ -87,7 +91,7 @@ impl ApiDoor {
         principal: &Principal,
         body: &Bytes,
     ) -> Result<Response, ApiRefusal> {
-        let (target, channel, _) = read(body)?;
+        let (target, channel, ..) = read(body)?;
         let mut ended = 0;
         for core in target.cores(&self.cores) {
             let (of, name) = (target.clone(), channel.clone());

@@ -253,7 +253,8 @@ impl Broadcast {
                 let users = self.users;
                 let mut used = used_formats(dialect, users).peekable();
                 if used.peek().is_some() {
-                    scratch.make_of_topic(dialect, &self.channel, topic, &message);
+                    let (channel, tags) = (&*self.channel, &[("topic", topic)]);
+                    scratch.make_without_position(dialect, channel, topic, tags, &message);
                 }
                 for format in used {
                     self.rings[format.index()].push(self.next, format.parts(scratch));

@@ -1,5 +1,6 @@
 //! The name that clients of the Centrifuge protocol have for a topic: its channel. Any text is one; in the topic's name
-//! `%XX` stands for what a name may not hold. A channel with a wildcard is a pattern of topics. It knows text only.
+//! `%XX` stands for what a name may not hold. A channel with a wildcard is a pattern of topics, and one with `?group=` a group
+//! of a topic. It knows text only.
 
 use std::rc::Rc;
 
@@ -7,11 +8,23 @@ use sennit_model::{NameError, PatternError, TopicName, TopicPattern};
 
 use crate::broker::path_encoding::{decoded, spelled};
 
+/// What the options of a channel begin with that is a group of a topic.
+pub(super) const GROUP: &str = "group=";
+
+/// The topic and the options of a channel that is a group.
+pub(super) fn group_part(channel: &str) -> Option<(&str, &str)> {
+    channel.rsplit_once('?').filter(|(_, options)| options.starts_with(GROUP))
+}
+
 /// The topic of a channel.
 ///
 /// # Errors
-/// The channel is empty, too long, or a pattern.
+/// The channel is empty, too long, a pattern or a group.
 pub(crate) fn topic_of(channel: &str) -> Result<TopicName, NameError> {
+    if let Some((topic, _)) = group_part(channel) {
+        let (name, position) = (channel.to_owned(), topic.len());
+        return Err(NameError::Character { name, character: '?', position });
+    }
     let mut position = 0;
     for part in channel.split('.') {
         if is_wildcard(part) {
@@ -34,7 +47,7 @@ fn is_wildcard(part: &str) -> bool {
 /// # Errors
 /// Something follows `>`, or the rest of it is no name.
 pub(crate) fn pattern_of(channel: &str) -> Option<Result<TopicPattern, PatternError>> {
-    if !channel.split('.').any(is_wildcard) {
+    if !channel.split('.').any(is_wildcard) || group_part(channel).is_some() {
         return None;
     }
     let parts = channel.split('.').map(|part| {
@@ -88,6 +101,7 @@ mod tests {
             ("a/b.>", Some("a/b.>")),
             ("chat:*", None),
             ("a*.b", None),
+            ("a.*.b?group=c", None),
             ("news", None),
             ("", None),
         ] {
@@ -101,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_channel_that_no_topic_can_have_is_refused() {
-        for channel in ["", "a.*", ">", &"x".repeat(10_000)] {
+        for channel in ["", "a.*", ">", "a?group=b", &"x".repeat(10_000)] {
             assert!(topic_of(channel).is_err(), "{channel}");
         }
     }

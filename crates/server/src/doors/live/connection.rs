@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::{
     backend::CommandRefusal,
     connection_id::ConnectionId,
-    core_requests::Beginning,
+    core_requests::{Beginning, SubscriptionStart},
     dialect::{ClientRequest, Dialect, put_centrifuge, put_event},
     format::{Carrier, Format},
     limits::{COMMANDS_A_SECOND_MAX, PUBLISHES_MAX, REFRESH_BEFORE, UNSENT_BYTES_MAX},
@@ -27,7 +27,6 @@ use super::{
     wse::{self, WseState},
 };
 use crate::{
-    broker::control::LiveStart,
     http::addresses::GreetingPlace,
     identity::{key_uses::KeyConnection, principal::Principal, tenant_meter::ConnectionPlace},
     runtime::{clock::now, peer::Peer, write_buffer::TakesNow as _},
@@ -63,7 +62,7 @@ pub(crate) struct Joining {
     /// How many there are.
     pub(crate) count: usize,
     /// Those of which it is known where they begin.
-    pub(crate) starts: Vec<(Beginning, LiveStart)>,
+    pub(crate) starts: Vec<(Beginning, SubscriptionStart)>,
     /// For the client, from the application.
     pub(crate) data: Data,
 }
@@ -73,9 +72,9 @@ pub(crate) struct Joining {
 pub(crate) struct Subscription {
     /// The channel, as its client wrote it.
     pub(crate) channel: Rc<str>,
-    /// The number of its broadcast.
+    /// The number of its broadcast, or of its part in a group.
     pub(crate) broadcast: u32,
-    /// The offset of the next message that it gets.
+    /// The offset of the next message that it gets, but in a group.
     pub(crate) next: u64,
     /// Whether its client is told who comes and goes.
     pub(crate) is_told: bool,
@@ -95,6 +94,8 @@ pub(crate) enum Place {
     Newest,
     /// Behind the ring: this reader catches up, and so much of what it was given is not taken.
     Log { reader: u32, owed: (u32, u64) },
+    /// In a group, which gives it messages of its own.
+    Group,
 }
 
 /// One connection.

@@ -5,6 +5,7 @@ mod commands;
 mod deliveries;
 mod emulation;
 mod goodbyes;
+mod groups;
 mod history;
 pub(crate) mod messages;
 mod patterns;
@@ -39,6 +40,7 @@ pub(crate) use self::{
 };
 use self::{
     goodbyes::{GOODBYES_EVERY, Goodbyes},
+    groups::Consumer,
     history::History,
     messages::Send as MessageSend,
     writes::ToFlush,
@@ -55,6 +57,7 @@ use super::{
     limits::{GREETINGS_PER_ADDRESS_MAX, MESSAGE_BYTES_MAX},
     link::Link,
     presence::Presence,
+    settlement::PendingSettlement,
     sink::LiveSink,
     source::SharedPattern,
     upgrade::LiveClient,
@@ -128,6 +131,11 @@ pub(crate) struct LiveConnections {
     patterns: HashMap<SharedPattern, u32, RandomState>,
     catch_ups: HashMap<u32, CatchUp, RandomState>,
     histories: HashMap<u32, History, RandomState>,
+    /// Parts in groups.
+    consumers: HashMap<u32, Consumer, RandomState>,
+    /// What clients settle, by the number of the request.
+    settlements: HashMap<u64, PendingSettlement, RandomState>,
+    settlements_begun: u64,
     /// The subscribers of topics for which this core keeps them, of all cores.
     presences: HashMap<TopicName, Presence, RandomState>,
     /// Those of which something is not told yet.
@@ -210,6 +218,10 @@ impl LiveConnections {
             patterns: HashMap::default(),
             catch_ups: HashMap::default(),
             histories: HashMap::default(),
+            consumers: HashMap::default(),
+            settlements: HashMap::default(),
+            // Behind all numbers of readers.
+            settlements_begun: u32::MAX.into(),
             presences: HashMap::default(),
             presences_to_tell: HashSet::default(),
             readers_begun: 0,

@@ -6,7 +6,6 @@ mod application;
 use std::{cell::RefCell, rc::Rc};
 
 use sennit_centrifuge::{Answer as ClientAnswer, ClientInfo, Data, ErrorCode, ReplyError, Token};
-use sennit_identity::Verb;
 use sennit_model::{Message as BrokerMessage, TopicName};
 use tokio::{
     sync::{Notify, oneshot},
@@ -18,6 +17,7 @@ use super::{
     backend::{Backend, CommandRefusal, Question},
     connection_id::ConnectionId,
     format::Format,
+    group_channel::{GroupChannel, verbs},
     pending_subscriptions::PendingSubscriptions,
     published::headers,
     relay::{Followed, Relay},
@@ -25,7 +25,7 @@ use super::{
 use crate::{
     broker::{
         control::{Control, LiveStart, ask_control},
-        control_request::ControlRefusal,
+        control_request::{ConsumerStart, ControlRefusal},
     },
     hooks::topic_publisher::{Destination, TopicPublisher},
     identity::{
@@ -44,7 +44,7 @@ pub(crate) enum Told {
     /// The application says who its client is, or refuses it. With the number of its command.
     LetIn(u32, Result<LetIn, CommandRefusal>),
     /// Its subscription may begin there.
-    Begins(Beginning, Result<LiveStart, CommandRefusal>),
+    Begins(Beginning, Result<SubscriptionStart, CommandRefusal>),
     /// The credentials for a subscription that it has: of the principal, or refused.
     Refreshes(SubscriptionRefresh, Result<Principal, ReplyError>),
     /// The topic whose history it asks for keeps that.
@@ -85,6 +85,15 @@ pub(crate) struct SubscriptionRefresh {
     pub(crate) channel: String,
 }
 
+/// Where a subscription begins.
+#[derive(Clone, Debug)]
+pub(crate) enum SubscriptionStart {
+    /// In a topic.
+    Topic(LiveStart),
+    /// In a group, from what nobody in it has yet.
+    Group(ConsumerStart),
+}
+
 /// A subscription that was asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Beginning {
@@ -92,6 +101,8 @@ pub(crate) struct Beginning {
     pub(crate) command: u32,
     pub(crate) channel: Rc<str>,
     pub(crate) topic: TopicName,
+    /// How it takes part in a group, if the channel is one.
+    pub(crate) group: Option<GroupChannel>,
     /// Where it wants to go on: the epoch and the offset of the next message.
     pub(crate) recovers: Option<(String, u64)>,
     /// Whether it is refused, if it cannot go on there.
@@ -107,6 +118,19 @@ pub(crate) struct Beginning {
     /// For the client, from the application.
     pub(crate) answer: Data,
     pub(crate) cause: Cause,
+}
+
+impl Beginning {
+    /// Checks that it may be on this principal's behalf.
+    pub(crate) fn check_rights(&self, principal: &Principal) -> Result<(), ReplyError> {
+        for verb in verbs(self.group.as_ref()) {
+            let may = principal.may(*verb, self.topic.as_str());
+            may.map_err(|missing| {
+                ReplyError::new(ErrorCode::PermissionDenied, missing.to_string())
+            })?;
+        }
+        Ok(())
+    }
 }
 
 /// Why a subscription begins.
@@ -226,16 +250,14 @@ impl CoreRequests {
         &self,
         asker: &Asker,
         beginning: &mut Beginning,
-    ) -> Result<LiveStart, CommandRefusal> {
+    ) -> Result<SubscriptionStart, CommandRefusal> {
         let mut principal = asker.principal.clone();
         if !beginning.token.is_empty() {
             principal = self.holder_of(&beginning.token, &asker.info.user).await?;
             beginning.principal = Some(principal.clone());
         }
         let topic = beginning.topic.clone();
-        principal
-            .may(Verb::Subscribe, topic.as_str())
-            .map_err(|missing| ReplyError::new(ErrorCode::PermissionDenied, missing.to_string()))?;
+        beginning.check_rights(&principal)?;
         let about = (&topic, &*beginning.channel);
         let granted = self.ask_application("subscribe", asker, about, &beginning.data).await?;
         if let Some(granted) = granted {
@@ -243,13 +265,21 @@ impl CoreRequests {
             beginning.answer = granted.data().unwrap_or_default();
         }
         let (asks, name) = (principal.clone(), topic.clone());
+        if let Some(GroupChannel { group, .. }) = beginning.group.clone() {
+            let start = self.ask_control(move |control| async move {
+                control.begin_live_consumer(&asks, name, group).await
+            });
+            let start = start.await.map_err(|refusal| reply_error(&refusal))?;
+            return Ok(SubscriptionStart::Group(start));
+        }
         let start =
             self.ask_control(move |control| async move { control.begin_live(&asks, &name).await });
         let start = start.await.map_err(|refusal| reply_error(&refusal))?;
-        match self.follow_elsewhere(&topic).await {
-            None => Ok(start),
-            Some(followed) => self.begin_behind(followed, principal, topic).await,
-        }
+        let start = match self.follow_elsewhere(&topic).await {
+            None => start,
+            Some(followed) => self.begin_behind(followed, principal, topic).await?,
+        };
+        Ok(SubscriptionStart::Topic(start))
     }
 
     /// The principal of a token that is for a subscription of this user.

@@ -143,12 +143,14 @@ impl Scratch {
         frame::put_header(dialect.opcode(), false, self.body.len(), &mut self.head);
     }
 
-    /// Makes the frame of a message for a channel that is a pattern: its topic is named, and it has no position.
-    pub(crate) fn make_of_topic(
+    /// Makes the frame of a message for a channel in which messages have no position: a pattern or a group. Clients of WSE know
+    /// it by its topic.
+    pub(crate) fn make_without_position(
         &mut self,
         dialect: Dialect,
         channel: &str,
         topic: &str,
+        tags: &[(&str, &str)],
         message: &Published,
     ) {
         self.head.clear();
@@ -159,7 +161,7 @@ impl Scratch {
                     data: message.data.view(),
                     info: message.publisher.as_deref(),
                     offset: 0,
-                    tags: &[("topic", topic)],
+                    tags,
                     time_ms: 0,
                 };
                 put_centrifuge(encoding, &mut self.body, |encoding, out| {

@@ -91,6 +91,20 @@ pub(crate) const RELAY_LINGER: Duration = Duration::from_secs(300);
 /// How long a subscription waits for Redis to say that its topic is followed.
 pub(crate) const RELAY_PATIENCE: Duration = Duration::from_secs(2);
 
+/// Messages that a subscription to a group may have which are not settled, unless its client says how many; and the most that it may
+/// say.
+pub(crate) const GROUP_WINDOW: u32 = 16;
+pub(crate) const GROUP_WINDOW_MAX: u32 = 4096;
+
+/// Bytes of the same, of all partitions. One message may be larger.
+pub(crate) const GROUP_WINDOW_BYTES: u64 = 256 << 10;
+
+/// Subscriptions of one connection to groups.
+pub(crate) const GROUPS_MAX: usize = 16;
+
+/// Deliveries that are settled by one call.
+pub(crate) const SETTLED_AT_ONCE_MAX: usize = 1024;
+
 /// Subscriptions of one connection to patterns.
 pub(crate) const PATTERNS_MAX: usize = 8;
 

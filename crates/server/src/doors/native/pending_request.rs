@@ -146,7 +146,7 @@ impl PendingRequest {
     fn begin_subscription(
         &self,
         reply: &Reply,
-        TopicPlace { topic, home, partitions }: TopicPlace,
+        place: TopicPlace,
         answer: &ControlAnswer,
         wanted: Wanted,
     ) {
@@ -157,8 +157,8 @@ impl PendingRequest {
             _ => return self.outbox.reply(reply, self.number),
         };
         let number = wanted.number;
-        let window = Subscription::share(partitions, wanted.credit);
-        let subscription = Subscription { topic, home, group, partitions, window };
+        let window = place.share(wanted.credit);
+        let subscription = Subscription { place, group, window };
         if let Err(error) = self.guard.begin(number, &subscription, wanted.topic.clone()) {
             return self.outbox.refused(self.number, *error);
         }

@@ -431,7 +431,7 @@ impl Session {
         let Some(held) = held.filter(|held| held.is_reader()) else {
             return self.unknown_subscription(subscription, request);
         };
-        let partition = PartitionId { topic: held.topic, index };
+        let partition = PartitionId { topic: held.place.topic, index };
         let shard = self.shard(partition);
         let change = ReaderChange::Taken { messages, bytes };
         let command = Command::Reader { session: self.id, subscription, partition, change };
@@ -468,7 +468,7 @@ impl Session {
         });
         let done = control::Done {
             created: false,
-            topic_id: subscription.topic.0,
+            topic_id: subscription.place.topic.0,
             group_id: subscription.group.0,
             messages: 0,
         };

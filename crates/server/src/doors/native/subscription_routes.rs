@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use sennit_engine::{Command, Credit, ReaderChange, SessionId};
 use sennit_model::{
-    GroupId, PartitionId, PartitionIndex, TopicId, TopicName,
+    GroupId, PartitionId, TopicId, TopicName,
     limits::{
         SUBSCRIBED_PARTITIONS_MAX, SUBSCRIPTIONS_PER_CONNECTION_MAX, WATCHES_PER_CONNECTION_MAX,
     },
@@ -12,16 +12,17 @@ use sennit_model::{
 use sennit_protocol::{ErrorCode, control};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-use crate::runtime::{index::ShardIndex, placement::Placement};
+use crate::{
+    broker::control_request::TopicPlace,
+    runtime::{index::ShardIndex, placement::Placement},
+};
 
 /// A subscription of the session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subscription {
-    pub(crate) topic: TopicId,
-    pub(crate) home: TopicId,
+    pub(crate) place: TopicPlace,
     /// [`GroupId::NONE`] for a reader.
     pub(crate) group: GroupId,
-    pub(crate) partitions: u32,
     /// The window of each partition, as the client wants it.
     pub(crate) window: Credit,
 }
@@ -30,16 +31,6 @@ impl Subscription {
     /// Whether it reads by offset, without a group.
     pub(crate) fn is_reader(&self) -> bool {
         self.group == GroupId::NONE
-    }
-
-    /// The window of each partition: the subscription's, shared out evenly.
-    pub(crate) fn share(partitions: u32, credit: Credit) -> Credit {
-        let partitions = partitions.max(1);
-        let messages = match credit.messages {
-            0 => 0,
-            messages => (messages / partitions).max(1),
-        };
-        Credit { messages, bytes: (credit.bytes / u64::from(partitions)).max(1) }
     }
 
     /// Tells a partition what the window is now.
@@ -71,11 +62,7 @@ impl Subscription {
         &self,
         placement: &Placement,
     ) -> impl Iterator<Item = (ShardIndex, PartitionId)> {
-        let Self { topic, home, partitions, .. } = *self;
-        (0..partitions).map(move |index| {
-            let index = PartitionIndex(index);
-            (placement.shard_of(home, index), PartitionId { topic, index })
-        })
+        self.place.each_partition(placement)
     }
 }
 
@@ -103,7 +90,7 @@ impl Subscriptions {
         number: u32,
         subscription: Subscription,
     ) -> Result<(), Box<control::Error>> {
-        let partitions = self.partitions + u64::from(subscription.partitions);
+        let partitions = self.partitions + u64::from(subscription.place.partitions);
         if partitions > SUBSCRIBED_PARTITIONS_MAX {
             let message = format!("SUBSCRIBED_PARTITIONS_MAX is {SUBSCRIBED_PARTITIONS_MAX}");
             return Err(Box::new(control::Error::new(ErrorCode::LimitReached, message)));
@@ -115,14 +102,14 @@ impl Subscriptions {
 
     pub(crate) fn remove(&mut self, number: u32) -> Option<Subscription> {
         let removed = self.by_number.remove(&number)?;
-        self.partitions -= u64::from(removed.partitions);
+        self.partitions -= u64::from(removed.place.partitions);
         Some(removed)
     }
 
     /// Replaces the window of a subscription, and returns that.
     pub(crate) fn set_window(&mut self, number: u32, window: Credit) -> Option<Subscription> {
         let held = self.by_number.get_mut(&number)?;
-        held.window = Subscription::share(held.partitions, window);
+        held.window = held.place.share(window);
         Some(*held)
     }
 

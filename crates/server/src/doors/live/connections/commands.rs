@@ -8,7 +8,6 @@ use sennit_centrifuge::{
     Limits, PublishRequest, RefreshRequest, RefreshResult, Request, RpcRequest, SubRefreshRequest,
     SubRefreshResult, SubscribeRequest, SubscribeResult, decode_commands,
 };
-use sennit_identity::Verb;
 use sennit_websocket::Incoming;
 use tokio::time::Instant;
 
@@ -22,11 +21,13 @@ use crate::{
         core_requests::{Asker, Beginning, Cause, LetIn, SubscriptionRefresh, Told},
         dialect::{ClientRequest, Dialect},
         format::Format,
+        group_channel::{subscription_of, verbs},
         limits::{
             COMMANDS_MAX, CONNECTIONS_AT_ONCE_MAX, MESSAGE_BYTES_MAX, PRESENCE_DATA_BYTES_MAX,
             SUBSCRIPTIONS_MAX,
         },
         link::Link,
+        settlement::OWN_METHODS,
     },
     identity::{
         login::{Credential, LoginRefusal},
@@ -229,6 +230,9 @@ impl LiveConnections {
             Request::Send(_) => {}
             Request::Presence(request) => self.presence(id, number, &request.channel, false),
             Request::PresenceStats(request) => self.presence(id, number, &request.channel, true),
+            Request::Rpc(request) if request.method.starts_with(OWN_METHODS) => {
+                self.settle_for_client(id, number, &request);
+            }
             Request::Rpc(request) => self.call_application(id, number, request),
             Request::SubRefresh(request) => self.refresh_subscription(id, number, request),
         }
@@ -488,8 +492,11 @@ impl LiveConnections {
         let Some(at) = connection.subscription(&channel) else {
             return connection.refuse(command, ErrorCode::BadRequest, "the subscription has ended");
         };
-        let topic = topic_of(&channel).ok();
-        if topic.is_none_or(|topic| principal.may(Verb::Subscribe, topic.as_str()).is_err()) {
+        let may = subscription_of(&channel).is_ok_and(|(topic, group)| {
+            let mut verbs = verbs(group.as_ref()).iter();
+            verbs.all(|verb| principal.may(*verb, topic.as_str()).is_ok())
+        });
+        if !may {
             let detail = "the token does not allow this subscription";
             return connection.refuse(command, ErrorCode::PermissionDenied, detail);
         }
@@ -501,12 +508,13 @@ impl LiveConnections {
     }
 
     pub(super) fn subscribe(&mut self, id: ConnectionId, number: u32, request: SubscribeRequest) {
+        let tells_all = self.rules.tells_all;
         let Some(connection) = self.get(id) else { return };
         if let Some(pattern) = pattern_of(&request.channel) {
             return self.subscribe_to_pattern(id, number, &request, pattern);
         }
-        let topic = match topic_of(&request.channel) {
-            Ok(topic) => topic,
+        let (topic, group) = match subscription_of(&request.channel) {
+            Ok(meant) => meant,
             Err(error) => {
                 return connection.refuse(number, ErrorCode::BadRequest, error.to_string());
             }
@@ -514,12 +522,6 @@ impl LiveConnections {
         if request.kind != 0 {
             let detail = "subscriptions are to streams: other types are not served";
             return connection.refuse(number, ErrorCode::BadRequest, detail);
-        }
-        // A token for the subscription is looked at first.
-        if request.token.is_empty()
-            && let Err(missing) = connection.principal.may(Verb::Subscribe, topic.as_str())
-        {
-            return connection.refuse(number, ErrorCode::PermissionDenied, missing.to_string());
         }
         if connection.subscription(&request.channel).is_some() {
             let detail = ErrorCode::AlreadySubscribed.message();
@@ -533,7 +535,6 @@ impl LiveConnections {
             let detail = format!("PRESENCE_DATA_BYTES_MAX is {PRESENCE_DATA_BYTES_MAX}");
             return connection.refuse(number, ErrorCode::LimitExceeded, detail);
         }
-        connection.is_busy = true;
         let channel: Rc<str> = request.channel.into();
         let rejects_unrecovered = request.flag & SubscribeRequest::REJECT_UNRECOVERED != 0;
         let recovers = request.recover.then_some((request.epoch, request.offset));
@@ -541,15 +542,23 @@ impl LiveConnections {
             command: number,
             channel,
             topic,
+            group,
             recovers,
             rejects_unrecovered,
-            is_told: request.join_leave || self.rules.tells_all,
+            is_told: request.join_leave || tells_all,
             data: request.data,
             token: request.token,
             principal: None,
             answer: Data::default(),
             cause: Cause::Client,
         };
+        // A token for the subscription is looked at first.
+        if beginning.token.is_empty()
+            && let Err(error) = beginning.check_rights(&connection.principal)
+        {
+            return connection.reply(number, Err(error));
+        }
+        connection.is_busy = true;
         let asker = self.asker(id);
         self.requests.begin(id, asker, beginning);
     }

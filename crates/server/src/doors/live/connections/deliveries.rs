@@ -40,8 +40,14 @@ impl LiveConnections {
                 | Effect::CursorTaken { subscription, .. } => {
                     self.lose(subscription, UnsubscribeCode::InsufficientState);
                 }
-                Effect::Refused { origin, .. } => {
-                    // A reader that could not begin: its number is that of the request.
+                Effect::Settled(settled) => {
+                    self.hear_settled(settled.origin.request, Ok(settled));
+                }
+                Effect::Refused { origin, refusal } => {
+                    if self.hear_settled(origin.request, Err(refusal.to_string())) {
+                        continue;
+                    }
+                    // What could not begin: its number is that of the request.
                     let reader = u32::try_from(origin.request).unwrap_or_default();
                     self.lose(reader, UnsubscribeCode::InsufficientState);
                 }
@@ -68,6 +74,9 @@ impl LiveConnections {
         }
         if self.catch_ups.contains_key(&number) {
             return self.deliver_to_one(number, delivery);
+        }
+        if self.consumers.contains_key(&number) {
+            return self.deliver_to_consumer(delivery);
         }
         self.add_to_history(number, delivery);
     }
@@ -151,6 +160,9 @@ impl LiveConnections {
     pub(super) fn lose(&mut self, reader: u32, code: UnsubscribeCode) {
         if self.histories.contains_key(&reader) {
             return self.end_history(reader);
+        }
+        if self.consumers.contains_key(&reader) {
+            return self.lose_consumer(reader);
         }
         if let Some(of) = self.catch_ups.get(&reader).copied() {
             return self.unsubscribe_from(of.connection, of.broadcast, code);

@@ -7,23 +7,19 @@ use sennit_centrifuge::{
     Data, DisconnectCode, ErrorCode, Push, PushKind, ReplyError, SubscribePush, SubscribeResult,
     Token, UnsubscribeCode,
 };
-use sennit_identity::Verb;
 use sennit_model::TopicName;
 use tokio::sync::oneshot;
 
 use super::LiveConnections;
-use crate::{
-    broker::control::LiveStart,
-    doors::live::{
-        backend::CommandRefusal,
-        channel::topic_of,
-        connection::{Joining, Phase},
-        connection_id::{ClientId, ConnectionId},
-        core_requests::{Beginning, Cause},
-        limits::SUBSCRIPTIONS_MAX,
-        pending_subscriptions::{PendingSubscriptions, Subscribed},
-        target::Target,
-    },
+use crate::doors::live::{
+    backend::CommandRefusal,
+    connection::{Joining, Phase},
+    connection_id::{ClientId, ConnectionId},
+    core_requests::{Beginning, Cause, SubscriptionStart},
+    group_channel::{GroupChannel, subscription_of},
+    limits::SUBSCRIPTIONS_MAX,
+    pending_subscriptions::{PendingSubscriptions, Subscribed},
+    target::Target,
 };
 
 /// The push by which a client learns that it is subscribed.
@@ -53,8 +49,8 @@ impl LiveConnections {
         let mut positions = connection.positions.take().unwrap_or_default();
         let mut beginnings = Vec::new();
         for channel in channels {
-            let topic = match topic_of(channel) {
-                Ok(topic) => topic,
+            let (topic, group) = match subscription_of(channel) {
+                Ok(meant) => meant,
                 Err(error) => {
                     let error = ReplyError::new(ErrorCode::BadRequest, error.to_string());
                     return self.refuse_connect(id, number, error);
@@ -64,6 +60,7 @@ impl LiveConnections {
                 command: number,
                 channel: (&**channel).into(),
                 topic,
+                group,
                 recovers: positions.remove(&**channel),
                 rejects_unrecovered: false,
                 is_told: tells_all,
@@ -88,7 +85,7 @@ impl LiveConnections {
         &mut self,
         id: ConnectionId,
         beginning: Beginning,
-        start: Result<LiveStart, CommandRefusal>,
+        start: Result<SubscriptionStart, CommandRefusal>,
     ) {
         let number = beginning.command;
         let Some(connection) = self.get(id) else { return };
@@ -131,7 +128,7 @@ impl LiveConnections {
     pub(crate) fn subscribe_meant(
         &mut self,
         target: &Target,
-        (channel, topic): (&str, &TopicName),
+        (channel, topic, group): (&str, &TopicName, Option<&GroupChannel>),
         answer: oneshot::Sender<Subscribed>,
     ) {
         let awaited = Rc::new(PendingSubscriptions::new(answer));
@@ -139,10 +136,6 @@ impl LiveConnections {
         for id in self.meant(target) {
             let client = ClientId { core: self.core.index, connection: id };
             let Some(connection) = self.get(id) else { continue };
-            if let Err(missing) = connection.principal.may(Verb::Subscribe, topic.as_str()) {
-                awaited.note(client, Err(missing.to_string()));
-                continue;
-            }
             if connection.subscription(channel).is_some() {
                 awaited.note(client, Ok(()));
                 continue;
@@ -151,6 +144,7 @@ impl LiveConnections {
                 command: 0,
                 channel: channel.into(),
                 topic: topic.clone(),
+                group: group.cloned(),
                 recovers: None,
                 rejects_unrecovered: false,
                 is_told: tells_all,
@@ -160,6 +154,10 @@ impl LiveConnections {
                 answer: Data::default(),
                 cause: Cause::Program(awaited.clone()),
             };
+            if let Err(error) = beginning.check_rights(&connection.principal) {
+                awaited.note(client, Err(error.message));
+                continue;
+            }
             let asker = self.asker(id);
             self.requests.begin(id, asker, beginning);
         }
@@ -170,7 +168,7 @@ impl LiveConnections {
         &mut self,
         id: ConnectionId,
         beginning: Beginning,
-        start: Result<LiveStart, CommandRefusal>,
+        start: Result<SubscriptionStart, CommandRefusal>,
     ) {
         let Cause::Program(awaited) = beginning.cause.clone() else { return };
         let client = ClientId { core: self.core.index, connection: id };

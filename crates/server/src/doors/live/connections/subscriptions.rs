@@ -3,7 +3,6 @@
 
 use sennit_centrifuge::{ErrorCode, ReplyError, SubscribeResult};
 use sennit_engine::{Command as ShardCommand, Credit, Origin, Read, ReaderChange};
-use sennit_identity::Verb;
 use sennit_model::{LiveSettings, Offset, TopicName, WhenSlow};
 
 use super::{CatchUp, LiveConnections};
@@ -13,7 +12,7 @@ use crate::{
         broadcast::Broadcast,
         connection::{Place, Subscription, time_to_refresh},
         connection_id::ConnectionId,
-        core_requests::{Beginning, Cause},
+        core_requests::{Beginning, Cause, SubscriptionStart},
         format::Format,
         limits::{
             BROADCAST_BYTES, BROADCAST_MESSAGES, CATCH_UP_BYTES, CATCH_UP_MESSAGES,
@@ -25,6 +24,11 @@ use crate::{
     runtime::clock::now,
 };
 
+/// A connection that is not there any more.
+pub(super) fn has_gone() -> ReplyError {
+    ReplyError::new(ErrorCode::Internal, "the connection has gone")
+}
+
 /// The epoch of a topic as clients hold it.
 pub(super) fn epoch(located: Located) -> String {
     located.tag.number().to_string()
@@ -35,6 +39,32 @@ impl LiveConnections {
     pub(super) fn begin_at(
         &mut self,
         id: ConnectionId,
+        mut beginning: Beginning,
+        start: SubscriptionStart,
+    ) -> Result<SubscribeResult, ReplyError> {
+        let connection = self.get(id).ok_or_else(has_gone)?;
+        beginning.check_rights(beginning.principal.as_ref().unwrap_or(&connection.principal))?;
+        // A program may have subscribed it meanwhile.
+        if connection.subscription(&beginning.channel).is_some() {
+            return Err(ErrorCode::AlreadySubscribed.into());
+        }
+        if connection.subscriptions.len() >= SUBSCRIPTIONS_MAX {
+            let detail = format!("SUBSCRIPTIONS_MAX is {SUBSCRIPTIONS_MAX}");
+            return Err(ReplyError::new(ErrorCode::LimitExceeded, detail));
+        }
+        match (beginning.group.take(), start) {
+            (None, SubscriptionStart::Topic(start)) => self.begin_in_topic(id, beginning, start),
+            (Some(group), SubscriptionStart::Group(start)) => {
+                self.begin_in_group(id, beginning, &group, start)
+            }
+            // It was asked where this one begins, and not the other.
+            _ => Err(ErrorCode::Internal.into()),
+        }
+    }
+
+    fn begin_in_topic(
+        &mut self,
+        id: ConnectionId,
         beginning: Beginning,
         start: LiveStart,
     ) -> Result<SubscribeResult, ReplyError> {
@@ -42,21 +72,8 @@ impl LiveConnections {
         let Beginning { channel, topic, recovers, rejects_unrecovered, .. } = beginning;
         let Beginning { is_told, data, principal, answer, cause, .. } = beginning;
         let refused = |code, detail: String| Err(ReplyError::new(code, detail));
-        let has_gone = || ReplyError::new(ErrorCode::Internal, "the connection has gone");
         let connection = self.get(id).ok_or_else(has_gone)?;
         let format = connection.format();
-        let asks = principal.as_ref().unwrap_or(&connection.principal);
-        if let Err(missing) = asks.may(Verb::Subscribe, topic.as_str()) {
-            return refused(ErrorCode::PermissionDenied, missing.to_string());
-        }
-        // A program may have subscribed it meanwhile.
-        if connection.subscription(&channel).is_some() {
-            return Err(ErrorCode::AlreadySubscribed.into());
-        }
-        if connection.subscriptions.len() >= SUBSCRIPTIONS_MAX {
-            let detail = format!("SUBSCRIPTIONS_MAX is {SUBSCRIPTIONS_MAX}");
-            return refused(ErrorCode::LimitExceeded, detail);
-        }
         let refresh = principal.as_ref().and_then(Principal::expires);
         let refresh = refresh.map(|at| time_to_refresh(at, now()));
         if located.partitions > 1 {
@@ -152,10 +169,15 @@ impl LiveConnections {
         number
     }
 
+    /// The number of a reader, or of a part in a group, that begins now.
+    pub(super) fn next_number(&mut self) -> u32 {
+        self.readers_begun = self.readers_begun.wrapping_add(1);
+        self.readers_begun
+    }
+
     /// Begins a reader at an offset; returns its number.
     pub(super) fn read(&mut self, located: Located, at: u64, credit: Credit) -> u32 {
-        self.readers_begun = self.readers_begun.wrapping_add(1);
-        let subscription = self.readers_begun;
+        let subscription = self.next_number();
         let (partition, home) = located.place();
         let shard = self.core.cores.placement.shard_of(home, partition.index);
         let read = Read {
@@ -239,6 +261,9 @@ impl LiveConnections {
     /// A connection is not subscribed any more.
     pub(super) fn leave(&mut self, id: ConnectionId, format: Format, number: u32, place: Place) {
         self.thread_state.metrics.live_subscriptions.less(1);
+        if place == Place::Group {
+            return self.leave_group(number);
+        }
         let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
         broadcast.remove(id, format);
         let has_presence = broadcast.live().presence;

@@ -132,7 +132,10 @@ impl LiveConnections {
                         None => Some(UnsubscribeCode::Server),
                     }
                 }
-                None => None,
+                None => self.topic_of_consumer(broadcast).and_then(|topic| {
+                    let may = of.may(Verb::Consume, topic.as_str());
+                    may.is_err().then_some(UnsubscribeCode::Server)
+                }),
             };
             if let Some(code) = lost {
                 self.unsubscribe_from(id, broadcast, code);

@@ -121,15 +121,19 @@ impl LiveConnections {
         if connection.is_blocked {
             return false;
         }
-        match self.write(id) {
+        let written = self.write(id);
+        if !matches!(written, Written::Gone) {
+            self.settle_taken(id);
+        }
+        match written {
             Written::All => {
                 let Some(connection) = self.get(id) else { return true };
                 if connection.is_ending() {
                     self.close_end(id);
                     return true;
                 }
-                let is_in_rings =
-                    connection.subscriptions.iter().all(|of| matches!(of.place, Place::Ring(_)));
+                let mut places = connection.subscriptions.iter().map(|of| of.place);
+                let is_in_rings = places.all(|of| matches!(of, Place::Ring(_) | Place::Group));
                 if !is_in_rings {
                     self.join_rings(id);
                 }
@@ -225,7 +229,7 @@ impl LiveConnections {
                         newest.behind(next).all(|(_, frame)| offer(frame));
                     }
                 }
-                Place::Log { .. } => {}
+                Place::Log { .. } | Place::Group => {}
             }
         }
         let slices = &slices[..count];
@@ -347,7 +351,7 @@ impl LiveConnections {
                     metrics.live_behind_recovered.add(1);
                     to_log.push(at);
                 }
-                Place::Log { .. } => {}
+                Place::Log { .. } | Place::Group => {}
             }
         }
         if is_slow {
@@ -397,6 +401,6 @@ fn is_behind(subscription: &Subscription, broadcast: &Broadcast, format: Format)
         Place::Ring(position) => {
             position < broadcast.ring(format).start() && subscription.next < broadcast.next
         }
-        Place::Newest | Place::Log { .. } => false,
+        Place::Newest | Place::Log { .. } | Place::Group => false,
     }
 }
