@@ -145,8 +145,14 @@ pub(crate) const BROADCAST_MESSAGES: u32 = 16 << 10;
 pub(crate) const BROADCAST_BYTES: u64 = 1 << 20;
 
 /// The window of a reader that catches up for one subscription.
-pub(crate) const CATCH_UP_MESSAGES: u32 = 256;
+pub(crate) const CATCH_UP_MESSAGES: u32 = 1024;
 pub(crate) const CATCH_UP_BYTES: u64 = 64 << 10;
+
+/// The windows of those that catch up on a core together, in bytes: where they are many, a window is smaller.
+pub(crate) const CATCH_UPS_BYTES_MAX: u64 = 64 << 20;
+
+/// The smallest such window.
+pub(crate) const CATCH_UP_SHARE_BYTES: u64 = 4 << 10;
 
 /// Bytes that wait in the answer of a connection without a WebSocket, beside those that its socket has not taken.
 pub(crate) const PIPE_BYTES_MAX: usize = 64 << 10;

@@ -12,7 +12,7 @@ use crate::doors::live::{
     connection::Place,
     connection_id::ConnectionId,
     dialect::{ClientRequest, Dialect, Source},
-    limits::GAPS_MAX,
+    limits::{GAPS_MAX, RING_BYTES_MAX, RING_SHARE_BYTES, RINGS_BYTES_MAX},
 };
 
 /// The push by which a client learns that a subscription has ended.
@@ -55,7 +55,7 @@ impl LiveConnections {
             }
         }
         self.effects = effects;
-        self.give_back_taken();
+        self.give_back_all_taken();
     }
 
     fn deliver(&mut self, delivery: &Delivery) {
@@ -121,18 +121,49 @@ impl LiveConnections {
         self.to_flush.add(of.connection);
     }
 
-    /// Gives broadcasts' readers the room back that was taken.
-    fn give_back_taken(&mut self) {
-        let taken = self.with_news.iter().filter_map(|number| {
-            let topic = self.broadcasts.get(number)?.topic()?;
-            (topic.taken.0 > 0).then_some((*number, topic.located, topic.taken))
-        });
-        let taken: Vec<_> = taken.collect();
-        for (number, located, (messages, bytes)) in taken {
-            self.reader(number, located, ReaderChange::Taken { messages, bytes });
-            if let Some(topic) = self.broadcasts.get_mut(&number).and_then(Broadcast::topic_mut) {
-                topic.taken = (0, 0);
+    /// Gives readers of topics the room back that was taken, but for those whose rings are full: they wait until all
+    /// subscribers have had a turn. So a ring does not grow with the number of these.
+    fn give_back_all_taken(&mut self) {
+        let owes =
+            |number: &u32| self.broadcasts.get(number)?.topic().filter(|topic| topic.taken.0 > 0);
+        let have_room = self.with_news.iter().copied();
+        let have_room = have_room.filter(|number| owes(number).is_some() && !self.is_full(*number));
+        for number in have_room.collect::<Vec<_>>() {
+            self.give_back_taken(number);
+        }
+    }
+
+    /// Whether the rings of a broadcast hold so much that it takes no more before they are written.
+    fn is_full(&self, number: u32) -> bool {
+        let is_scarce = self.rings_bytes > RINGS_BYTES_MAX;
+        let most = if is_scarce { RING_SHARE_BYTES } else { RING_BYTES_MAX };
+        self.broadcasts.get(&number).is_some_and(|of| of.has_news && of.held() >= most)
+    }
+
+    /// Gives the reader of a topic the room back that was taken, unless a pattern that means it is full. The readers of all
+    /// topics, if it is a pattern.
+    pub(super) fn give_back_taken(&mut self, number: u32) {
+        let Some(broadcast) = self.broadcasts.get(&number) else { return };
+        if let Some(pattern) = broadcast.pattern() {
+            for topic in pattern.topics.values().copied().collect::<Vec<_>>() {
+                self.give_back_to_reader(topic);
             }
+            return;
+        }
+        let patterns = broadcast.topic().map(|topic| &topic.patterns[..]).unwrap_or_default();
+        if !patterns.iter().any(|(pattern, _)| self.is_full(*pattern)) {
+            self.give_back_to_reader(number);
+        }
+    }
+
+    pub(super) fn give_back_to_reader(&mut self, number: u32) {
+        let Some(topic) = self.broadcasts.get_mut(&number).and_then(Broadcast::topic_mut) else {
+            return;
+        };
+        let (messages, bytes) = std::mem::take(&mut topic.taken);
+        if messages > 0 {
+            let located = topic.located;
+            self.reader(number, located, ReaderChange::Taken { messages, bytes });
         }
     }
 

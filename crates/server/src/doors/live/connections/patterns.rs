@@ -239,6 +239,7 @@ impl LiveConnections {
             if let Some(of) = self.broadcasts.get_mut(topic).and_then(Broadcast::topic_mut) {
                 of.patterns.retain(|(pattern, _)| *pattern != number);
             }
+            self.give_back_to_reader(*topic);
             self.end_if_forsaken(*topic);
         }
     }

@@ -16,7 +16,7 @@ use crate::{
         format::Format,
         limits::{
             BROADCAST_BYTES, BROADCAST_MESSAGES, CATCH_UP_BYTES, CATCH_UP_MESSAGES,
-            SUBSCRIPTIONS_MAX, UNSENT_BYTES_MAX,
+            CATCH_UP_SHARE_BYTES, CATCH_UPS_BYTES_MAX, SUBSCRIPTIONS_MAX, UNSENT_BYTES_MAX,
         },
         source::MessageSource,
     },
@@ -202,8 +202,9 @@ impl LiveConnections {
         let Some(located) = self.broadcasts.get(&broadcast).and_then(Broadcast::located) else {
             return;
         };
-        let credit = Credit { messages: CATCH_UP_MESSAGES, bytes: CATCH_UP_BYTES };
-        let reader = self.read(located, next, credit);
+        let share = CATCH_UPS_BYTES_MAX / (self.catch_ups.len() as u64 + 1);
+        let bytes = share.clamp(CATCH_UP_SHARE_BYTES, CATCH_UP_BYTES);
+        let reader = self.read(located, next, Credit { messages: CATCH_UP_MESSAGES, bytes });
         self.catch_ups.insert(reader, CatchUp { connection: id, broadcast });
         if let Some(connection) = self.get(id) {
             connection.subscriptions[at].place = Place::Log { reader, owed: (0, 0) };

@@ -14,7 +14,10 @@ use crate::{
         connection::{Place, Subscription},
         connection_id::ConnectionId,
         format::Format,
-        limits::{CLOSE_TIMEOUT, CONNECTIONS_AT_ONCE_MAX, RINGS_BYTES_MAX, UNSENT_BYTES_MAX},
+        limits::{
+            CLOSE_TIMEOUT, CONNECTIONS_AT_ONCE_MAX, RING_SHARE_BYTES, RINGS_BYTES_MAX,
+            UNSENT_BYTES_MAX,
+        },
     },
     runtime::write_buffer::{SLICES_MAX, TakesNow as _},
 };
@@ -45,8 +48,8 @@ impl ToFlush {
 enum Written {
     /// The socket has all that there is.
     All,
-    /// It takes no more.
-    Blocked,
+    /// It takes no more, and whether it has taken what waited beside the rings.
+    Blocked { took_unsent: bool },
     /// It has gone.
     Gone,
 }
@@ -102,6 +105,9 @@ impl LiveConnections {
         if std::mem::take(&mut broadcast.is_disturbed) {
             self.with_news.push_back(number);
         }
+        if before >= RING_SHARE_BYTES || broadcast.topic().is_some() {
+            self.give_back_taken(number);
+        }
         turns
     }
 
@@ -140,11 +146,15 @@ impl LiveConnections {
                 self.took_all(id);
                 is_in_rings
             }
-            Written::Blocked => {
+            Written::Blocked { took_unsent } => {
                 let Some(connection) = self.get(id) else { return true };
                 connection.is_blocked = true;
-                if connection.unsent().len() < UNSENT_BYTES_MAX {
-                    self.took_all(id);
+                let has_room = connection.unsent().len() < UNSENT_BYTES_MAX;
+                if took_unsent {
+                    self.give_back_catching_up(id);
+                }
+                if has_room {
+                    self.read_on(id);
                 }
                 false
             }
@@ -158,6 +168,10 @@ impl LiveConnections {
     /// A connection has room again: what catches up goes on, and what its client asks is read.
     fn took_all(&mut self, id: ConnectionId) {
         self.give_back_catching_up(id);
+        self.read_on(id);
+    }
+
+    fn read_on(&mut self, id: ConnectionId) {
         let Some(connection) = self.get(id) else { return };
         if connection.may_ask() && (connection.is_readable || !connection.requests.is_empty()) {
             self.to_read.push(id.slot);
@@ -177,18 +191,21 @@ impl LiveConnections {
     }
 
     fn write(&mut self, id: ConnectionId) -> Written {
+        let mut took_unsent = false;
         loop {
             let Some(connection) = self.get(id) else { return Written::Gone };
             match connection.write_unsent() {
-                Ok(true) => {}
-                Ok(false) => return Written::Blocked,
+                Ok(true) => took_unsent = true,
+                Ok(false) => return Written::Blocked { took_unsent },
                 Err(_) => return Written::Gone,
             }
             match self.write_rings(id) {
                 Ok(0) if self.find_places(id) => {}
                 Ok(0) => return Written::All,
                 Ok(taken) => self.advance(id, taken),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Written::Blocked,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Written::Blocked { took_unsent };
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return Written::Gone,
             }
