@@ -26,6 +26,12 @@ pub fn key_of(server: &str) -> Option<&str> {
     Some(server.split_once('#')?.0)
 }
 
+/// The fingerprint in the address of a broker.
+pub fn pin_of(server: &str) -> Option<&str> {
+    let server = server.split_once('#').map_or(server, |(_, server)| server);
+    Some(server.split_once('@')?.0)
+}
+
 fn without_key(server: &str) -> ClientBuilder {
     let pinned =
         server.split_once('@').and_then(|(pin, address)| Some((pin.parse().ok()?, address)));

@@ -28,7 +28,9 @@ mod http;
 mod http_stream_results;
 mod lag;
 mod latency;
+mod link;
 mod live;
+mod live_results;
 mod load;
 mod many_streams;
 mod many_topics;
@@ -60,6 +62,7 @@ mod workload;
 mod write_amplification;
 
 pub use children::end_children;
+pub use live::RedisError;
 pub use options::Options;
 pub use row::Row;
 pub use run::{Workload, run};

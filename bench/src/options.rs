@@ -16,8 +16,8 @@ pub struct Options {
     /// Start a broker for this run, in a process of its own
     #[arg(long, global = true)]
     pub serve: bool,
-    /// With --serve: the broker speaks TLS, and so do clients of the native protocol. Its metrics
-    /// are not read
+    /// With --serve: the broker speaks TLS, and so do clients of the native protocol and live
+    /// connections. Its metrics are not read
     #[arg(long, global = true, requires = "serve")]
     pub serve_tls: bool,
     /// With --serve: the broker asks for credentials, and clients of the native protocol show its admin
@@ -25,7 +25,7 @@ pub struct Options {
     #[arg(long, global = true, requires = "serve")]
     pub serve_auth: bool,
     /// Speak TLS with the broker that runs, trusted by this fingerprint: clients of the native
-    /// protocol only
+    /// protocol and live connections
     #[arg(long, value_name = "FINGERPRINT", env = "SENNIT_TLS_FINGERPRINT", global = true)]
     pub tls_fingerprint: Option<String>,
     /// With --serve: its data, kept afterwards; the default is a fresh folder below

@@ -202,8 +202,13 @@ pub struct Subscribe {
     pub is_subscribed: bool,
     /// The producers; without them subscribers wait until the parent ends.
     pub produce: Option<Produce>,
-    /// The greatest number of messages that producers may be ahead of the slowest subscriber; `None` with a rate.
+    /// The greatest number of messages that producers may be ahead of the slowest subscriber; `None` with a rate, and
+    /// where they wait for nobody.
     pub lag: Option<u64>,
+    /// Whether subscribers that are told of missing messages subscribe again. Otherwise that is an error.
+    pub resubscribes: bool,
+    /// Whether the sequence of each message is read as well: the topic is another one than that of the producers.
+    pub checks_sequences: bool,
     /// Seconds that subscribers may take after the last confirm.
     pub drain_s: f64,
 }
@@ -361,6 +366,10 @@ pub struct LiveReport {
     pub reads: u64,
     /// The bytes of all reads.
     pub bytes: u64,
+    /// Messages that subscribers were told to be missing.
+    pub told_missing: u64,
+    /// How often they were told.
+    pub gaps_told: u64,
 }
 
 /// The measurements of one reader.
@@ -385,6 +394,8 @@ impl LiveReport {
         self.messages += other.messages;
         self.reads += other.reads;
         self.bytes += other.bytes;
+        self.told_missing += other.told_missing;
+        self.gaps_told += other.gaps_told;
     }
 }
 

@@ -8,6 +8,7 @@ use crate::{
     fair_results::FairResults,
     http_stream_results::{self, HttpStreamResults},
     latency::Percentiles,
+    live_results::{self, FanOutCells, LiveResults},
     parked_reader_results::{self, ParkedReaderResults},
     probe::Probe,
     sequence_check::MessageErrors,
@@ -82,6 +83,8 @@ pub struct Row {
     pub fair: Option<FairResults>,
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
     pub stalled: Option<StalledResults>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
+    pub live: Option<LiveResults>,
 }
 
 /// The results of a row with many readers.
@@ -107,9 +110,6 @@ pub struct FanOutResults {
     /// The latency of a bare program that writes each message to as many sockets at the same rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bare_deliver_us: Option<Percentiles>,
-    /// Messages of a read of a subscriber, on average.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub messages_per_read: Option<f64>,
     /// Messages per second of the slow reader within the window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_delivered_per_s: Option<f64>,
@@ -295,6 +295,9 @@ impl Row {
         if self.answered.is_some() {
             return &http_stream_results::HEADS;
         }
+        if self.live.is_some() {
+            return &live_results::HEADS;
+        }
         match (&self.restart, &self.checkpoint, &self.catch_up, &self.fan_out) {
             (Some(_), ..) => &RESTART_HEADS,
             (_, Some(_), ..) => &CHECKPOINT_HEADS,
@@ -360,7 +363,8 @@ impl Row {
             return comparison.cells(&self.row, confirmed, delivered, self.error_cell());
         }
         if let Some(stalled) = &self.stalled {
-            return stalled.cells(&self.row, self.delivered_per_s, self.error_cell());
+            let (rate, rss) = (self.delivered_per_s, self.broker_rss_peak_bytes);
+            return stalled.cells(&self.row, rate, rss, self.error_cell());
         }
         if let Some(fair) = &self.fair {
             return fair.cells(&self.row, self.error_cell());
@@ -372,6 +376,9 @@ impl Row {
         if let Some(answered) = &self.answered {
             let spread = self.runs.map(|runs| (runs.min, runs.max));
             return answered.cells(&self.row, spread, self.errors, self.broker_cpu_s);
+        }
+        if let (Some(live), Some(fan_out)) = (&self.live, &self.fan_out) {
+            return live.cells(self.live_cells(fan_out));
         }
         match (&self.restart, &self.checkpoint, &self.catch_up, &self.fan_out) {
             (Some(restart), ..) => self.restart_cells(restart),
@@ -399,6 +406,20 @@ impl Row {
         cells.splice(9..9, [late.unwrap_or_default(), rate(fan_out.slow_delivered_per_s)]);
         cells.insert(13, fan_out.readers_cpu_s.map_or_else(String::new, |cpu| format!("{cpu:.2}")));
         cells
+    }
+
+    /// The cells that a row of live fan-out has in common with others.
+    fn live_cells(&self, fan_out: &FanOutResults) -> FanOutCells {
+        let mut cells = self.fan_out_cells(fan_out);
+        let mut cell = |at: usize| std::mem::take(&mut cells[at]);
+        let p95 = self.publish_to_deliver_us.map(|of| format!("{} us", of.p95));
+        FanOutCells {
+            rates: [cell(0), cell(1), cell(2)],
+            of_bare: [cell(3), cell(4)],
+            latencies: [cell(5), cell(6), cell(7), p95.unwrap_or_default(), cell(8), cell(9)],
+            errors: cell(11),
+            costs: [cell(12), cell(13), cell(14)],
+        }
     }
 
     fn restart_cells(&self, restart: &RestartResults) -> Vec<String> {
@@ -528,6 +549,7 @@ mod tests {
             Row { checkpoint, ..run(5.0, 0) },
             Row { catch_up, ..run(5.0, 0) },
             Row { fan_out, ..run(5.0, 0) },
+            Row { fan_out, live: Some(LiveResults::default()), ..run(5.0, 0) },
             Row { answered: Some(HttpStreamResults::default()), ..run(5.0, 0) },
             Row { waited: Some(ParkedReaderResults::default()), ..run(5.0, 0) },
             Row { comparison: Some(ComparisonResults::default()), ..run(5.0, 0) },

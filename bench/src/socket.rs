@@ -4,7 +4,6 @@
 use std::{
     io::{self, Read, Write},
     mem::MaybeUninit,
-    net::TcpStream,
     os::fd::OwnedFd,
     sync::Arc,
 };
@@ -14,6 +13,8 @@ use rustix::event::{
     Timespec,
     epoll::{self, CreateFlags, Event, EventData, EventFlags},
 };
+
+use crate::link::Link;
 
 /// The greatest number of sockets that one wait returns.
 const EVENTS: usize = 256;
@@ -37,7 +38,7 @@ impl PollerHandle {
     pub fn add(&self, socket: &Socket, number: usize) -> io::Result<()> {
         // Both directions, edge-triggered: the registration stays the same between requests.
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        Ok(epoll::add(&self.0, &socket.stream, EventData::new_u64(number as u64), flags)?)
+        Ok(epoll::add(&self.0, &socket.link.stream, EventData::new_u64(number as u64), flags)?)
     }
 }
 
@@ -80,7 +81,7 @@ impl Poller {
 /// A socket and the bytes that it must send.
 #[derive(Debug)]
 pub struct Socket {
-    stream: TcpStream,
+    link: Link,
     /// The buffer, and the number of its bytes that are sent.
     out: Vec<u8>,
     sent: usize,
@@ -91,10 +92,11 @@ impl Socket {
     ///
     /// # Errors
     /// The kernel reports an error.
-    pub fn new(stream: TcpStream) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        Ok(Self { stream, out: Vec::new(), sent: 0 })
+    pub fn new(link: impl Into<Link>) -> io::Result<Self> {
+        let link = link.into();
+        link.stream.set_nodelay(true)?;
+        link.stream.set_nonblocking(true)?;
+        Ok(Self { link, out: Vec::new(), sent: 0 })
     }
 
     /// Replaces the buffer by the bytes that `make` writes, and sends as many as the kernel accepts.
@@ -113,7 +115,7 @@ impl Socket {
     /// The connection has ended.
     pub fn send_on(&mut self) -> io::Result<()> {
         while self.sent < self.out.len() {
-            match self.stream.write(&self.out[self.sent..]) {
+            match self.link.write(&self.out[self.sent..]) {
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -134,11 +136,11 @@ impl Socket {
         mut take: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         loop {
-            match self.stream.read(buffer) {
+            match self.link.read(buffer) {
                 Ok(0) => bail!("the server has closed a connection"),
                 Ok(count) => {
                     take(&buffer[..count])?;
-                    if count < buffer.len() {
+                    if count < buffer.len() && self.link.reads_all() {
                         return Ok(());
                     }
                 }

@@ -22,10 +22,13 @@ pub struct StalledResults {
     /// The ratio of both, of one turn each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_ratio: Option<f64>,
+    /// `broker_rss_peak_bytes` without them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_rss_peak_bytes: Option<u64>,
 }
 
 /// The column heads of a table of such rows.
-pub const HEADS: [&str; 9] = [
+pub const HEADS: [&str; 11] = [
     "ROW",
     "STALLED",
     "DELIVERED/S",
@@ -34,6 +37,8 @@ pub const HEADS: [&str; 9] = [
     "DELIVER p99",
     "WITHOUT",
     "RATIO",
+    "RSS MiB",
+    "WITHOUT",
     "MISS/DUP/ORD/BAD/ERR",
 ];
 
@@ -44,6 +49,8 @@ pub struct LoadFigures {
     pub delivered_per_s: f64,
     /// The p99 of their latency, in microseconds.
     pub p99_us: Option<f64>,
+    /// The broker's greatest number of resident bytes.
+    pub rss_peak_bytes: Option<u64>,
 }
 
 /// A turn: with clients that take nothing, and without.
@@ -74,12 +81,21 @@ impl StalledResults {
             p99_us: over(&|turn| turn.with.p99_us),
             base_p99_us: over(&|turn| turn.without.p99_us),
             p99_ratio: over(&|turn| Some(turn.with.p99_us? / turn.without.p99_us?)),
+            base_rss_peak_bytes: over(&|turn| Some(turn.without.rss_peak_bytes? as f64))
+                .map(|bytes| bytes as u64),
         }
     }
 
-    /// The cells below [`HEADS`] of row `row`, with its deliveries per second and its errors.
+    /// The cells below [`HEADS`] of row `row`, with its deliveries per second, the broker's memory and its errors.
     #[must_use]
-    pub fn cells(&self, row: &str, delivered_per_s: Option<f64>, errors: String) -> Vec<String> {
+    pub fn cells(
+        &self,
+        row: &str,
+        delivered_per_s: Option<f64>,
+        rss_peak_bytes: Option<u64>,
+        errors: String,
+    ) -> Vec<String> {
+        let mib = |of: Option<u64>| of.map_or_else(String::new, |of| (of >> 20).to_string());
         let us = |of: Option<f64>| of.map_or_else(String::new, |us| format!("{us:.0} us"));
         vec![
             row.to_owned(),
@@ -90,6 +106,8 @@ impl StalledResults {
             us(self.p99_us),
             us(self.base_p99_us),
             self.p99_ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+            mib(rss_peak_bytes),
+            mib(self.base_rss_peak_bytes),
             errors,
         ]
     }
@@ -101,13 +119,18 @@ mod tests {
 
     #[test]
     fn a_ratio_is_that_of_one_turn_and_the_median_over_all() {
-        let load = |delivered_per_s| LoadFigures { delivered_per_s, p99_us: None };
+        let load = |delivered_per_s| LoadFigures {
+            delivered_per_s,
+            p99_us: None,
+            rss_peak_bytes: Some(1 << 20),
+        };
         let turn = |with, without| Turn { with: load(with), without: load(without) };
         let turns = [turn(90.0, 100.0), turn(40.0, 50.0), turn(10.0, 10.0)];
         let results = StalledResults::of(3, &turns);
         assert_eq!((results.stalled, results.turns), (3, 3));
         assert_eq!((results.base_delivered_per_s, results.deliver_ratio), (50.0, 0.9));
         assert_eq!(results.p99_ratio, None);
-        assert_eq!(results.cells("row", Some(40.0), String::new()).len(), HEADS.len());
+        assert_eq!(results.base_rss_peak_bytes, Some(1 << 20));
+        assert_eq!(results.cells("row", Some(40.0), None, String::new()).len(), HEADS.len());
     }
 }

@@ -128,6 +128,18 @@ impl Payloads {
         (filling.len() == self.filling.len()).then_some(stamp)
     }
 
+    /// The sequence in a payload of JSON, without a check of the rest.
+    #[must_use]
+    pub fn json_sequence(payload: &[u8]) -> Option<u64> {
+        let digits = payload.get(JSON_PARTS[0].len()..)?.first_chunk::<16>()?;
+        let mut sequence = 0;
+        // The lowest byte comes first.
+        for pair in digits.chunks_exact(2).rev() {
+            sequence = sequence << 8 | u64::from(half(pair[0])? << 4 | half(pair[1])?);
+        }
+        Some(sequence)
+    }
+
     fn read_json(&self, payload: &[u8]) -> Option<Stamp> {
         let [before, between, behind] = JSON_PARTS;
         let (digits, rest) = payload.strip_prefix(before)?.split_at_checked(2 * STAMP_BYTES)?;
@@ -187,6 +199,8 @@ mod tests {
             assert_eq!(payload.len(), size);
             assert!(serde_json::from_slice::<serde_json::Value>(&payload).unwrap().is_object());
             assert_eq!(Payloads::json(size).read(&payload), Some(STAMP));
+            assert_eq!(Payloads::json_sequence(&payload), Some(STAMP.sequence));
+            assert_eq!(Payloads::json_sequence(&payload[..20]), None);
         }
     }
 

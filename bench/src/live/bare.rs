@@ -1,18 +1,18 @@
 //! The bare limit of a live fan-out: a program that only writes frames, encoded before, to as many loopback sockets as
-//! there are subscribers, as many in a write as the broker wrote together.
+//! there are subscribers, as many in a write as the broker wrote together. In rows with a Redis, the frames go through it.
 
 use std::{
     io::Write as _,
     net::{TcpListener, TcpStream},
     sync::atomic::{AtomicBool, Ordering},
-    thread,
+    thread::{self, ScopedJoinHandle},
 };
 
 use anyhow::{Result, anyhow, ensure};
 use sennit_centrifuge::{DataView, Encoding, PublicationView, put_publication};
 use sennit_websocket::{Opcode, frame as websocket_frame};
 
-use super::{frames::Frames, publication::PublicationReader};
+use super::{bare_redis::RedisWay, frames::Frames, publication::PublicationReader};
 use crate::{
     bare_fan_out::BareRates,
     clock::now_ns,
@@ -48,6 +48,8 @@ pub struct Bare {
     pub channel: String,
     /// The length of their data in bytes.
     pub size: usize,
+    /// The Redis through which all writes go, one for all sockets.
+    pub redis: Option<RedisWay>,
 }
 
 /// A frame with a publication, as the broker writes it.
@@ -56,6 +58,20 @@ pub fn frame(encoding: Encoding, channel: &str, size: usize) -> Vec<u8> {
     let mut out = Vec::new();
     put_frame(encoding, channel, 1, &mut Payloads::json(size), &mut out);
     out
+}
+
+/// Writes to all sockets in turn until the end. Returns them: the readers must have all of it.
+fn write_to_all(
+    writes: &[Vec<u8>],
+    mut streams: Vec<TcpStream>,
+    end_ns: u64,
+) -> Result<Vec<TcpStream>> {
+    for write in writes.iter().cycle().take_while(|_| now_ns() < end_ns) {
+        for stream in &mut streams {
+            stream.write_all(write)?;
+        }
+    }
+    Ok(streams)
 }
 
 fn put_frame(
@@ -88,10 +104,10 @@ fn put_frame(
 
 impl Bare {
     /// Measures with readers that look at nothing, and with readers that check every offset. A thread for each core
-    /// writes to its sockets in turn.
+    /// writes to its sockets in turn; one thread, if the writes come from a Redis.
     ///
     /// # Errors
-    /// The loopback does not work.
+    /// The loopback or the Redis does not work.
     pub fn measure(&self) -> Result<BareRates> {
         let mut payloads = Payloads::json(self.size);
         let writes: Vec<Vec<u8>> = (0..WRITES)
@@ -112,7 +128,10 @@ impl Bare {
 
     fn run(&self, writes: &[Vec<u8>], is_checked: bool) -> Result<f64> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
-        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let cores = match self.redis {
+            None => thread::available_parallelism().map_or(1, usize::from),
+            Some(_) => 1,
+        };
         let mut near: Vec<Vec<TcpStream>> = (0..cores).map(|_| Vec::new()).collect();
         let mut far = Vec::new();
         for socket in 0..self.sockets as usize {
@@ -132,24 +151,20 @@ impl Bare {
                 readers.push(scope.spawn(move || self.read(sockets, is_over, is_checked)));
             }
             let mut writers = Vec::new();
-            for mut streams in near {
-                writers.push(scope.spawn(move || {
-                    for write in writes.iter().cycle().take_while(|_| now_ns() < end) {
-                        for stream in &mut streams {
-                            stream.write_all(write)?;
-                        }
-                    }
-                    // The readers must have all of it.
-                    Ok::<_, std::io::Error>(streams)
+            for streams in near {
+                writers.push(scope.spawn(move || match &self.redis {
+                    None => write_to_all(writes, streams, end),
+                    Some(way) => way.pass(writes, streams, end),
                 }));
             }
-            let mut open = Vec::new();
-            for writer in writers {
-                let streams = writer.join().map_err(|_| anyhow!("a bare writer panicked"))?;
-                open.push(streams?);
-            }
+            let written: Vec<_> = writers.into_iter().map(ScopedJoinHandle::join).collect();
             let seconds = (now_ns() - begin) as f64 / 1e9;
+            // Whatever became of the writers, the readers end.
             is_over.store(true, Ordering::Release);
+            let mut open = Vec::new();
+            for streams in written {
+                open.push(streams.map_err(|_| anyhow!("a bare writer panicked"))??);
+            }
             let mut bytes = 0;
             for reader in readers {
                 bytes += reader.join().map_err(|_| anyhow!("a bare reader panicked"))??;
@@ -205,7 +220,8 @@ mod tests {
     fn a_bare_fan_out_gets_whole_frames_through_every_socket() {
         for encoding in [Encoding::Json, Encoding::Protobuf] {
             let channel = "bench.live".to_owned();
-            let bare = Bare { sockets: 5, threads: 2, batch: 10, encoding, channel, size: 110 };
+            let (sockets, threads, batch, size, redis) = (5, 2, 10, 110, None);
+            let bare = Bare { sockets, threads, batch, encoding, channel, size, redis };
             let rates = bare.measure().unwrap();
             assert!(rates.thrown_away_per_s > 1000.0 && rates.checked_per_s > 1000.0, "{rates:?}");
         }

@@ -3,23 +3,26 @@
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
-use super::bare;
+use super::{
+    bare::{self, Bare},
+    bare_redis::RedisWay,
+    brokers::{BeforeRedis, RowBrokers},
+    redis::RedisChoice,
+};
 use crate::{
     bare_fan_out_latency,
     broker::Broker,
     child::Worker,
     clock::now_ns,
+    live_results::{LiveResults, RedisResults},
     load::{Bench, Load, RunResults, send_all, window_of},
     parked::make_room,
-    plan::{LiveEncoding, Produce, Role, Subscribe, WorkerCommand},
+    plan::{LiveEncoding, Plan, Produce, Role, Subscribe, Window, WorkerCommand},
     row::{FanOutResults, Row},
     stalled_results::{LoadFigures, StalledResults, Turn},
     stamp::JSON_STAMP_BYTES,
     usage::UsageWatch,
 };
-
-/// The topic on a broker of the row's own: the channel is part of each frame.
-const TOPIC: &str = "bench.live";
 
 /// A load with live subscribers.
 #[derive(Clone, Debug, Serialize)]
@@ -32,12 +35,52 @@ pub struct LiveFanOut {
     pub threads: u32,
     /// The encoding that they speak.
     pub encoding: LiveEncoding,
-    /// The greatest number of messages that producers without a rate are ahead of the slowest subscriber.
-    pub lag: u64,
+    /// The greatest number of messages that producers without a rate are ahead of the slowest subscriber; `None` if they
+    /// wait for no subscriber.
+    pub lag: Option<u64>,
+    /// The Redis by which the messages come from the broker to which producers publish to that of subscribers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis: Option<RedisChoice>,
     /// Of each hundred subscribers, so many more that take nothing, in turns with the load without them; 0 for none.
     pub stalled_percent: u32,
     /// The number of turns.
     pub turns: u32,
+}
+
+/// The costs of a row with a Redis, while they are measured.
+struct RedisWatch<'r> {
+    before: &'r BeforeRedis,
+    broker: UsageWatch,
+    redis: UsageWatch,
+    /// Publications to the Redis before.
+    published: u64,
+}
+
+impl<'r> RedisWatch<'r> {
+    fn begin(before: &'r BeforeRedis, window: Window) -> Result<Self> {
+        let BeforeRedis { broker, redis } = before;
+        Ok(Self {
+            before,
+            broker: UsageWatch::begin(broker.pid, &broker.http, window),
+            // A Redis has no metrics over HTTP.
+            redis: UsageWatch::begin(redis.pid, "", window),
+            published: redis.published()?,
+        })
+    }
+
+    /// Ends the measurement, with so many messages published in all.
+    fn end(self, messages: u64) -> Result<RedisResults> {
+        let publications = self.before.redis.published()? - self.published;
+        let (broker, redis) = (self.broker.end(), self.redis.end());
+        let each = messages as f64 / publications as f64;
+        Ok(RedisResults {
+            publisher_cpu_s: broker.cpu_s,
+            publisher_rss_peak_bytes: broker.rss_peak_bytes,
+            redis_cpu_s: redis.cpu_s,
+            redis_rss_peak_bytes: redis.rss_peak_bytes,
+            messages_per_publication: (publications > 0).then_some(each),
+        })
+    }
 }
 
 impl LiveFanOut {
@@ -72,26 +115,24 @@ impl LiveFanOut {
     fn measure(&self, bench: &Bench<'_>, row: &str, stalled: u32) -> Result<Row> {
         let Load { size, rate, .. } = self.load;
         ensure!(size >= JSON_STAMP_BYTES, "a payload has at least {JSON_STAMP_BYTES} bytes");
-        refuse_tls(bench)?;
         // The bare program has both ends.
         let ends = if bench.options.probe { 2 } else { 1 };
         let needed = make_room(u64::from(self.subscribers) * ends + u64::from(stalled))?;
-        let own = own_broker(bench, needed)?;
-        let broker = own.as_ref().unwrap_or(bench.broker);
-        let topic = bench.topic.clone().or_else(|| own.is_some().then(|| TOPIC.to_owned()));
-        let here = Bench { broker, topic, ..bench.clone() };
-        let run_topic = here.run_topic(&self.load)?;
-        let plan = run_topic.plan(size, Role::Subscribe(self.role(&broker.http, stalled)));
-        let frame = bare::frame(self.encoding.into(), &plan.topic, size);
-        let paced = rate.filter(|_| bench.options.probe);
-        (here.progress)("connect", 0, None);
+        let brokers = RowBrokers::start(bench, needed, self.redis.as_ref())?;
+        let subscribed = brokers.subscribed(bench);
+        let topic = brokers.topic(bench, &self.load)?;
+        let role = Role::Subscribe(self.role(subscribed, stalled));
+        let plan = topic.published.plan(size, role);
+        (bench.progress)("connect", 0, None);
         let mut workers = vec![Worker::start(&plan)?];
         let window = window_of(&self.load, now_ns());
-        let watch = UsageWatch::begin(broker.pid, &broker.http, window);
+        let watch = UsageWatch::begin(subscribed.pid, &subscribed.http, window);
+        let before = brokers.before().map(|before| RedisWatch::begin(before, window));
+        let before = before.transpose()?;
         send_all(&mut workers, WorkerCommand::Start(window))?;
         let seconds = self.load.warmup_s + self.load.duration_s;
         let offered = rate.map(|rate| (rate * seconds) as u64 * u64::from(self.subscribers));
-        let report = here.reports(&mut workers, row, offered)?.pop();
+        let report = bench.reports(&mut workers, row, offered)?.pop();
         let report = report.context("a worker reports once")?;
         drop(workers);
         let usage = watch.end();
@@ -99,49 +140,85 @@ impl LiveFanOut {
         let cpu_s = report.cpu_s;
         let mut measured = RunResults::default();
         measured.add(report);
+        let published = measured.confirmed_in_all();
+        let redis = before.map(|before| before.end(published)).transpose()?;
         let mut result = measured.row(&self.load, window);
         result.set_usage(usage);
         result.message_errors = live.message_errors;
-        let batch = live.messages as f64 / live.reads.max(1) as f64;
+        let delivered = result.delivered_per_s.unwrap_or_default();
+        let each = live.bytes as f64 / live.messages.max(1) as f64;
+        let read = live.messages as f64 / live.reads.max(1) as f64;
+        let is_open = self.resubscribes();
+        result.live = Some(LiveResults {
+            delivered_bytes_per_s: delivered * each,
+            messages_per_read: (live.reads > 0).then_some(read),
+            told_missing: is_open.then_some(live.told_missing),
+            gaps_told: is_open.then_some(live.gaps_told),
+            redis,
+        });
         let mut figures = FanOutResults {
             readers: self.subscribers,
             readers_cpu_s: cpu_s,
-            messages_per_read: (live.reads > 0).then_some(batch),
             ..FanOutResults::default()
         };
-        if let Some(rate) = paced {
-            let late =
-                bare_fan_out_latency::measure(self.subscribers, self.threads, frame.len(), rate);
-            let mut bare_late = late.context("the probe")?;
-            figures.bare_deliver_us = bare_late.percentiles();
-        } else if bench.options.probe {
-            let bare = bare::Bare {
-                sockets: self.subscribers,
-                threads: self.threads,
-                // As many as a write of the broker had on average.
-                batch: (batch.round() as u64).max(1),
-                encoding: self.encoding.into(),
-                channel: plan.topic.clone(),
-                size,
-            };
-            let rates = bare.measure().context("the probe")?;
-            let delivered = result.delivered_per_s.unwrap_or_default();
-            figures.bare_per_s = Some(rates.thrown_away_per_s);
-            figures.bare_checked_per_s = Some(rates.checked_per_s);
-            figures.of_bare = Some(delivered / rates.thrown_away_per_s);
-            figures.of_bare_checked = Some(delivered / rates.checked_per_s);
+        if bench.options.probe {
+            let batch = redis.and_then(|redis| redis.messages_per_publication).unwrap_or(read);
+            let way = brokers.before().map(|before| &before.redis.address);
+            self.probe((&plan, way), batch, delivered, &mut figures).context("the probe")?;
         }
         result.fan_out = Some(figures);
         bench.name(&mut result, row);
         result.durability = self.load.durability.to_string();
         result.config = serde_json::to_value(self)?;
+        if bench.options.serve_tls || bench.options.tls_fingerprint.is_some() {
+            result.config["tls"] = true.into();
+        }
         Ok(result)
     }
 
-    fn role(&self, http: &str, stalled: u32) -> Subscribe {
+    /// Measures the bare program beside a row: as many in a write as the broker had on average.
+    fn probe(
+        &self,
+        (plan, redis): (&Plan, Option<&String>),
+        batch: f64,
+        delivered_per_s: f64,
+        figures: &mut FanOutResults,
+    ) -> Result<()> {
+        let encoding = self.encoding.into();
+        if let Some(rate) = self.load.rate {
+            let length = bare::frame(encoding, &plan.topic, plan.size).len();
+            let late = bare_fan_out_latency::measure(self.subscribers, self.threads, length, rate);
+            figures.bare_deliver_us = late?.percentiles();
+            return Ok(());
+        }
+        let batch = (batch.round() as u64).max(1);
+        let ahead = self.lag.unwrap_or(u64::from(u16::MAX)) / batch;
+        let bare = Bare {
+            sockets: self.subscribers,
+            threads: self.threads,
+            batch,
+            encoding,
+            channel: plan.topic.clone(),
+            size: plan.size,
+            redis: redis.map(|address| RedisWay { address: address.clone(), ahead }),
+        };
+        let rates = bare.measure()?;
+        figures.bare_per_s = Some(rates.thrown_away_per_s);
+        figures.bare_checked_per_s = Some(rates.checked_per_s);
+        figures.of_bare = Some(delivered_per_s / rates.thrown_away_per_s);
+        figures.of_bare_checked = Some(delivered_per_s / rates.checked_per_s);
+        Ok(())
+    }
+
+    /// Whether producers wait for no subscriber, so that some may miss messages.
+    fn resubscribes(&self) -> bool {
+        self.lag.is_none() && self.load.rate.is_none()
+    }
+
+    fn role(&self, subscribed: &Broker, stalled: u32) -> Subscribe {
         let load = &self.load;
         Subscribe {
-            http: http.to_owned(),
+            http: subscribed.http.clone(),
             subscribers: self.subscribers,
             stalled,
             threads: self.threads,
@@ -156,7 +233,9 @@ impl LiveFanOut {
                 messages: None,
                 is_json: true,
             }),
-            lag: load.rate.is_none().then_some(self.lag),
+            lag: self.lag.filter(|_| load.rate.is_none()),
+            resubscribes: self.resubscribes(),
+            checks_sequences: self.redis.is_some() && load.producers == 1,
             drain_s: load.drain_s,
         }
     }
@@ -166,23 +245,6 @@ fn figures(row: &Row) -> LoadFigures {
     LoadFigures {
         delivered_per_s: row.delivered_per_s.unwrap_or_default(),
         p99_us: row.publish_to_deliver_us.map(|late| late.p99 as f64),
+        rss_peak_bytes: row.broker_rss_peak_bytes,
     }
-}
-
-/// Live connections of this harness are plain.
-pub fn refuse_tls(bench: &Bench<'_>) -> Result<()> {
-    let is_tls = bench.options.serve_tls || bench.options.tls_fingerprint.is_some();
-    ensure!(!is_tls, "subscribers of this workload speak no TLS");
-    Ok(())
-}
-
-/// A broker for this row with so many connections, if the options say that there is one.
-pub fn own_broker(bench: &Bench<'_>, connections: u64) -> Result<Option<Broker>> {
-    let connections = connections.to_string();
-    let start = || {
-        let places = ["--http-connections", "--http-connections-per-address", "--live-connections"];
-        let flags = places.map(|flag| [flag, &connections]).concat();
-        Broker::start(bench.options, &flags)
-    };
-    bench.options.serve.then(start).transpose()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
-use super::fan_out::{own_broker, refuse_tls};
+use super::brokers::own_broker;
 use crate::{
     child::Worker,
     children::pause,
@@ -40,7 +40,6 @@ impl IdleConnections {
     /// # Errors
     /// There are not enough descriptors, or the broker does not serve all connections.
     pub fn run(&self, bench: &Bench<'_>, row: &str) -> Result<Row> {
-        refuse_tls(bench)?;
         let needed = make_room(self.connections.into())?;
         let own = own_broker(bench, needed)?;
         let broker = own.as_ref().unwrap_or(bench.broker);
@@ -57,6 +56,8 @@ impl IdleConnections {
                 is_subscribed: self.is_subscribed,
                 produce: None,
                 lag: None,
+                resubscribes: false,
+                checks_sequences: false,
                 drain_s: 0.0,
             })
         };

@@ -20,6 +20,7 @@ use sennit_websocket::{
 };
 
 use super::frames::{BINARY, Frames, TEXT};
+use crate::link::{Link, Trust};
 
 /// The path of live connections.
 const TARGET: &str = "/connection/websocket";
@@ -31,12 +32,14 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 const CONNECTIONS_OF_ADDRESS: u32 = 25_000;
 
 /// What all subscribers have in common.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Subscription {
     /// The address of the broker's HTTP port.
     pub http: String,
     /// The encoding.
     pub encoding: Encoding,
+    /// Whom to trust with TLS; `None` without it.
+    pub trust: Option<Trust>,
     /// The credentials.
     pub token: Option<String>,
     /// The channel; `None` for a connection that is not subscribed.
@@ -47,9 +50,11 @@ pub struct Subscription {
 #[derive(Debug)]
 pub struct Subscribed {
     /// The connection.
-    pub stream: TcpStream,
+    pub link: Link,
     /// The offset of the first publication that it gets.
     pub first: u64,
+    /// The epoch of the channel.
+    pub epoch: String,
 }
 
 /// Opens connection `number`, connects and subscribes.
@@ -57,11 +62,15 @@ pub struct Subscribed {
 /// # Errors
 /// The broker cannot be reached, or refuses.
 pub fn subscribe(subscription: &Subscription, number: u32) -> Result<Subscribed> {
-    let mut stream = open(&subscription.http, number / CONNECTIONS_OF_ADDRESS)
+    let stream = open(&subscription.http, number / CONNECTIONS_OF_ADDRESS)
         .with_context(|| format!("connection {number} to {}", subscription.http))?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    upgrade(&mut stream, subscription, number)?;
+    let mut link = match &subscription.trust {
+        None => Link::from(stream),
+        Some(trust) => Link::secure(stream, &subscription.http, trust)?,
+    };
+    upgrade(&mut link, subscription, number)?;
     let token = Token(subscription.token.clone().unwrap_or_default());
     let connect = Request::Connect(ConnectRequest { token, ..ConnectRequest::default() });
     let subscribe = subscription.channel.as_ref().map(|channel| {
@@ -77,9 +86,10 @@ pub fn subscribe(subscription: &Subscription, number: u32) -> Result<Subscribed>
         let command = Command { id, request: Some(request) };
         put_message(subscription.encoding, &command, &mut out);
     }
-    stream.write_all(&out)?;
-    let first = answered(&mut stream, subscription.encoding, last)?;
-    Ok(Subscribed { stream, first })
+    link.write_all(&out)?;
+    link.flush()?;
+    let (first, epoch) = answered(&mut link, subscription.encoding, last)?;
+    Ok(Subscribed { link, first, epoch })
 }
 
 /// Appends a message with a command.
@@ -123,7 +133,7 @@ fn open(address: &str, source: u32) -> Result<TcpStream> {
     Ok(TcpStream::from(socket))
 }
 
-fn upgrade(stream: &mut TcpStream, subscription: &Subscription, number: u32) -> Result<()> {
+fn upgrade(link: &mut Link, subscription: &Subscription, number: u32) -> Result<()> {
     let mut key = [0; 16];
     key[..4].copy_from_slice(&number.to_le_bytes());
     let subprotocol = match subscription.encoding {
@@ -140,11 +150,12 @@ fn upgrade(stream: &mut TcpStream, subscription: &Subscription, number: u32) -> 
     };
     let mut bytes = Vec::new();
     request.put(&mut bytes);
-    stream.write_all(&bytes)?;
+    link.write_all(&bytes)?;
+    link.flush()?;
     bytes.clear();
     // The broker says nothing behind its answer before it is asked.
     while !bytes.ends_with(b"\r\n\r\n") {
-        read_more(stream, &mut bytes)?;
+        read_more(link, &mut bytes)?;
     }
     let mut headers = [httparse::EMPTY_HEADER; 32];
     let mut answer = httparse::Response::new(&mut headers);
@@ -156,20 +167,20 @@ fn upgrade(stream: &mut TcpStream, subscription: &Subscription, number: u32) -> 
     Ok(())
 }
 
-fn read_more(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<usize> {
+fn read_more(link: &mut Link, bytes: &mut Vec<u8>) -> Result<usize> {
     let mut room = [0; 2048];
-    let count = stream.read(&mut room).context("no answer")?;
+    let count = link.read(&mut room).context("no answer")?;
     ensure!(count > 0, "the broker has closed a connection");
     bytes.extend_from_slice(&room[..count]);
     Ok(count)
 }
 
-/// Waits for the answer to command `last`, the offset of the first publication.
-fn answered(stream: &mut TcpStream, encoding: Encoding, last: u32) -> Result<u64> {
+/// Waits for the answer to command `last`: the offset of the first publication, and the epoch.
+fn answered(link: &mut Link, encoding: Encoding, last: u32) -> Result<(u64, String)> {
     let (mut frames, mut bytes, mut first_offset) = (Frames::default(), Vec::new(), None);
     while first_offset.is_none() {
         bytes.clear();
-        read_more(stream, &mut bytes)?;
+        read_more(link, &mut bytes)?;
         frames.read(&bytes, |first, message| {
             for said in read_message(encoding, first, message)? {
                 let FromServer::Reply(Reply { id, result }) = said else {
@@ -179,8 +190,8 @@ fn answered(stream: &mut TcpStream, encoding: Encoding, last: u32) -> Result<u64
                     .map_err(|refused| anyhow::anyhow!("{}: {}", refused.code, refused.message))?;
                 if id == last {
                     first_offset = Some(match answer {
-                        Answer::Subscribe(result) => result.offset + 1,
-                        _ => 0,
+                        Answer::Subscribe(result) => (result.offset + 1, result.epoch),
+                        _ => (0, String::new()),
                     });
                 }
             }

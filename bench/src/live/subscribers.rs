@@ -11,7 +11,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use sennit_centrifuge::{Command, Encoding, FromServer};
+use sennit_centrifuge::{
+    Answer, Command, Encoding, FromServer, Push, PushKind, Reply, Request, SubscribeRequest,
+    SubscribeResult,
+};
 
 use super::{
     frames::Frames,
@@ -20,9 +23,10 @@ use super::{
 };
 use crate::{
     clock::now_ns,
-    connect::key_of,
+    connect::{key_of, pin_of},
     lag::Lag,
     latency::Latencies,
+    link::Trust,
     load::share,
     merge::MergedReports,
     plan::{LiveEncoding, LiveReport, Plan, Produce, Report, Subscribe, Window},
@@ -43,6 +47,9 @@ const WAIT_NS: u64 = 20_000_000;
 /// The time between two checks whether all messages have arrived.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
+/// The number of the command by which a subscriber subscribes again.
+const AGAIN: u32 = 3;
+
 /// The stamp of one message of so many is read, of another one for each subscriber.
 const SAMPLED: u64 = 64;
 
@@ -56,12 +63,15 @@ impl From<LiveEncoding> for Encoding {
 }
 
 /// What the threads of a run share.
-#[derive(Debug)]
 struct Run {
     subscription: Subscription,
     size: usize,
     /// The producer whose sequences are those of the topic, if it is alone.
     has_one_producer: bool,
+    /// See [`Subscribe::resubscribes`].
+    resubscribes: bool,
+    /// See [`Subscribe::checks_sequences`].
+    checks_sequences: bool,
     window: OnceLock<Window>,
     is_over: AtomicBool,
     lag: Lag,
@@ -75,9 +85,12 @@ struct Subscriber {
     socket: Socket,
     frames: Frames,
     offsets: Offsets,
+    /// The sequences of the only producer, where they are looked at.
+    sequences: Offsets,
+    epoch: String,
 }
 
-/// The offsets that a subscriber has received.
+/// The offsets that a subscriber has received, or other numbers that count up.
 #[derive(Clone, Copy, Debug)]
 struct Offsets {
     first: u64,
@@ -105,6 +118,22 @@ impl Offsets {
     fn received(&self) -> u64 {
         self.next - self.first
     }
+
+    /// Passes over those before `next`. Returns how many those are.
+    fn pass_over(&mut self, next: u64) -> u64 {
+        let missing = next.saturating_sub(self.next);
+        self.next += missing;
+        missing
+    }
+
+    /// What was wrong with them, if there were `all`.
+    fn errors(&self, all: u64) -> MessageErrors {
+        MessageErrors {
+            missing: self.missing + all.saturating_sub(self.received()),
+            duplicates: self.duplicates,
+            ..MessageErrors::default()
+        }
+    }
 }
 
 /// The measurements of a thread.
@@ -116,7 +145,6 @@ struct Measured {
 }
 
 /// The subscribers of a thread.
-#[derive(Debug)]
 struct Group {
     thread: usize,
     poller: Poller,
@@ -129,17 +157,18 @@ impl Group {
         let poller = Poller::new()?;
         let mut subscribers = Vec::with_capacity(count as usize);
         for number in first..first + count {
-            let Subscribed { stream, first } = subscribe(&run.subscription, number)?;
-            let socket = Socket::new(stream)?;
+            let Subscribed { link, first, epoch } = subscribe(&run.subscription, number)?;
+            let socket = Socket::new(link)?;
             poller.handle().add(&socket, subscribers.len())?;
-            let (frames, offsets) = (Frames::default(), Offsets::from(first));
-            subscribers.push(Subscriber { number, socket, frames, offsets });
+            let (offsets, sequences) = (Offsets::from(first), Offsets::from(0));
+            let frames = Frames::default();
+            subscribers.push(Subscriber { number, socket, frames, offsets, sequences, epoch });
         }
         Ok(Self { thread, poller, subscribers, run })
     }
 
     /// Reads until the run is over.
-    fn read(mut self) -> Result<(Vec<Offsets>, Measured)> {
+    fn read(mut self) -> Result<(Vec<Subscriber>, Measured)> {
         let run = Arc::clone(&self.run);
         let mut reading = Reading::of(&run);
         let mut buffer = vec![0; READ_BYTES];
@@ -159,8 +188,7 @@ impl Group {
                 run.progress.fetch_add(received, Ordering::Relaxed);
             }
         }
-        let offsets = self.subscribers.iter().map(|subscriber| subscriber.offsets).collect();
-        Ok((offsets, reading.measured))
+        Ok((self.subscribers, reading.measured))
     }
 }
 
@@ -189,15 +217,21 @@ impl<'r> Reading<'r> {
 
     /// Reads what a subscriber has received.
     fn read(&mut self, subscriber: &mut Subscriber, buffer: &mut [u8]) -> Result<()> {
-        let Subscriber { number, socket, frames, offsets } = subscriber;
+        let Subscriber { number, socket, frames, offsets, sequences, epoch } = subscriber;
         let encoding = self.run.subscription.encoding;
-        let mut pings = 0;
+        let (mut answers, mut has_lost) = (Vec::new(), false);
         socket.send_on()?;
         socket.receive(buffer, |bytes| {
             let (now, mut count) = (now_ns(), 0);
             frames.read(bytes, |first, message| {
                 if let Some((offset, data)) = self.publications.read(message) {
                     offsets.note(offset);
+                    if self.run.checks_sequences {
+                        match Payloads::json_sequence(data) {
+                            Some(sequence) => sequences.note(sequence),
+                            None => self.measured.live.message_errors.corrupt += 1,
+                        }
+                    }
                     count += 1;
                     if (offset + u64::from(*number)).is_multiple_of(SAMPLED) {
                         self.sample(offset - offsets.first, data, now);
@@ -206,7 +240,18 @@ impl<'r> Reading<'r> {
                 }
                 for said in read_message(encoding, first, message)? {
                     match said {
-                        FromServer::Ping => pings += 1,
+                        FromServer::Ping => answers.push(Command { id: 0, request: None }),
+                        FromServer::Push(Push { kind: PushKind::Unsubscribe(_), .. })
+                            if self.run.resubscribes =>
+                        {
+                            has_lost = true;
+                        }
+                        FromServer::Reply(Reply {
+                            result: Ok(Answer::Subscribe(result)), ..
+                        }) if self.run.resubscribes => {
+                            let missing = self.subscribed_again(&result, offsets);
+                            sequences.pass_over(sequences.next + missing);
+                        }
                         other => bail!("a publication was expected, this came: {other:?}"),
                     }
                 }
@@ -223,14 +268,33 @@ impl<'r> Reading<'r> {
             }
             Ok(())
         })?;
-        if pings > 0 {
-            let pong = Command { id: 0, request: None };
+        if has_lost {
+            let request = SubscribeRequest {
+                channel: self.run.subscription.channel.clone().unwrap_or_default(),
+                recover: true,
+                epoch: epoch.clone(),
+                // That of the last one that it has.
+                offset: offsets.next - 1,
+                ..SubscribeRequest::default()
+            };
+            answers.push(Command { id: AGAIN, request: Some(Request::Subscribe(request)) });
+        }
+        if !answers.is_empty() {
             socket.send(|out| {
                 out.clear();
-                put_message(encoding, &pong, out);
+                answers.iter().for_each(|command| put_message(encoding, command, out));
             })?;
         }
         Ok(())
+    }
+
+    /// A subscription goes on, whether or not it has all that it missed. Returns the number of missing messages.
+    fn subscribed_again(&mut self, result: &SubscribeResult, offsets: &mut Offsets) -> u64 {
+        let next = if result.recovered { offsets.next } else { result.offset + 1 };
+        let missing = offsets.pass_over(next);
+        self.measured.live.told_missing += missing;
+        self.measured.live.gaps_told += u64::from(missing > 0);
+        missing
     }
 
     /// Reads the stamp of message `number` since the subscription.
@@ -272,11 +336,14 @@ pub async fn subscribe_all(
         subscription: Subscription {
             http: load.http.clone(),
             encoding: load.encoding.into(),
+            trust: pin_of(&plan.server).map(Trust::in_fingerprint).transpose()?,
             token: key_of(&plan.server).map(str::to_owned),
             channel: load.is_subscribed.then(|| plan.topic.clone()),
         },
         size: plan.size,
         has_one_producer: load.produce.as_ref().is_some_and(|produce| produce.count == 1),
+        resubscribes: load.resubscribes,
+        checks_sequences: load.checks_sequences,
         window: OnceLock::new(),
         is_over: AtomicBool::new(false),
         lag: Lag::new(load.lag, threads),
@@ -315,16 +382,15 @@ pub async fn subscribe_all(
     let (mut latencies, mut live) = (Latencies::new(), LiveReport::default());
     for reader in readers {
         match reader.join().map_err(|_| anyhow!("a thread of subscribers panicked"))? {
-            Ok((offsets, measured)) => {
+            Ok((subscribers, measured)) => {
                 report.delivered += measured.delivered;
                 latencies.add(&measured.latencies.buckets());
                 live.add(&measured.live);
-                for offsets in offsets {
-                    live.message_errors.add(&MessageErrors {
-                        missing: offsets.missing + confirmed.saturating_sub(offsets.received()),
-                        duplicates: offsets.duplicates,
-                        ..MessageErrors::default()
-                    });
+                for Subscriber { offsets, sequences, .. } in subscribers {
+                    live.message_errors.add(&offsets.errors(confirmed));
+                    if load.checks_sequences {
+                        live.message_errors.add(&sequences.errors(confirmed));
+                    }
                 }
             }
             Err(error) => report.errors.push(format!("{error:#}")),

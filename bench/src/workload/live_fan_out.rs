@@ -3,7 +3,12 @@
 use sennit_model::Durability;
 
 use super::{Measurement, Method, show_count, show_rate};
-use crate::{fan_out::RETAIN_BYTES, live::LiveFanOut as Measured, load::Load, plan::LiveEncoding};
+use crate::{
+    fan_out::RETAIN_BYTES,
+    live::{LiveFanOut as Measured, RedisChoice},
+    load::Load,
+    plan::LiveEncoding,
+};
 
 /// Options of `live-fan-out`. Subscribers and rates may be lists; every combination is a row.
 #[derive(Clone, Debug, clap::Args)]
@@ -24,10 +29,18 @@ pub struct LiveFanOut {
     /// Bytes of a payload, which is JSON
     #[arg(long, value_name = "BYTES", default_value_t = 110)]
     size: usize,
-    /// Without a rate: messages that producers may be ahead of the slowest subscriber
-    #[arg(long, value_name = "N", default_value_t = 1024)]
-    #[arg(value_parser = clap::value_parser!(u64).range(16..))]
+    /// Without a rate: messages that producers may be ahead of the slowest subscriber; 0 for producers
+    /// that wait for no subscriber: then those that are told to have missed something go on behind it
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = lag)]
     lag: u64,
+    /// With --serve: two brokers with a Redis between them; producers publish to one, and clients are
+    /// subscribed at the other. Without a URL the row starts a redis-server of its own, which keeps
+    /// nothing
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "own")]
+    redis: Option<RedisChoice>,
+    /// Bytes that the topic keeps
+    #[arg(long, value_name = "BYTES", default_value_t = RETAIN_BYTES)]
+    retain: u64,
     /// Clients that publish, by the native protocol
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -62,6 +75,14 @@ pub struct LiveFanOut {
     drain: f64,
 }
 
+/// A lag, or none.
+fn lag(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(lag @ (0 | 16..)) => Ok(lag),
+        _ => Err("give 0, or 16 and more".to_owned()),
+    }
+}
+
 impl LiveFanOut {
     /// A row for each combination.
     #[must_use]
@@ -76,11 +97,14 @@ impl LiveFanOut {
                 let part = if by_deliveries { f64::from(subscribers) } else { 1.0 };
                 let fan_out = self.fan_out(rate / part, subscribers);
                 let method = match (rate > 0.0, by_deliveries) {
+                    (false, _) if self.lag == 0 => "nobody waits for them".into(),
                     (false, _) => "as many as go".into(),
                     (_, true) => format!("{} delivered", show_rate(rate)),
                     _ => format!("{} published", show_rate(rate)),
                 };
-                let row = format!("{} subscribers, {method}", show_count(subscribers.into()));
+                let count = show_count(subscribers.into());
+                let way = if self.redis.is_some() { ", by Redis" } else { "" };
+                let row = format!("{count} subscribers, {method}{way}");
                 Measurement { row, method: Method::LiveFanOut(Box::new(fan_out)) }
             })
             .collect()
@@ -96,7 +120,7 @@ impl LiveFanOut {
             warmup_s: self.warmup,
             duration_s: self.duration,
             drain_s: self.drain,
-            retain_bytes: Some(RETAIN_BYTES),
+            retain_bytes: Some(self.retain),
             durability: self.durability,
             ..Load::new()
         };
@@ -105,7 +129,8 @@ impl LiveFanOut {
             subscribers,
             threads: self.threads,
             encoding: self.encoding,
-            lag: self.lag,
+            lag: (self.lag > 0).then_some(self.lag),
+            redis: self.redis.clone(),
             stalled_percent: self.stalled_percent,
             turns: self.turns,
         }

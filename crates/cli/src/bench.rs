@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sennit_bench::{Options, Workload, worker};
+use sennit_bench::{Options, RedisError, Workload, worker};
 
 use crate::{
     address::{http_broker, native_broker},
@@ -63,10 +63,13 @@ pub fn run_worker() -> Result<(), Failure> {
 fn failure<E: AsRef<dyn std::error::Error + Send + Sync> + std::fmt::Display>(
     error: &E,
 ) -> Failure {
-    match error.as_ref().downcast_ref() {
-        Some(sennit_client::Error::Unreachable { address, source }) => {
-            no_broker(address, &source.to_string(), "--server")
-        }
-        _ => Failure::new(Exit::Failed, format!("{error:#}")),
+    let of = error.as_ref();
+    if let Some(sennit_client::Error::Unreachable { address, source }) = of.downcast_ref() {
+        return no_broker(address, &source.to_string(), "--server");
     }
+    let exit = match of.downcast_ref() {
+        Some(RedisError::Silent { .. }) => Exit::Unreachable,
+        _ => Exit::Failed,
+    };
+    Failure::new(exit, format!("{error:#}"))
 }

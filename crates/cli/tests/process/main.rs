@@ -11,6 +11,7 @@ mod atomic;
 mod atomic_publish;
 mod auth;
 mod backup;
+mod bench_live;
 mod bounds;
 mod broker;
 mod checker;
