@@ -18,8 +18,8 @@ use crate::{
     access_certificates::Certified,
     access_matrix::{all_but, now_ms},
     live_client::{LiveClient, ask_upgrade},
-    tokens,
-    world::{Broker, config},
+    log_lines, tokens,
+    world::{Broker, config, until},
 };
 
 /// A request of each kind about a channel.
@@ -227,6 +227,37 @@ fn a_token_for_a_subscription_allows_that_and_nothing_else() {
     }
     client.ask(Request::Ping).unwrap();
     broker.stop();
+}
+
+#[test]
+fn credentials_that_are_refused_on_an_open_connection_are_logged_with_the_address_of_their_client() {
+    log_lines::keep();
+    let mut guarded = Guarded::start();
+    create(&mut guarded, "there");
+    let good = guarded.key("", &["subscribe there"]);
+    let mut client = connect(&guarded, &good.text);
+    let mut refused = |guarded: &mut Guarded, show: &mut dyn FnMut(Token)| {
+        let key = guarded.key("", &["subscribe >"]);
+        guarded.change(Change::DeleteKey(key.id.clone()));
+        show(Token(key.text));
+        until("a line of the log", || !log_lines::with(&key.id).is_empty());
+        let lines = log_lines::with(&key.id);
+        assert!(lines[0].contains("address=127.0.0.1 "), "{lines:?}");
+    };
+    let channel = || "there".to_owned();
+    let subscribe =
+        |token| SubscribeRequest { channel: channel(), token, ..SubscribeRequest::default() };
+    refused(&mut guarded, &mut |token| drop(client.subscribed(subscribe(token)).unwrap_err()));
+    client.subscribed(subscribe(Token(good.text.clone()))).unwrap();
+    refused(&mut guarded, &mut |token| {
+        let refresh = SubRefreshRequest { channel: channel(), token, kind: 0 };
+        client.ask(Request::SubRefresh(refresh)).unwrap_err();
+    });
+    refused(&mut guarded, &mut |token| {
+        client.send(Request::Refresh(RefreshRequest { token }));
+        let code = CloseCode::of(DisconnectCode::InvalidToken.code());
+        assert_eq!(client.close().code, code);
+    });
 }
 
 #[test]

@@ -45,6 +45,7 @@ mod live_server_side;
 mod live_targets;
 mod live_wse;
 mod lockout;
+mod log_lines;
 mod moving;
 mod native_websocket;
 mod publishing;

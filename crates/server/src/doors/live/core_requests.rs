@@ -77,6 +77,13 @@ impl Asker {
     }
 }
 
+/// A token for a subscription alone, and where it comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct ShownToken {
+    pub(crate) text: Token,
+    pub(crate) peer: Peer,
+}
+
 /// A subscription that is to go on with another token.
 #[derive(Clone, Debug)]
 pub(crate) struct SubscriptionRefresh {
@@ -111,8 +118,8 @@ pub(crate) struct Beginning {
     pub(crate) is_told: bool,
     /// What its client says of the subscription, or the application, for others who ask who is there.
     pub(crate) data: Data,
-    /// The token for this subscription alone; empty without one.
-    pub(crate) token: Token,
+    /// The token for this subscription alone, if its client has shown one.
+    pub(crate) token: Option<ShownToken>,
     /// On whose behalf it is, where that is not the connection's.
     pub(crate) principal: Option<Principal>,
     /// For the client, from the application.
@@ -252,8 +259,8 @@ impl CoreRequests {
         beginning: &mut Beginning,
     ) -> Result<SubscriptionStart, CommandRefusal> {
         let mut principal = asker.principal.clone();
-        if !beginning.token.is_empty() {
-            principal = self.holder_of(&beginning.token, &asker.info.user).await?;
+        if let Some(token) = &beginning.token {
+            principal = self.holder_of(token, &asker.info.user).await?;
             beginning.principal = Some(principal.clone());
         }
         let topic = beginning.topic.clone();
@@ -283,12 +290,10 @@ impl CoreRequests {
     }
 
     /// The principal of a token that is for a subscription of this user.
-    async fn holder_of(&self, token: &Token, user: &str) -> Result<Principal, ReplyError> {
+    async fn holder_of(&self, token: &ShownToken, user: &str) -> Result<Principal, ReplyError> {
         let metrics = &self.core.cores.metrics[self.core.index];
-        let credential = Credential::Key(token.as_str().to_owned());
-        // Keys and tokens cannot be guessed: no address pays.
-        let peer = Peer::default();
-        let login = login::log_in(&self.authority, &credential, &peer, metrics, now());
+        let credential = Credential::Key(token.text.as_str().to_owned());
+        let login = login::log_in(&self.authority, &credential, &token.peer, metrics, now());
         let principal = login.await.map_err(|refusal| match refusal {
             LoginRefusal::Expired => ReplyError::new(ErrorCode::TokenExpired, refusal.to_string()),
             LoginRefusal::NotReady => {
@@ -311,7 +316,7 @@ impl CoreRequests {
         connection: ConnectionId,
         user: String,
         refresh: SubscriptionRefresh,
-        token: Token,
+        token: ShownToken,
     ) {
         let this = self.clone();
         spawn_local(async move {

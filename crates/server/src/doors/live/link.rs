@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     http::port_place::PortPlace,
-    runtime::{wire::WireAtRest, write_buffer::TakesNow},
+    runtime::{peer::Peer, wire::WireAtRest, write_buffer::TakesNow},
 };
 
 /// The way to a client and back.
@@ -98,6 +98,11 @@ impl Link {
             Self::WebSocket { wire, .. } => wire.peer_address(),
             Self::Emulated(link) => Some(SocketAddr::new(link.address, 0)),
         }
+    }
+
+    /// The peer, by its address: a certificate counts at the handshake alone.
+    pub(crate) fn peer(&self) -> Peer {
+        Peer::new(self.peer_address().map(|address| address.ip()), None)
     }
 
     /// Whether bytes that it has not taken need not be offered again.

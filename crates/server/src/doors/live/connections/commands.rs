@@ -18,7 +18,7 @@ use crate::{
         channel::{pattern_of, topic_of},
         connection::{Connection, Greeting, Phase, Positions, time_to_refresh},
         connection_id::{ClientId, ConnectionId},
-        core_requests::{Asker, Beginning, Cause, LetIn, SubscriptionRefresh, Told},
+        core_requests::{Asker, Beginning, Cause, LetIn, ShownToken, SubscriptionRefresh, Told},
         dialect::{ClientRequest, Dialect},
         format::Format,
         group_channel::{subscription_of, verbs},
@@ -34,7 +34,7 @@ use crate::{
         principal::Principal,
         tenant_meter::TenantMeter,
     },
-    runtime::{clock::now, peer::Peer},
+    runtime::clock::now,
 };
 
 /// Bytes of a read.
@@ -275,7 +275,8 @@ impl LiveConnections {
         }
         connection.is_busy = true;
         let credential = Credential::Key(request.token.as_str().to_owned());
-        self.requests.log_in(id, number, credential, Peer::default());
+        let peer = connection.link.peer();
+        self.requests.log_in(id, number, credential, peer);
     }
 
     fn refreshed(&mut self, id: ConnectionId, number: u32, principal: Principal) {
@@ -477,7 +478,8 @@ impl LiveConnections {
         connection.is_busy = true;
         let user = connection.principal.user_name();
         let refresh = SubscriptionRefresh { command: number, channel: request.channel };
-        self.requests.refresh(id, user, refresh, request.token);
+        let shown = ShownToken { text: request.token, peer: connection.link.peer() };
+        self.requests.refresh(id, user, refresh, shown);
     }
 
     fn refreshed_subscription(
@@ -535,6 +537,8 @@ impl LiveConnections {
             let detail = format!("PRESENCE_DATA_BYTES_MAX is {PRESENCE_DATA_BYTES_MAX}");
             return connection.refuse(number, ErrorCode::LimitExceeded, detail);
         }
+        let shown = |text| ShownToken { text, peer: connection.link.peer() };
+        let token = Some(request.token).filter(|token| !token.is_empty()).map(shown);
         let channel: Rc<str> = request.channel.into();
         let rejects_unrecovered = request.flag & SubscribeRequest::REJECT_UNRECOVERED != 0;
         let recovers = request.recover.then_some((request.epoch, request.offset));
@@ -547,7 +551,7 @@ impl LiveConnections {
             rejects_unrecovered,
             is_told: request.join_leave || tells_all,
             data: request.data,
-            token: request.token,
+            token,
             principal: None,
             answer: Data::default(),
             cause: Cause::Client,

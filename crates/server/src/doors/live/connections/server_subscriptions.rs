@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, rc::Rc};
 
 use sennit_centrifuge::{
     Data, DisconnectCode, ErrorCode, Push, PushKind, ReplyError, SubscribePush, SubscribeResult,
-    Token, UnsubscribeCode,
+    UnsubscribeCode,
 };
 use sennit_model::TopicName;
 use tokio::sync::oneshot;
@@ -65,7 +65,7 @@ impl LiveConnections {
                 rejects_unrecovered: false,
                 is_told: tells_all,
                 data: Data::default(),
-                token: Token::default(),
+                token: None,
                 principal: None,
                 answer: Data::default(),
                 cause: Cause::Token,
@@ -149,7 +149,7 @@ impl LiveConnections {
                 rejects_unrecovered: false,
                 is_told: tells_all,
                 data: Data::default(),
-                token: Token::default(),
+                token: None,
                 principal: None,
                 answer: Data::default(),
                 cause: Cause::Program(awaited.clone()),
