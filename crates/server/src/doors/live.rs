@@ -36,6 +36,7 @@ pub(crate) mod pending_subscriptions;
 mod presence;
 mod published;
 mod push_frames;
+mod reader_numbers;
 pub(crate) mod relay;
 mod ring;
 mod settlement;

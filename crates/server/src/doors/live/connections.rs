@@ -57,6 +57,7 @@ use super::{
     limits::{GREETINGS_PER_ADDRESS_MAX, MESSAGE_BYTES_MAX},
     link::Link,
     presence::Presence,
+    reader_numbers::ReaderNumbers,
     settlement::PendingSettlement,
     sink::LiveSink,
     source::SharedPattern,
@@ -140,7 +141,7 @@ pub(crate) struct LiveConnections {
     presences: HashMap<TopicName, Presence, RandomState>,
     /// Those of which something is not told yet.
     presences_to_tell: HashSet<TopicName, RandomState>,
-    readers_begun: u32,
+    numbers: ReaderNumbers,
     /// Behind the newest message that is known to be missing of a topic.
     gaps: HashMap<TopicId, u64, RandomState>,
     /// Broadcasts with news that their subscribers have not got.
@@ -224,7 +225,7 @@ impl LiveConnections {
             settlements_begun: u32::MAX.into(),
             presences: HashMap::default(),
             presences_to_tell: HashSet::default(),
-            readers_begun: 0,
+            numbers: ReaderNumbers::default(),
             gaps: HashMap::default(),
             with_news: VecDeque::new(),
             to_flush: ToFlush::default(),
@@ -397,8 +398,22 @@ impl LiveConnections {
         self.thread_state.metrics.live_connections.less(1);
     }
 
+    /// The number of a reader, of a pattern, or of a part in a group, that begins now.
+    fn next_number(&mut self) -> u32 {
+        let Self { numbers, broadcasts, catch_ups, histories, consumers, .. } = self;
+        numbers.begin(|number| {
+            broadcasts.contains_key(&number)
+                || catch_ups.contains_key(&number)
+                || histories.contains_key(&number)
+                || consumers.contains_key(&number)
+        })
+    }
+
     /// Has a shard do something for a reader of this door.
-    fn reader(&self, reader: u32, located: Located, change: ReaderChange) {
+    fn reader(&mut self, reader: u32, located: Located, change: ReaderChange) {
+        if matches!(change, ReaderChange::End) {
+            self.numbers.end(reader);
+        }
         let (partition, home) = located.place();
         let shard = self.core.cores.placement.shard_of(home, partition.index);
         let session = self.session;

@@ -557,7 +557,7 @@ impl LiveConnections {
             cause: Cause::Client,
         };
         // A token for the subscription is looked at first.
-        if beginning.token.is_empty()
+        if beginning.token.is_none()
             && let Err(error) = beginning.check_rights(&connection.principal)
         {
             return connection.reply(number, Err(error));

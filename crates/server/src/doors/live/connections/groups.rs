@@ -278,6 +278,7 @@ impl LiveConnections {
     /// A consumer is in its group no more: others get what it has not settled.
     pub(super) fn leave_group(&mut self, number: u32) {
         let Some(Consumer { place, group, .. }) = self.consumers.remove(&number) else { return };
+        self.numbers.end(number);
         let (session, subscription) = (self.session, number);
         self.core.with(|core| {
             for (shard, partition) in place.each_partition(&self.core.cores.placement) {

@@ -93,8 +93,7 @@ impl LiveConnections {
 
     /// Begins to follow a pattern; returns the number of its broadcast.
     fn follow_pattern(&mut self, channel: &str, source: PatternSource) -> u32 {
-        self.readers_begun = self.readers_begun.wrapping_add(1);
-        let number = self.readers_begun;
+        let number = self.next_number();
         let (shared, filter) = (source.shared.clone(), source.filter());
         let follower = Follower { number, filter, requests: self.requests.clone() };
         let (cores, calls) = (self.core.cores.clone(), self.calls.clone());
@@ -232,6 +231,7 @@ impl LiveConnections {
     /// Nobody is subscribed to a pattern any more.
     pub(super) fn forget_pattern(&mut self, number: u32) {
         let Some(mut broadcast) = self.broadcasts.remove(&number) else { return };
+        self.numbers.end(number);
         self.rings_bytes -= broadcast.held();
         let Some(source) = broadcast.pattern_mut() else { return };
         self.patterns.remove(&source.shared);

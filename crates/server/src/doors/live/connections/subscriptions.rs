@@ -169,12 +169,6 @@ impl LiveConnections {
         number
     }
 
-    /// The number of a reader, or of a part in a group, that begins now.
-    pub(super) fn next_number(&mut self) -> u32 {
-        self.readers_begun = self.readers_begun.wrapping_add(1);
-        self.readers_begun
-    }
-
     /// Begins a reader at an offset; returns its number.
     pub(super) fn read(&mut self, located: Located, at: u64, credit: Credit) -> u32 {
         let subscription = self.next_number();

@@ -34,6 +34,7 @@ use crate::{
         streams::wait_for_room,
     },
     doors::live::{
+        reader_numbers::ReaderNumbers,
         limits::{RELAY_BYTES, RELAY_LINGER, RELAY_MESSAGES, RELAY_PATIENCE, RELAY_REPEATS_MAX},
         sink::LiveSink,
     },
@@ -72,7 +73,7 @@ pub(super) struct RelayLoop {
     events: Option<mpsc::Receiver<LinkEvent>>,
     sink: Rc<LiveSink>,
     session: SessionId,
-    readers_begun: u32,
+    readers: ReaderNumbers,
     own: OwnTopics,
     wanted: HashMap<TopicName, Wanted, RandomState>,
     positions: Positions,
@@ -102,7 +103,7 @@ impl RelayLoop {
             events: Some(events),
             sink,
             session,
-            readers_begun: 0,
+            readers: ReaderNumbers::default(),
             own: OwnTopics::default(),
             wanted: HashMap::default(),
             positions: Positions::default(),
@@ -192,10 +193,15 @@ impl RelayLoop {
         self.core.with(|core| core.command(shard, command));
     }
 
+    fn end(&mut self, reader: u32, located: Located) {
+        self.readers.end(reader);
+        self.change(reader, located, ReaderChange::End);
+    }
+
     /// Begins a reader at an offset.
     fn read(&mut self, located: Located, at: u64) -> u32 {
-        self.readers_begun = self.readers_begun.wrapping_add(1);
-        let subscription = self.readers_begun;
+        let Self { readers, own, .. } = self;
+        let subscription = readers.begin(|number| own.get(number).is_some());
         let (partition, home) = located.place();
         let shard = self.core.cores.placement.shard_of(home, partition.index);
         let read = Read {
@@ -243,7 +249,7 @@ impl RelayLoop {
     /// A topic of this broker is gone.
     pub(super) fn unfollow(&mut self, topic: TopicId) {
         for (reader, located) in self.own.forget_topic(topic) {
-            self.change(reader, located, ReaderChange::End);
+            self.end(reader, located);
         }
     }
 
@@ -295,7 +301,7 @@ impl RelayLoop {
         }
         if is_done {
             self.own.forget(reader);
-            self.change(reader, located, ReaderChange::End);
+            self.end(reader, located);
         }
     }
 
