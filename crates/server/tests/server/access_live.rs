@@ -230,13 +230,14 @@ fn a_token_for_a_subscription_allows_that_and_nothing_else() {
 }
 
 #[test]
-fn credentials_that_are_refused_on_an_open_connection_are_logged_with_the_address_of_their_client() {
+fn credentials_that_are_refused_on_an_open_connection_are_logged_with_the_address_of_their_client()
+{
     log_lines::keep();
     let mut guarded = Guarded::start();
     create(&mut guarded, "there");
     let good = guarded.key("", &["subscribe there"]);
     let mut client = connect(&guarded, &good.text);
-    let mut refused = |guarded: &mut Guarded, show: &mut dyn FnMut(Token)| {
+    let refused = |guarded: &mut Guarded, show: &mut dyn FnMut(Token)| {
         let key = guarded.key("", &["subscribe >"]);
         guarded.change(Change::DeleteKey(key.id.clone()));
         show(Token(key.text));

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The next publication in a pattern: its topic and its text.
-fn next(client: &mut LiveClient, pattern: &str) -> (String, String) {
+pub fn next(client: &mut LiveClient, pattern: &str) -> (String, String) {
     let (channel, publication) = client.published();
     assert_eq!((channel.as_str(), publication.offset), (pattern, 0));
     let Publication { data, tags, .. } = publication;

@@ -81,7 +81,8 @@ impl Broadcast {
     ) -> Self {
         let channel = channel_of(&name);
         let (taken, patterns) = Default::default();
-        let topic = TopicSource { name, located, taken, patterns };
+        let (incarnation, interest) = (located.tag, None);
+        let topic = TopicSource { name, located, incarnation, interest, taken, patterns };
         let mut this = Self::begin(channel, MessageSource::Topic(topic), next);
         this.set_live(live);
         this

@@ -7,10 +7,7 @@ use std::{cell::RefCell, rc::Rc};
 
 use sennit_centrifuge::{Answer as ClientAnswer, ClientInfo, Data, ErrorCode, ReplyError, Token};
 use sennit_model::{Message as BrokerMessage, TopicName};
-use tokio::{
-    sync::{Notify, oneshot},
-    task::spawn_local,
-};
+use tokio::{sync::Notify, task::spawn_local};
 
 pub(crate) use self::application::LetIn;
 use super::{
@@ -20,7 +17,7 @@ use super::{
     group_channel::{GroupChannel, verbs},
     pending_subscriptions::PendingSubscriptions,
     published::headers,
-    relay::{Followed, Relay},
+    relay::{Interest, Subject},
 };
 use crate::{
     broker::{
@@ -33,7 +30,7 @@ use crate::{
         login::{self, Credential, LoginRefusal},
         principal::Principal,
     },
-    runtime::{clock::now, core::CoreHandle, inbox::Message, index::CoreIndex, peer::Peer},
+    runtime::{clock::now, core::CoreHandle, peer::Peer},
 };
 
 /// An answer for a connection.
@@ -125,6 +122,8 @@ pub(crate) struct Beginning {
     /// For the client, from the application.
     pub(crate) answer: Data,
     pub(crate) cause: Cause,
+    /// That in what other brokers publish, if they send it.
+    pub(crate) interest: Option<Rc<Interest>>,
 }
 
 impl Beginning {
@@ -282,10 +281,15 @@ impl CoreRequests {
         let start =
             self.ask_control(move |control| async move { control.begin_live(&asks, &name).await });
         let start = start.await.map_err(|refusal| reply_error(&refusal))?;
-        let start = match self.follow_elsewhere(&topic).await {
-            None => start,
-            Some(followed) => self.begin_behind(followed, principal, topic).await?,
-        };
+        beginning.interest = self.follow_elsewhere(Subject::Topic(topic.clone())).await;
+        if beginning.interest.is_none() {
+            return Ok(SubscriptionStart::Topic(start));
+        }
+        // What others have published meanwhile is before it.
+        let start = self.ask_control(move |control| async move {
+            control.locate_live(&principal, &topic).await
+        });
+        let start = start.await.map_err(|refusal| reply_error(&refusal))?;
         Ok(SubscriptionStart::Topic(start))
     }
 
@@ -412,41 +416,12 @@ impl CoreRequests {
         });
     }
 
-    /// Has messages of a topic come that are published at other brokers.
-    async fn follow_elsewhere(&self, topic: &TopicName) -> Option<Followed> {
+    /// Has messages come that are published at other brokers.
+    pub(crate) async fn follow_elsewhere(&self, subject: Subject) -> Option<Rc<Interest>> {
         if !self.has_relay {
             return None;
         }
-        let (sender, told) = oneshot::channel();
-        let (topic, core) = (topic.clone(), self.core.index);
-        let call = Message::call(move |relay: &Rc<Relay>| relay.want(topic, core, sender));
-        let _ = self.core.cores.inboxes[CoreIndex::FIRST].send(call);
-        told.await.ok().flatten()
-    }
-
-    /// The start of a subscription to a topic of which messages come from other brokers. A position counts for as long as they
-    /// come without a gap: what clients hold as the epoch says so.
-    async fn begin_behind(
-        &self,
-        followed: Followed,
-        principal: Principal,
-        topic: TopicName,
-    ) -> Result<LiveStart, CommandRefusal> {
-        let start = self.ask_control(move |control| async move {
-            control.locate_live(&principal, &topic).await
-        });
-        let mut start = start.await.map_err(|refusal| reply_error(&refusal))?;
-        start.located.tag = start.located.tag.followed(followed.number);
-        Ok(start)
-    }
-
-    /// Nobody on this core is subscribed to a topic any more.
-    pub(crate) fn leave_elsewhere(&self, topic: TopicName) {
-        if self.has_relay {
-            let core = self.core.index;
-            let call = Message::call(move |relay: &Rc<Relay>| relay.leave(topic, core));
-            let _ = self.core.cores.inboxes[CoreIndex::FIRST].send(call);
-        }
+        Interest::in_subject(self.core.cores.clone(), subject).await.map(Rc::new)
     }
 
     /// Asks the first core.

@@ -3,15 +3,16 @@
 //!
 //! On the first core, one loop follows the topics of this broker by readers and publishes to Redis what did not come from
 //! there (`message`); it takes what others publish of topics that somebody here is subscribed to, asks for what is missing
-//! (`positions`), and publishes it here. `redis_link` keeps the connection.
+//! (`positions`), and publishes it here. `interests` is what that is, `redis_link` keeps the connection.
 
+mod interests;
 pub(crate) mod message;
 mod own_topics;
 mod positions;
 pub(crate) mod redis_link;
 mod relay_loop;
 
-use std::{cell::RefCell, fmt, pin::Pin, rc::Rc};
+use std::{cell::RefCell, fmt, pin::Pin, rc::Rc, sync::Arc};
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 use sennit_identity::{RightPattern, Zeroizing};
@@ -19,15 +20,20 @@ use sennit_model::{Offset, TopicId, TopicName};
 use tokio::{
     sync::{Notify, oneshot},
     task::spawn_local,
+    time::timeout,
 };
 
 use self::{message::NodeId, redis_link::RedisUrl, relay_loop::RelayLoop};
 
-pub(crate) use self::relay_loop::Followed;
-use super::calls::Calls;
+pub(crate) use self::interests::Subject;
+use super::{calls::Calls, limits::RELAY_PATIENCE};
 use crate::{
     broker::topic_listener::TopicListener,
-    runtime::{core::CoreHandle, index::CoreIndex},
+    runtime::{
+        core::{CoreHandle, Cores},
+        inbox::Message,
+        index::CoreIndex,
+    },
 };
 
 /// The Redis by which brokers send one another the messages of live topics.
@@ -95,20 +101,48 @@ impl Relay {
             RelayLoop::new(core.clone(), node, names, link, notify.clone(), Rc::new(tell));
         Some(Rc::new(Self { calls: Calls::new(notify), starting: RefCell::new(Some(starting)) }))
     }
+}
 
-    /// Somebody on a core is about to subscribe to a topic: what others publish of it comes from now on.
-    pub(crate) fn want(
-        &self,
-        topic: TopicName,
-        core: CoreIndex,
-        told: oneshot::Sender<Option<Followed>>,
-    ) {
-        self.calls.call(move |relay| relay.want(topic, core, told));
+/// Somebody on a core follows what others publish: it comes until this is dropped, and a while longer.
+pub(crate) struct Interest {
+    cores: Arc<Cores>,
+    subject: Subject,
+    /// How it is followed: another number when something may have been missed.
+    pub(crate) number: u32,
+}
+
+impl fmt::Debug for Interest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Interest");
+        shown.field("subject", &self.subject).field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl Interest {
+    /// Follows something at other brokers, and waits until Redis says so; nothing, if its messages are not for other brokers.
+    pub(crate) async fn in_subject(cores: Arc<Cores>, subject: Subject) -> Option<Self> {
+        let (sender, told) = oneshot::channel();
+        let mut this = Self { cores, subject, number: 0 };
+        let subject = this.subject.clone();
+        this.call(move |relay| relay.add(subject, sender));
+        let followed = told.await.ok()??;
+        this.number = followed.number;
+        // Without Redis it is as if the others were silent.
+        let _ = timeout(RELAY_PATIENCE, followed.confirmed).await;
+        Some(this)
     }
 
-    /// Nobody on a core is subscribed to a topic any more.
-    pub(crate) fn leave(&self, topic: TopicName, core: CoreIndex) {
-        self.calls.call(move |relay| relay.leave(&topic, core));
+    fn call(&self, act: impl FnOnce(&mut RelayLoop) + Send + 'static) {
+        let call = Message::call(move |relay: &Rc<Relay>| relay.calls.call(act));
+        // A broker that stops follows nothing.
+        let _ = self.cores.inboxes[CoreIndex::FIRST].send(call);
+    }
+}
+
+impl Drop for Interest {
+    fn drop(&mut self) {
+        let subject = self.subject.clone();
+        self.call(move |relay| relay.remove(&subject));
     }
 }
 

@@ -1,16 +1,16 @@
 //! Where the messages of a broadcast come from: a topic, or the topics that a pattern means. It knows no connections and no
 //! rings.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, rc::Rc, sync::Arc};
 
 use foldhash::fast::RandomState;
 use sennit_identity::{Rights, Verb};
 use sennit_model::{TopicName, TopicPattern};
 use tokio::task::AbortHandle;
 
-use super::connection_id::ConnectionId;
+use super::{connection_id::ConnectionId, relay::Interest};
 use crate::{
-    broker::{reserved_names::is_reserved, stream_request::Located},
+    broker::{reserved_names::is_reserved, stream_offset::IncarnationTag, stream_request::Located},
     identity::principal::Principal,
 };
 
@@ -27,7 +27,12 @@ pub(crate) enum MessageSource {
 #[derive(Debug)]
 pub(crate) struct TopicSource {
     pub(crate) name: TopicName,
+    /// Where it is; its tag is the epoch as clients hold it.
     pub(crate) located: Located,
+    /// The tag of the topic itself.
+    pub(crate) incarnation: IncarnationTag,
+    /// That in what other brokers publish, for those who are subscribed by name.
+    pub(crate) interest: Option<Rc<Interest>>,
     /// What was taken of the reader's window and not given back.
     pub(crate) taken: (u32, u64),
     /// The broadcasts of patterns that mean it, each with the offset of the first message that it gets.

@@ -555,6 +555,7 @@ impl LiveConnections {
             principal: None,
             answer: Data::default(),
             cause: Cause::Client,
+            interest: None,
         };
         // A token for the subscription is looked at first.
         if beginning.token.is_none()

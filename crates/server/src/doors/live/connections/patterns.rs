@@ -23,6 +23,7 @@ use crate::{
         connection_id::ConnectionId,
         core_requests::{CoreRequests, reply_error},
         limits::{PATTERN_TOPICS_MAX, PATTERNS_MAX, SUBSCRIPTIONS_MAX},
+        relay::Subject,
         source::{PatternFilter, PatternSource, SharedPattern, Waiting},
     },
     identity::principal::Principal,
@@ -257,6 +258,8 @@ impl Follower {
     /// Finds the topics of a pattern, and tells the loop of them and of those that come, until nobody is subscribed to it.
     async fn follow(self, cores: Arc<Cores>, calls: Rc<LiveCalls>, pattern: TopicPattern) {
         let number = self.number;
+        // It ends with this task.
+        let _interest = self.requests.follow_elsewhere(Subject::Pattern(pattern.clone())).await;
         let (changes, mut received) = mpsc::channel(CHANGES_WAITING_MAX);
         let watched = watch(&cores, Principal::broker(), pattern, changes).await;
         let found = match watched.unwrap_or(Err(ControlRefusal::ShuttingDown)) {

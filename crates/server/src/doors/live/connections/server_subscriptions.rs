@@ -69,6 +69,7 @@ impl LiveConnections {
                 principal: None,
                 answer: Data::default(),
                 cause: Cause::Token,
+                interest: None,
             });
         }
         let count = beginnings.len();
@@ -153,6 +154,7 @@ impl LiveConnections {
                 principal: None,
                 answer: Data::default(),
                 cause: Cause::Program(awaited.clone()),
+                interest: None,
             };
             if let Err(error) = beginning.check_rights(&connection.principal) {
                 awaited.note(client, Err(error.message));

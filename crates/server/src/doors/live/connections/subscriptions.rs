@@ -1,7 +1,9 @@
 //! Subscriptions of live connections begin, catch up and end. Live messages and earlier ones go through the same broadcast, and
 //! the right to them is asked for in one place.
 
-use sennit_centrifuge::{ErrorCode, ReplyError, SubscribeResult};
+use std::rc::Rc;
+
+use sennit_centrifuge::{ErrorCode, ReplyError, SubscribeResult, UnsubscribeCode};
 use sennit_engine::{Command as ShardCommand, Credit, Origin, Read, ReaderChange};
 use sennit_model::{LiveSettings, Offset, TopicName, WhenSlow};
 
@@ -18,6 +20,7 @@ use crate::{
             BROADCAST_BYTES, BROADCAST_MESSAGES, CATCH_UP_BYTES, CATCH_UP_MESSAGES,
             CATCH_UP_SHARE_BYTES, CATCH_UPS_BYTES_MAX, SUBSCRIPTIONS_MAX, UNSENT_BYTES_MAX,
         },
+        relay::Interest,
         source::MessageSource,
     },
     identity::principal::Principal,
@@ -70,7 +73,7 @@ impl LiveConnections {
     ) -> Result<SubscribeResult, ReplyError> {
         let LiveStart { located, kept_from, end, live } = start;
         let Beginning { channel, topic, recovers, rejects_unrecovered, .. } = beginning;
-        let Beginning { is_told, data, principal, answer, cause, .. } = beginning;
+        let Beginning { is_told, data, principal, answer, cause, interest, .. } = beginning;
         let refused = |code, detail: String| Err(ReplyError::new(code, detail));
         let connection = self.get(id).ok_or_else(has_gone)?;
         let format = connection.format();
@@ -85,6 +88,12 @@ impl LiveConnections {
             return refused(ErrorCode::BadRequest, detail);
         }
         let number = self.broadcast(&topic, (located, live), end.0);
+        let number = match interest {
+            Some(interest) => self.follow_by(number, &topic, (located, live), end.0, interest),
+            None => number,
+        };
+        let held = self.broadcasts.get(&number).and_then(Broadcast::located);
+        let located = held.unwrap_or(located);
         let gap = self.gaps.get(&located.topic).copied().unwrap_or_default();
         let broadcast = self.broadcasts.get_mut(&number).ok_or_else(has_gone)?;
         // Nothing is lost between what it had and what it gets: it may go on there.
@@ -152,20 +161,50 @@ impl LiveConnections {
     ) -> u32 {
         if let Some(&number) = self.broadcasts_by_name.get(topic) {
             let is_it = |broadcast: &Broadcast| {
-                broadcast
-                    .located()
-                    .is_some_and(|of| (of.topic, of.tag) == (located.topic, located.tag))
+                broadcast.topic().is_some_and(|of| {
+                    (of.located.topic, of.incarnation) == (located.topic, located.tag)
+                })
             };
             if self.broadcasts.get(&number).is_some_and(is_it) {
                 return number;
             }
-            // The topic was deleted, and is another, or is followed at other brokers from now on; its subscribers are told by its shard.
+            // The topic was deleted, and is another; its subscribers are told by its shard.
             self.broadcasts_by_name.remove(topic);
         }
         let credit = Credit { messages: BROADCAST_MESSAGES, bytes: BROADCAST_BYTES };
         let number = self.read(located, end, credit);
         self.broadcasts.insert(number, Broadcast::new(topic.clone(), (located, live), end));
         self.broadcasts_by_name.insert(topic.clone(), number);
+        number
+    }
+
+    /// A topic is followed at other brokers; returns the number of its broadcast. A position counts for as long as their messages
+    /// come without a gap: what clients hold as the epoch says so.
+    fn follow_by(
+        &mut self,
+        number: u32,
+        topic: &TopicName,
+        (located, live): (Located, LiveSettings),
+        end: u64,
+        interest: Rc<Interest>,
+    ) -> u32 {
+        let Some(broadcast) = self.broadcasts.get(&number) else { return number };
+        let held = broadcast.topic().and_then(|topic| topic.interest.as_ref());
+        // Numbers are given in their order: one from before something was missed counts no more.
+        let is_as_new =
+            |held: &Rc<Interest>| held.number.wrapping_sub(interest.number).cast_signed() >= 0;
+        if held.is_some_and(is_as_new) {
+            return number;
+        }
+        // Those who were there before have missed something, if there are any.
+        for connection in broadcast.subscribers.clone() {
+            self.unsubscribe_from(connection, number, UnsubscribeCode::InsufficientState);
+        }
+        let number = self.broadcast(topic, (located, live), end);
+        if let Some(topic) = self.broadcasts.get_mut(&number).and_then(Broadcast::topic_mut) {
+            topic.located.tag = topic.incarnation.followed(interest.number);
+            topic.interest = Some(interest);
+        }
         number
     }
 
@@ -283,7 +322,8 @@ impl LiveConnections {
         }
         match &broadcast.source {
             MessageSource::Topic(topic) if topic.patterns.is_empty() => {
-                self.reader(number, topic.located, ReaderChange::End);
+                let located = topic.located;
+                self.reader(number, located, ReaderChange::End);
                 self.forget_topic(number);
             }
             MessageSource::Pattern(pattern) if pattern.waiting.is_none() => {
@@ -299,7 +339,6 @@ impl LiveConnections {
         let Some(topic) = broadcast.topic() else { return };
         if self.broadcasts_by_name.get(&topic.name) == Some(&number) {
             self.broadcasts_by_name.remove(&topic.name);
-            self.requests.leave_elsewhere(topic.name.clone());
         }
         self.detach(number, &topic.name, &topic.patterns);
     }

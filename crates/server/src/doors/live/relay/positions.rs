@@ -153,9 +153,9 @@ impl Positions {
         steps
     }
 
-    /// Nobody follows the topic any more.
-    pub(crate) fn forget(&mut self, topic: &TopicName) {
-        self.sources.retain(|source, _| source.topic != *topic);
+    /// Nobody follows such topics any more.
+    pub(crate) fn forget(&mut self, is_such: impl Fn(&TopicName) -> bool) {
+        self.sources.retain(|source, _| !is_such(&source.topic));
     }
 }
 

@@ -74,10 +74,19 @@ impl fmt::Debug for RedisUrl {
 #[derive(Debug)]
 pub(crate) enum LinkOrder {
     /// Messages of this channel are wanted; told when they come.
-    Subscribe(String, oneshot::Sender<()>),
-    Unsubscribe(String),
+    Subscribe(Channel, oneshot::Sender<()>),
+    Unsubscribe(Channel),
     /// A message for a channel; told when Redis has it.
     Publish(String, Bytes, oneshot::Sender<()>),
+}
+
+/// What is subscribed to in Redis.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Channel {
+    /// A channel.
+    Name(String),
+    /// All channels that match a pattern of Redis.
+    Pattern(String),
 }
 
 /// Something that comes from Redis.
@@ -85,7 +94,8 @@ pub(crate) enum LinkOrder {
 pub(crate) enum LinkEvent {
     /// There is a connection: before, something may have been missed.
     Up,
-    Message(Bytes),
+    /// A message of a channel, and the pattern for which it was sent, if it was for one.
+    Message(Bytes, Option<String>),
 }
 
 /// A link, from which events come and which takes orders.
@@ -117,8 +127,8 @@ struct Keeper {
     url: RedisUrl,
     orders: mpsc::Receiver<LinkOrder>,
     events: mpsc::Sender<LinkEvent>,
-    /// Channels that are subscribed to, or will be.
-    wanted: BTreeSet<String>,
+    /// What is subscribed to, or will be.
+    wanted: BTreeSet<Channel>,
 }
 
 /// The end of a connection, and of the broker.
@@ -179,9 +189,9 @@ impl Keeper {
         let (events, rang, full) = (self.events.clone(), closed.clone(), is_full.clone());
         let taken = move |info: PushInfo| {
             match info.kind {
-                PushKind::Message => {
-                    if let Some(Value::BulkString(message)) = info.data.into_iter().nth(1)
-                        && events.try_send(LinkEvent::Message(message.into())).is_err()
+                PushKind::Message | PushKind::PMessage => {
+                    if let Some(message) = message_of(info)
+                        && events.try_send(message).is_err()
                     {
                         // What is lost now is asked for over the next connection.
                         full.store(true, Relaxed);
@@ -202,11 +212,22 @@ impl Keeper {
             Ok(connection) => connection,
             Err(error) => return Ended::Lost(error),
         };
-        if !self.wanted.is_empty() {
-            let wanted: Vec<&String> = self.wanted.iter().collect();
-            if let Err(error) = connection.subscribe(wanted).await {
-                return Ended::Lost(error);
+        let (mut names, mut patterns) = (Vec::new(), Vec::new());
+        for channel in &self.wanted {
+            match channel {
+                Channel::Name(name) => names.push(name),
+                Channel::Pattern(pattern) => patterns.push(pattern),
             }
+        }
+        if !names.is_empty()
+            && let Err(error) = connection.subscribe(names).await
+        {
+            return Ended::Lost(error);
+        }
+        if !patterns.is_empty()
+            && let Err(error) = connection.psubscribe(patterns).await
+        {
+            return Ended::Lost(error);
         }
         tracing::info!(url = %self.url, "the Redis of live connections is there");
         *was_told = true;
@@ -239,12 +260,19 @@ impl Keeper {
                     }
                     LinkOrder::Subscribe(channel, done) => {
                         self.wanted.insert(channel.clone());
+                        let subscribed = match channel {
+                            Channel::Name(name) => connection.subscribe(name).await,
+                            Channel::Pattern(pattern) => connection.psubscribe(pattern).await,
+                        };
                         // Nobody may wait for it any more.
-                        connection.subscribe(channel).await.map(|()| done.send(()).unwrap_or(()))
+                        subscribed.map(|()| done.send(()).unwrap_or(()))
                     }
                     LinkOrder::Unsubscribe(channel) => {
                         self.wanted.remove(&channel);
-                        connection.unsubscribe(channel).await
+                        match channel {
+                            Channel::Name(name) => connection.unsubscribe(name).await,
+                            Channel::Pattern(pattern) => connection.punsubscribe(pattern).await,
+                        }
                     }
                 };
                 if let Err(error) = done {
@@ -258,6 +286,19 @@ impl Keeper {
             }
         }
     }
+}
+
+/// A message that Redis has sent: its channel and its bytes, behind the pattern if it is for one.
+fn message_of(info: PushInfo) -> Option<LinkEvent> {
+    let is_of_pattern = info.kind == PushKind::PMessage;
+    let mut data = info.data.into_iter();
+    let mut next = || match data.next() {
+        Some(Value::BulkString(bytes)) => Some(bytes),
+        _ => None,
+    };
+    let pattern = if is_of_pattern { String::from_utf8(next()?).ok() } else { None };
+    let _channel = next()?;
+    Some(LinkEvent::Message(next()?.into(), pattern))
 }
 
 /// Publishes what waits, in one go; then nothing waits.

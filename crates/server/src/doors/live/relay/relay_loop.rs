@@ -1,13 +1,11 @@
 //! The loop of the relay: what readers, Redis and live connections bring, and what is done with it.
 
 use std::{
-    collections::{BTreeSet, HashMap},
     rc::Rc,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use foldhash::fast::RandomState;
 use sennit_engine::{
     Command, Credit, Delivery, Effect, GapReason, Origin, Publish, Read, ReaderChange, SessionId,
 };
@@ -18,15 +16,16 @@ use sennit_model::{
 use tokio::{
     sync::{Notify, mpsc, oneshot},
     task::spawn_local,
-    time::{interval, timeout},
+    time::interval,
 };
 
 use super::{
     Relay,
+    interests::{Followed, Interests, Subject, topic_channel},
     message::{NodeId, RelayKind, RelayMessage},
     own_topics::{ORIGIN, OwnTopics},
     positions::{Positions, Step},
-    redis_link::{Link, LinkEvent, LinkOrder},
+    redis_link::{Channel, Link, LinkEvent, LinkOrder},
 };
 use crate::{
     broker::{
@@ -34,33 +33,16 @@ use crate::{
         streams::wait_for_room,
     },
     doors::live::{
+        limits::{RELAY_BYTES, RELAY_MESSAGES, RELAY_REPEATS_MAX},
         reader_numbers::ReaderNumbers,
-        limits::{RELAY_BYTES, RELAY_LINGER, RELAY_MESSAGES, RELAY_PATIENCE, RELAY_REPEATS_MAX},
         sink::LiveSink,
     },
     identity::principal::Principal,
-    runtime::{core::CoreHandle, index::CoreIndex},
+    runtime::core::CoreHandle,
 };
 
 /// How often it is looked who has not answered, and what nobody follows any more.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-
-/// How a topic is followed at other brokers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Followed {
-    /// Another one when something of others may have been missed.
-    pub(crate) number: u32,
-}
-
-/// A topic that somebody here is subscribed to, or was a while ago.
-#[derive(Debug, Default)]
-struct Wanted {
-    cores: BTreeSet<CoreIndex>,
-    /// When nobody was subscribed any more.
-    left: Option<Instant>,
-    /// See [`Followed`]; none before Redis has said that it is followed.
-    number: Option<u32>,
-}
 
 /// See the file's page.
 pub(super) struct RelayLoop {
@@ -75,9 +57,8 @@ pub(super) struct RelayLoop {
     session: SessionId,
     readers: ReaderNumbers,
     own: OwnTopics,
-    wanted: HashMap<TopicName, Wanted, RandomState>,
+    interests: Interests,
     positions: Positions,
-    numbers: u32,
     tell: Rc<dyn Fn(TopicName)>,
     /// Set when it runs.
     relay: Option<Rc<Relay>>,
@@ -94,6 +75,9 @@ impl RelayLoop {
     ) -> Self {
         let sink = Rc::new(LiveSink::new(notify));
         let session = core.with(|core| core.open_own_session(sink.clone()));
+        // Drawn, so that no other start of the broker has the same.
+        let numbers = u32::from_le_bytes([node.0[0], node.0[1], node.0[2], node.0[3]]);
+        let interests = Interests::new(prefix.clone(), numbers);
         Self {
             core,
             node,
@@ -105,10 +89,8 @@ impl RelayLoop {
             session,
             readers: ReaderNumbers::default(),
             own: OwnTopics::default(),
-            wanted: HashMap::default(),
+            interests,
             positions: Positions::default(),
-            // Drawn, so that no other start of the broker has the same.
-            numbers: u32::from_le_bytes([node.0[0], node.0[1], node.0[2], node.0[3]]),
             tell,
             relay: None,
         }
@@ -119,7 +101,7 @@ impl RelayLoop {
         let Some(mut events) = self.events.take() else { return };
         self.relay = Some(relay.clone());
         let sink = self.sink.clone();
-        let node_channel = self.node_channel(self.node);
+        let node_channel = Channel::Name(self.node_channel(self.node));
         self.order(LinkOrder::Subscribe(node_channel, oneshot::channel().0));
         self.follow_all().await;
         let mut looking = interval(LOOK_EVERY);
@@ -136,7 +118,9 @@ impl RelayLoop {
                 event = events.recv() => match event {
                     None => return,
                     Some(LinkEvent::Up) => self.is_up().await,
-                    Some(LinkEvent::Message(bytes)) => self.take(bytes).await,
+                    Some(LinkEvent::Message(bytes, glob)) => {
+                        self.take(bytes, glob.as_deref()).await;
+                    }
                 },
                 () = sink.notify.notified() => {}
                 _ = looking.tick() => self.look().await,
@@ -145,7 +129,7 @@ impl RelayLoop {
     }
 
     fn topic_channel(&self, topic: &TopicName) -> String {
-        format!("{}:topic:{topic}", self.prefix)
+        topic_channel(&self.prefix, topic)
     }
 
     fn node_channel(&self, node: NodeId) -> String {
@@ -307,6 +291,7 @@ impl RelayLoop {
 
     /// There is a connection with Redis, and there may have been none.
     async fn is_up(&mut self) {
+        self.interests.note_up();
         // Others learn whether they have missed the last of something.
         for hello in self.own.hellos(self.node) {
             self.send(self.topic_channel(&hello.topic), &hello, None);
@@ -315,8 +300,8 @@ impl RelayLoop {
         self.act(steps).await;
     }
 
-    /// Takes a message from Redis.
-    async fn take(&mut self, bytes: Bytes) {
+    /// Takes a message from Redis, which has sent it for a pattern, or because its topic is followed by name.
+    async fn take(&mut self, bytes: Bytes, glob: Option<&str>) {
         let message = match RelayMessage::decode(bytes) {
             Ok(message) => message,
             Err(error) => {
@@ -329,7 +314,7 @@ impl RelayLoop {
         if message.kind == RelayKind::Question {
             return self.answer(&message);
         }
-        if self.wanted.contains_key(&message.topic) {
+        if self.interests.want(&message.topic, glob) && self.is_for_others(&message.topic) {
             let steps = self.positions.take(message, Instant::now());
             self.act(steps).await;
         }
@@ -371,10 +356,7 @@ impl RelayLoop {
                     self.send(self.node_channel(node), &question, None);
                 }
                 Step::Tell(topic) => {
-                    let number = self.next_number();
-                    if let Some(wanted) = self.wanted.get_mut(&topic) {
-                        wanted.number = Some(number);
-                    }
+                    self.interests.note_missed(&topic);
                     tracing::warn!(%topic, "messages of another broker are missing");
                     (self.tell)(topic);
                 }
@@ -384,10 +366,14 @@ impl RelayLoop {
 
     /// Publishes here what was published at another broker.
     async fn publish(&self, message: &RelayMessage) {
-        let named = |name: &TopicName| core_topic(&self.core, name);
-        let Some(located) = named(&message.topic).filter(|located| located.partitions == 1) else {
+        if message.messages.is_empty() {
             return;
+        }
+        let located = match core_topic(&self.core, &message.topic) {
+            None => self.create(&message.topic).await,
+            located => located,
         };
+        let Some(located) = located.filter(|located| located.partitions == 1) else { return };
         let mut builder = BatchBuilder::for_broker();
         for (offset, encoded) in &message.messages {
             for view in Messages::of_checked(encoded) {
@@ -435,59 +421,59 @@ impl RelayLoop {
         });
     }
 
-    pub(super) fn want(
-        &mut self,
-        topic: TopicName,
-        core: CoreIndex,
-        told: oneshot::Sender<Option<Followed>>,
-    ) {
-        if !self.is_for_others(&topic) {
+    /// A topic that another broker has and this one has not, if a pattern means it: it becomes a channel here.
+    async fn create(&self, topic: &TopicName) -> Option<Located> {
+        if !self.interests.has_pattern_for(topic) {
+            return None;
+        }
+        let control = self.core.services.find::<Control>()?;
+        match control.begin_live(&Principal::broker(), topic).await {
+            Ok(start) => Some(start.located),
+            Err(refusal) => {
+                tracing::warn!(%topic, %refusal, "a topic of another broker is not created");
+                None
+            }
+        }
+    }
+
+    pub(super) fn add(&mut self, subject: Subject, told: oneshot::Sender<Option<Followed>>) {
+        if let Subject::Topic(topic) = &subject
+            && !self.is_for_others(topic)
+        {
             let _ = told.send(None);
             return;
         }
-        let (channel, next) = (self.topic_channel(&topic), self.next_number());
-        let wanted = self.wanted.entry(topic).or_default();
-        wanted.cores.insert(core);
-        wanted.left = None;
-        let number = *wanted.number.get_or_insert(next);
-        let orders = self.orders.clone();
-        spawn_local(async move {
-            // Whoever comes second waits as well: it may not be followed yet.
-            let (done, confirmed) = oneshot::channel();
-            let subscribe = LinkOrder::Subscribe(channel, done);
-            // Without Redis it is as if the others were silent.
-            let waits = async { orders.send(subscribe).await.is_ok() && confirmed.await.is_ok() };
-            let _ = timeout(RELAY_PATIENCE, waits).await;
-            let _ = told.send(Some(Followed { number }));
-        });
-    }
-
-    /// A number that no topic was followed by before.
-    fn next_number(&mut self) -> u32 {
-        self.numbers = self.numbers.wrapping_add(1).max(1);
-        self.numbers
-    }
-
-    pub(super) fn leave(&mut self, topic: &TopicName, core: CoreIndex) {
-        if let Some(wanted) = self.wanted.get_mut(topic) {
-            wanted.cores.remove(&core);
-            if wanted.cores.is_empty() {
-                wanted.left = Some(Instant::now());
-            }
+        let (followed, asks) = self.interests.add(&subject);
+        let _ = told.send(Some(followed));
+        if let (Some(channel), Some(relay)) = (asks, self.relay.clone()) {
+            let orders = self.orders.clone();
+            spawn_local(async move {
+                let (done, confirmed) = oneshot::channel();
+                let subscribe = LinkOrder::Subscribe(channel, done);
+                let is_confirmed = orders.send(subscribe).await.is_ok() && confirmed.await.is_ok();
+                relay.calls.call(move |relay| relay.interests.note_answer(&subject, is_confirmed));
+            });
         }
+    }
+
+    pub(super) fn remove(&mut self, subject: &Subject) {
+        self.interests.remove(subject, Instant::now());
     }
 
     /// Time has passed.
     async fn look(&mut self) {
         let now = Instant::now();
-        let is_over = |wanted: &Wanted| {
-            wanted.left.is_some_and(|left| now.duration_since(left) >= RELAY_LINGER)
-        };
-        let over: Vec<TopicName> =
-            self.wanted.extract_if(|_, wanted| is_over(wanted)).map(|(topic, _)| topic).collect();
-        for topic in over {
-            self.positions.forget(&topic);
-            self.order(LinkOrder::Unsubscribe(self.topic_channel(&topic)));
+        let over = self.interests.let_go(now);
+        for (subject, channel) in over {
+            self.order(LinkOrder::Unsubscribe(channel));
+            let Self { positions, interests, .. } = self;
+            positions.forget(|topic| {
+                let was_meant = match &subject {
+                    Subject::Topic(name) => name == topic,
+                    Subject::Pattern(pattern) => pattern.matches(topic),
+                };
+                was_meant && !interests.want(topic, None) && !interests.has_pattern_for(topic)
+            });
         }
         let steps = self.positions.look(now);
         self.act(steps).await;
