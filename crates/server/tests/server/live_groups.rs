@@ -14,7 +14,7 @@ use crate::{
     access::{Guarded, logged_in},
     live_client::{LiveClient, text_of},
     live_targets::as_admin,
-    live_wse::WseClient,
+    wse_client::WseClient,
     world::{Broker, Peer, SOON, publish},
 };
 

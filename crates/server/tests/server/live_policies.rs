@@ -11,6 +11,7 @@ use sennit_model::{
 use sennit_protocol::{Publish, Reply, Request as NativeRequest, control};
 use sennit_server::Config;
 use sennit_websocket::CloseCode;
+use serde_json::json;
 
 use crate::{
     browser::Browser,
@@ -18,6 +19,7 @@ use crate::{
     live_client::{LiveClient, recovering, text_of},
     reading::reader,
     world::{Broker, Peer, config, ended, until},
+    wse_client::WseClient,
 };
 
 /// The settings of a topic.
@@ -210,6 +212,86 @@ fn a_reader_of_any_pace_of_a_topic_that_conflates_ends_with_the_newest_of_each_k
     assert!(watchers[1].count < watchers[0].count && watchers[2].count < watchers[0].count);
     let conflated = "sennit_live_behind_conflated_total";
     until("both are counted", || metric(&broker, conflated) >= 2);
+    broker.stop();
+}
+
+/// A client of WSE that reads now and then. It fails if it misses a message of which it was not told.
+struct WseWatcher {
+    client: WseClient,
+    count: u64,
+    newest: BTreeMap<String, u64>,
+}
+
+impl WseWatcher {
+    fn offset(&self) -> u64 {
+        self.client.positions["prices"].1
+    }
+
+    fn read(&mut self) {
+        let before = self.offset();
+        let heard = self.client.next().expect("the next message");
+        if heard["t"] == "subscription_update" {
+            assert!(self.offset() >= before, "a position goes on, never back: {heard}");
+            return;
+        }
+        assert_eq!(heard["tp"], "prices", "{heard}");
+        self.count += 1;
+        let (key, number) =
+            (heard["p"]["key"].as_str().unwrap(), heard["p"]["n"].as_u64().unwrap());
+        let before = self.newest.insert(key.to_owned(), number);
+        assert!(before.is_none_or(|before| before < number), "a key goes on, never back");
+    }
+}
+
+#[test]
+fn a_client_of_wse_of_a_topic_that_conflates_ends_with_the_newest_of_each_key_and_knows_where_it_is()
+ {
+    let seed = std::env::var("SENNIT_SEED").map_or(0x35c1, |seed| seed.parse().unwrap());
+    eprintln!("SENNIT_SEED={seed}");
+    let mut dice = Dice(seed);
+    let (broker, _folder) = patient();
+    let mut peer = reader(&broker);
+    let topic = topic_of(&mut peer, "prices", WhenBehind::Conflate);
+    let mut watchers = [(); 2].map(|()| {
+        let mut client = WseClient::of(&broker);
+        client.subscribe("prices");
+        WseWatcher { client, count: 0, newest: BTreeMap::new() }
+    });
+    let keys = ["", "a", "b", "c", "dd", "eee", "seldom"];
+    let mut end = 0_u64;
+    let mut newest = BTreeMap::new();
+    for round in 0..120 {
+        let batch: Vec<_> = (0..dice.below(64) + 1)
+            .map(|at| {
+                let is_seldom = round < 3 && at == 0;
+                let key = if is_seldom { "seldom" } else { keys[dice.below(6) as usize] };
+                let n = end + at;
+                newest.insert(key.to_owned(), n);
+                let pad = "x".repeat(dice.below(16 << 10) as usize);
+                (key, json!({"key": key, "n": n, "pad": pad}).to_string())
+            })
+            .collect();
+        publish(&mut peer, topic, end, &batch);
+        end += batch.len() as u64;
+        // The first reads all, the other nothing for long, and then a little now and then.
+        while watchers[0].offset() < end {
+            watchers[0].read();
+        }
+        for _ in 0..if round > 80 { dice.below(100) } else { 0 } {
+            if watchers[1].offset() < end {
+                watchers[1].read();
+            }
+        }
+    }
+    for watcher in &mut watchers {
+        while watcher.offset() < end {
+            watcher.read();
+        }
+        assert_eq!(watcher.newest, newest);
+    }
+    assert_eq!(watchers[0].count, end, "who keeps up gets every message");
+    assert!(watchers[1].count < end, "the other does not");
+    until("it is counted", || metric(&broker, "sennit_live_behind_conflated_total") >= 1);
     broker.stop();
 }
 

@@ -62,3 +62,4 @@ mod tokens;
 mod watching;
 mod webhooks;
 mod world;
+mod wse_client;
