@@ -28,6 +28,8 @@ use sennit_server::check_archive;
 use sennit_websocket::{Deflater, FrameHead, Opcode, WindowBits, client};
 use xxhash_rust::xxh3::xxh3_64;
 
+mod api_bodies;
+
 fn write(target: &str, name: &str, seed: &[u8]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
     fs::create_dir_all(&folder).expect("the seeds' folder can be made");
@@ -53,6 +55,7 @@ fn main() {
     centrifuge();
     web_sockets();
     wse();
+    api_bodies::write_all();
     sealed();
 }
 

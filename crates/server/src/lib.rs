@@ -25,6 +25,7 @@ pub use broker::repair::{ShardRepair, repair_storage};
 pub use broker::restore::{RestoreError, Restored, restore};
 pub use broker::storage_check::{ShardVerdict, verify_storage};
 pub use config::Config;
+pub use doors::api::ApiBody;
 pub use doors::live::backend::{
     BackendAsk, BackendAskError, LiveBackend, LiveBackendUrl, LiveBackendUrlError,
 };

@@ -17,11 +17,13 @@ mod target_body;
 
 use std::{fmt::Display, rc::Rc, sync::Arc};
 
+use bytes::Bytes;
 use http::{Method, StatusCode};
 use sennit_identity::Verb;
+use sennit_model::{Message, TopicName};
 use serde_json::Value;
 
-use self::{refusals::ApiRefusal, routes::ApiResource};
+use self::{message_body::Messages, refusals::ApiRefusal, routes::ApiResource};
 use crate::{
     broker::audit,
     hooks::topic_publisher::TopicPublisher,
@@ -104,6 +106,34 @@ impl ApiDoor {
     ) {
         let first_core = &self.cores.inboxes[CoreIndex::FIRST];
         audit::note_to(first_core, principal, act, to, outcome);
+    }
+}
+
+/// What each request of the API that has a body makes of one.
+#[derive(Debug)]
+pub struct ApiBody {
+    /// `publish`: the messages and their topics.
+    pub published: Result<Vec<(TopicName, Message)>, String>,
+    /// `live/send`: the payload.
+    pub sent: Result<Bytes, String>,
+    /// `live/subscribe` and `live/unsubscribe`: the channel and its topic.
+    pub subscription: Result<(String, TopicName), String>,
+}
+
+impl ApiBody {
+    /// Reads a body as each of them does. What is refused is so in words.
+    #[must_use]
+    pub fn read(body: &[u8]) -> Self {
+        let published = message_body::read(body).map(|messages| match messages {
+            Messages::One(one) => vec![(one.topic, one.message)],
+            Messages::Many(many) => many.into_iter().map(|it| (it.topic, it.message)).collect(),
+        });
+        let subscription = subscriptions::read(body).map(|(_, channel, topic, _)| (channel, topic));
+        Self {
+            published: published.map_err(|refusal| refusal.detail),
+            sent: send::read(body).map(|(_, payload)| payload).map_err(|refusal| refusal.detail),
+            subscription: subscription.map_err(|refusal| refusal.detail),
+        }
     }
 }
 

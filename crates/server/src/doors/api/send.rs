@@ -18,7 +18,10 @@ use super::{
     target_body::target,
 };
 use crate::{
-    doors::live::connections::{LiveConnections, messages::Sent},
+    doors::live::{
+        connections::{LiveConnections, messages::Sent},
+        target::Target,
+    },
     http::response::Response,
 };
 
@@ -39,16 +42,22 @@ struct SendBody<'a> {
     base64: Option<Cow<'a, str>>,
 }
 
+/// Which connections are meant, and what they get.
+pub(super) fn read(body: &[u8]) -> Result<(Target, Bytes), ApiRefusal> {
+    let parsed: Result<SendBody<'_>, _> = serde_json::from_slice(body);
+    let body = parsed
+        .map_err(|error| ApiRefusal::invalid_json("{\"user\": ..., \"data\": ...}", &error))?;
+    let target = target(body.user.as_deref(), body.connection.as_deref(), body.all)?;
+    let payload = payload(body.data, body.text, body.base64)?;
+    if payload.len() > SEND_BYTES_MAX {
+        return Err(ApiRefusal::too_many("SEND_BYTES_MAX", SEND_BYTES_MAX));
+    }
+    Ok((target, payload))
+}
+
 impl ApiDoor {
     pub(super) async fn send(&self, body: &Bytes) -> Result<Response, ApiRefusal> {
-        let parsed: Result<SendBody<'_>, _> = serde_json::from_slice(body);
-        let body = parsed
-            .map_err(|error| ApiRefusal::invalid_json("{\"user\": ..., \"data\": ...}", &error))?;
-        let target = target(body.user.as_deref(), body.connection.as_deref(), body.all)?;
-        let payload = payload(body.data, body.text, body.base64)?;
-        if payload.len() > SEND_BYTES_MAX {
-            return Err(ApiRefusal::too_many("SEND_BYTES_MAX", SEND_BYTES_MAX));
-        }
+        let (target, payload) = read(body)?;
         let data = Data::of_payload(payload);
         let mut answers = Vec::new();
         for core in target.cores(&self.cores) {

@@ -34,7 +34,9 @@ struct SubscriptionBody<'a> {
 }
 
 /// Which connections are meant, and which channel with its topic.
-fn read(body: &Bytes) -> Result<(Target, String, TopicName, Option<GroupChannel>), ApiRefusal> {
+pub(super) fn read(
+    body: &[u8],
+) -> Result<(Target, String, TopicName, Option<GroupChannel>), ApiRefusal> {
     let parsed: Result<SubscriptionBody<'_>, _> = serde_json::from_slice(body);
     let shape = "{\"user\": ..., \"channel\": ...}";
     let body = parsed.map_err(|error| ApiRefusal::invalid_json(shape, &error))?;
