@@ -2,10 +2,9 @@
 import assert from "node:assert/strict"
 import { setTimeout as wait } from "node:timers/promises"
 
+import { killAndStop, publishWithoutEnd, range, until } from "./checking.mjs"
 import { REDIS_CHECKS } from "./redis.mjs"
-import { plain, refusal, until } from "./world.mjs"
-
-const range = (from, to) => Array.from({ length: to - from }, (_, index) => from + index)
+import { plain, refusal } from "./world.mjs"
 
 /** The clients of a check, each subscribed: some tabs, and with a Python SDK a program of it. */
 async function followers(world, channel, tabs) {
@@ -23,27 +22,11 @@ function recoveredAlways(all) {
 
 /** Publishes without end, by the command line and by an SDK; `end` says what was confirmed. */
 function publishing(world, topic, channel) {
-  const confirmed = []
-  const [tab, state] = [world.tab(), { n: 0, isOver: false }]
-  const goOn = async (publish) => {
-    while (!state.isOver) {
-      const n = state.n++
-      // Whether one that fails is there, only the topic says.
-      await publish(n).then(() => confirmed.push(n), () => wait(5))
-    }
-  }
-  const both = [
-    goOn((n) => world.publish(topic, { n, by: "sennit publish" })),
-    goOn((n) => tab.publish(channel, { n, by: "the SDK" })),
-  ]
-  return {
-    confirmed,
-    async end() {
-      state.isOver = true
-      await Promise.all(both)
-      return confirmed
-    },
-  }
+  const tab = world.tab()
+  return publishWithoutEnd([
+    (n) => world.publish(topic, { n, by: "sennit publish" }).then(() => true),
+    (n) => tab.publish(channel, { n, by: "the SDK" }).then(() => true),
+  ])
 }
 
 const CHECKS = {
@@ -69,18 +52,8 @@ const CHECKS = {
     await world.sennit(["topic", "create", topic, "--kind", "stream"])
     const all = await followers(world, channel, 4)
     const publisher = publishing(world, topic, channel)
-    for (const round of range(0, 4)) {
-      const before = publisher.confirmed.length
-      await until("something is published", () => publisher.confirmed.length > before + 20)
-      if (round === 3) {
-        const ended = new Promise((resolve) => world.broker.child.once("exit", resolve))
-        world.broker.child.kill("SIGTERM")
-        await ended
-      }
-      await world.broker.killAndStartAgain()
-      await until("all are back", () => all.every(({ subscribed }) => subscribed.length > round + 1))
-    }
-    const confirmed = await publisher.end()
+    const areBack = (round) => until("all are back", () => all.every(({ subscribed }) => subscribed.length > round + 1))
+    const confirmed = await killAndStop(world, publisher, areBack)
     const log = await world.haveAll(topic, all)
     recoveredAlways(all)
     const there = new Set(log.map(({ data }) => (world.encoding === "json" ? data : JSON.parse(data)).n))

@@ -6,7 +6,7 @@ import { join } from "node:path"
 import { setTimeout as wait } from "node:timers/promises"
 
 import { freePort, launch } from "./broker.mjs"
-import { until } from "./world.mjs"
+import { range, until } from "./checking.mjs"
 
 export class Redis {
   static async start() {
@@ -47,9 +47,6 @@ async function followed(world) {
   return channels.filter((channel) => channel.startsWith("sennit:topic:")).map((channel) => channel.slice("sennit:topic:".length))
 }
 
-/** Numbers from one to before the other. */
-const range = (from, to) => Array.from({ length: to - from }, (_, index) => from + index)
-
 /** The values that a follower has got. */
 const values = (follower) => follower.got.map(({ data }) => data)
 
@@ -72,6 +69,29 @@ export const REDIS_CHECKS = {
       }
       follower.got.forEach(({ offset }, at) => assert.equal(offset, at + 1, `${name}: the offsets are those of its broker`))
     }
+  },
+
+  async "a pattern has what is published at another broker"(world) {
+    const follower = world.tab().follow("rooms.*")
+    await follower.isSubscribed()
+    const got = []
+    follower.subscription.on("publication", ({ tags, data }) => got.push([tags.topic, data]))
+    // Nobody here has these topics, and one of them is too deep.
+    for (const topic of ["rooms.a", "rooms.a.deep", "rooms.b"]) await world.publishElsewhere(topic, ...range(0, 100))
+    await until(`all are here, not ${got.length}`, () => got.length >= 200)
+    // By the pattern and by the name: each once.
+    const named = world.tab().follow("rooms.a")
+    await named.isSubscribed()
+    await world.publishElsewhere("rooms.a", ...range(100, 200))
+    await world.publish("rooms.a", 200)
+    const of = (topic) => got.filter(([name]) => name === topic).map(([, data]) => data)
+    await until("the last is here", () => of("rooms.a").includes(200) && values(named).includes(200))
+    await until(`all are here, not ${got.length}`, () => got.length >= 301)
+    await wait(200)
+    assert.deepEqual(of("rooms.a").sort((a, b) => a - b), range(0, 201))
+    assert.deepEqual(of("rooms.b"), range(0, 100))
+    assert.equal(got.length, 301, "nothing else comes")
+    assert.deepEqual(values(named).sort((a, b) => a - b), range(100, 201))
   },
 
   async "Redis is killed, and nothing is missing once it is back"(world) {

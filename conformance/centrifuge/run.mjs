@@ -1,13 +1,13 @@
 // Runs each check with each encoding, every one against a broker of its own, then the Python SDK's own tests, and says how
 // it went.
 // `./run --help` tells the options.
-import { appendFileSync } from "node:fs"
 import { createInterface } from "node:readline"
 import { parseArgs } from "node:util"
 
 import { Broker, launch, sennit } from "./broker.mjs"
+import { OPTIONS, OPTIONS_HELP, Score, randomOf, setUp } from "./checking.mjs"
 import { checks } from "./checks.mjs"
-import { World, randomOf } from "./world.mjs"
+import { World } from "./world.mjs"
 
 const ENCODINGS = ["json", "protobuf"]
 const TRANSPORTS = ["websocket", "sse", "http_stream"]
@@ -16,27 +16,18 @@ const TRANSPORTS = ["websocket", "sse", "http_stream"]
 const OWN = "own tests of the Python SDK"
 
 /** What has to be run, checks and tests: fewer would mean that some were not. */
-const CHECKS = 36 + 6 + 30 + 59
-
-/** How long one check may take. */
-const DEADLINE_MS = 180_000
+const CHECKS = 38 + 7 + 30 + 59
 
 const HELP = `run [options]: the Centrifuge SDKs against a broker
-
-  --sennit FILE     the broker (default: $SENNIT, else target/debug/sennit)
-  --only PATTERN    only checks whose name matches
+${OPTIONS_HELP}
   --encodings LIST  (default: ${ENCODINGS.join(",")})
-  --transports LIST (default: ${TRANSPORTS.join(",")})
-  --seed N          when connections are cut (default: drawn, and printed)`
+  --transports LIST (default: ${TRANSPORTS.join(",")})`
 
 const { values: options } = parseArgs({
   options: {
-    sennit: { type: "string", default: process.env.SENNIT },
-    only: { type: "string" },
+    ...OPTIONS,
     encodings: { type: "string", default: ENCODINGS.join(",") },
     transports: { type: "string", default: TRANSPORTS.join(",") },
-    seed: { type: "string", default: String(Math.floor(Math.random() * 2 ** 32)) },
-    help: { type: "boolean", default: false },
   },
 })
 
@@ -45,28 +36,13 @@ if (options.help) {
   process.exit(0)
 }
 
-/** Pings come often enough for a check to see some. */
-process.env.SENNIT_LIVE__PING_INTERVAL = "1s"
-/** As the Python SDK's own tests have Centrifugo do. */
-process.env.SENNIT_LIVE__JOIN_LEAVE = "all"
-/** Wrong credentials are shown on purpose. */
-process.env.RUST_LOG ??= "error"
+setUp()
 
-async function run({ check, options: start }, transport, encoding) {
+function world(start, transport, encoding) {
   const random = randomOf(options.seed)
   // The Python SDK knows WebSocket only.
   const python = transport === "websocket" ? process.env.CLIENT_PYTHON?.split(" ") : undefined
-  const world = await World.start(options.sennit, { transport, encoding, random, python }, start)
-  let late
-  try {
-    const tooLate = new Promise((_, reject) => {
-      late = setTimeout(() => reject(new Error(`not done after ${DEADLINE_MS / 1000} s`)), DEADLINE_MS)
-    })
-    await Promise.race([check(world), tooLate])
-  } finally {
-    clearTimeout(late)
-    await world.end()
-  }
+  return World.start(options.sennit, { transport, encoding, random, python }, start)
 }
 
 /** The Python SDK's own tests; the numbers of those that passed and failed. */
@@ -100,29 +76,19 @@ function ways({ transports, encodings = ENCODINGS }) {
 }
 
 console.log(`seed ${options.seed}`)
-let [passed, failed] = [0, 0]
+const score = new Score()
 const only = new RegExp(options.only ?? "")
 const canRun = ({ options: { redis } }) => !(redis && process.env.WITHOUT_REDIS)
 for (const each of checks.filter((each) => only.test(each.name) && canRun(each))) {
   for (const [transport, encoding] of ways(each)) {
-    const begun = Date.now()
-    const why = await run(each, transport, encoding).then(() => undefined, (error) => error)
-    const seconds = ((Date.now() - begun) / 1000).toFixed(1).padStart(6)
-    console.log(`${why ? "FAILED" : "ok    "} ${seconds} s  ${`${transport} ${encoding}`.padEnd(20)} ${each.name}`)
-    if (why) console.log(`       ${String(why.stack ?? JSON.stringify(why)).slice(0, 1000)}`)
-    if (why) failed += 1
-    else passed += 1
+    const name = `${`${transport} ${encoding}`.padEnd(20)} ${each.name}`
+    await score.run(name, each.check, () => world(each.options, transport, encoding))
   }
 }
 if (only.test(OWN)) {
   console.log(OWN)
-  const [ownPassed, ownFailed] = await ownTests()
-  passed += ownPassed
-  failed += ownFailed
+  score.add(...(await ownTests()))
 }
-console.log(`${passed} passed, ${failed} failed`)
 const isPart = options.only || options.encodings !== ENCODINGS.join(",") || options.transports !== TRANSPORTS.join(",")
-const isWhole = isPart || process.env.WITHOUT_REDIS || passed + failed === CHECKS
-if (!isWhole) console.log(`${CHECKS} have to be run`)
-if (process.env.TEST_COUNTS) appendFileSync(process.env.TEST_COUNTS, `${passed} ${failed}\n`)
-process.exit(failed === 0 && isWhole && passed > 0 ? 0 : 1)
+const isWhole = isPart || process.env.WITHOUT_REDIS || score.passed + score.failed === CHECKS
+score.end(isWhole ? undefined : `${CHECKS} have to be run`)

@@ -5,7 +5,6 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { createInterface } from "node:readline"
-import { setTimeout as wait } from "node:timers/promises"
 
 import { Centrifuge as JsonCentrifuge } from "centrifuge"
 import { Centrifuge as ProtobufCentrifuge } from "centrifuge/build/protobuf"
@@ -13,27 +12,9 @@ import { EventSource } from "eventsource"
 import WebSocket from "ws"
 
 import { Broker, launch, sennit } from "./broker.mjs"
+import { LiveWorld, until } from "./checking.mjs"
 import { Proxy } from "./proxy.mjs"
 import { Redis } from "./redis.mjs"
-
-/** How long anything may take that has to happen. */
-const PATIENCE_MS = 60_000
-
-/** Waits until something is so. */
-export async function until(what, condition, patience = PATIENCE_MS) {
-  for (const late = Date.now() + patience; !(await condition()); await wait(5)) {
-    if (Date.now() > late) throw new Error(`${what}: not after ${patience / 1000} s`)
-  }
-}
-
-/** Numbers that a seed decides. */
-export function randomOf(seed) {
-  let state = BigInt(seed) + 1n
-  return (below) => {
-    state = (state * 6364136223846793005n + 1442695040888963407n) % (1n << 64n)
-    return Number((state >> 33n) % BigInt(below))
-  }
-}
 
 /** What an encoding makes of a message's payload, which the command line gives as a text or in base64. */
 const OF_PAYLOAD = {
@@ -140,9 +121,7 @@ export class Tab {
   }
 }
 
-export class World {
-  #ends = []
-
+export class World extends LiveWorld {
   static async start(binary, { transport, encoding, random, python }, { identity = false, redis = false, tokens = false } = {}) {
     const world = new World()
     if (tokens) world.#takeTokens()
@@ -166,7 +145,7 @@ export class World {
     writeFileSync(this.secret, randomBytes(32).toString("hex"))
     const env = { SENNIT_AUTH__TOKEN_ISSUER: "dev", SENNIT_AUTH__TOKEN_SECRET_FILE: this.secret }
     Object.assign(process.env, env)
-    this.#ends.push(() => {
+    this.ends.push(() => {
       for (const name of Object.keys(env)) delete process.env[name]
       rmSync(folder, { recursive: true })
     })
@@ -190,14 +169,14 @@ export class World {
   tab(options = {}) {
     const { encoding = this.encoding, transports = [this.transport], ...others } = options
     const tab = new Tab(this.proxy.port, encoding, { transports, ...others })
-    this.#ends.push(() => tab.end())
+    this.ends.push(() => tab.end())
     return tab
   }
 
   /** One at the other broker. */
   tabElsewhere(options = {}) {
     const tab = new Tab(this.other.port, this.encoding, { transports: ["websocket"], ...options })
-    this.#ends.push(() => tab.end())
+    this.ends.push(() => tab.end())
     return tab
   }
 
@@ -212,44 +191,19 @@ export class World {
       const { offset, data, base64 } = publication
       follower.got.push({ offset, data: base64 === undefined ? data : Buffer.from(base64, "base64") })
     })
-    this.#ends.push(() => child.kill("SIGKILL"))
+    this.ends.push(() => child.kill("SIGKILL"))
     return follower
   }
 
-  /** Runs the command line; its output. */
-  async sennit(args, input = "", broker = this.broker) {
-    const env = { ...process.env, SENNIT_SERVER: `127.0.0.1:${broker.listenPort}`, SENNIT_KEY: broker.key ?? "" }
-    if (!broker.key) delete env.SENNIT_KEY
-    const child = launch([this.binary, ...args], { env, stdio: ["pipe", "pipe", "pipe"] })
-    const said = ["stdout", "stderr"].map(async (name) => Buffer.concat(await child[name].toArray()).toString())
-    child.stdin.on("error", () => {})
-    child.stdin.end(input)
-    const code = await new Promise((resolve) => child.once("exit", resolve))
-    const [out, err] = await Promise.all(said)
-    if (code !== 0) throw new Error(`sennit ${args.join(" ")} ended with ${code}: ${err.slice(0, 300)}`)
-    return out
-  }
-
-  /** Publishes natively, each value as JSON. */
-  async publish(topic, ...values) {
-    await this.sennit(["publish", topic], values.map((value) => `${JSON.stringify(value)}\n`).join(""))
-  }
-
-  /** The same at the other broker, in a topic that is created if it is missing. */
+  /** Publishes at the other broker, in a topic that is created if it is missing. */
   async publishElsewhere(topic, ...values) {
-    const input = values.map((value) => `${JSON.stringify(value)}\n`).join("")
     await this.sennit(["topic", "create", topic, "--kind", "stream", "--durability", "memory"], "", this.other).catch(() => {})
-    await this.sennit(["publish", topic], input, this.other)
+    await this.publishAt(this.other, topic, ...values)
   }
 
   /** What a topic has, as subscribers of the encoding have to be given it. */
   async log(topic) {
-    const lines = (await this.sennit(["read", topic, "--json"])).trim().split("\n").filter(Boolean)
-    // Offsets of the protocol begin with 1.
-    return lines.map((line) => JSON.parse(line)).map((message) => ({
-      offset: message.offset + 1,
-      data: OF_PAYLOAD[this.encoding](message),
-    }))
+    return (await this.messages(topic)).map((message) => ({ offset: message.offset, data: OF_PAYLOAD[this.encoding](message) }))
   }
 
   /** Each follower has all of the topic, from the `first` on, once and in order, and gets no more. */
@@ -267,9 +221,7 @@ export class World {
   }
 
   async end() {
-    for (const end of this.#ends) end()
-    this.proxy.stop()
-    await this.broker.stop()
+    await super.end()
     if (!this.redis) return
     delete process.env.SENNIT_LIVE__REDIS
     await this.other.stop()

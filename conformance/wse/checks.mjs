@@ -3,37 +3,18 @@ import assert from "node:assert/strict"
 import { readFile } from "node:fs/promises"
 import { setTimeout as wait } from "node:timers/promises"
 
-import { until } from "./world.mjs"
-
-const range = (from, to) => Array.from({ length: to - from }, (_, index) => from + index)
+import { killAndStop, publishWithoutEnd, range, until } from "./checking.mjs"
 
 /** So many clients that are subscribed. */
 const followers = (world, count, ...topics) => Promise.all(range(0, count).map(() => world.client().follow(...topics)))
 
 /** Publishes without end, by the command line and by a client; `end` says what the command line was confirmed. */
-function publishing(world, topic, client) {
-  const confirmed = []
-  const state = { n: 0, isOver: false }
-  const goOn = async (publish) => {
-    while (!state.isOver) {
-      const n = state.n++
-      await publish(n).catch(() => wait(5))
-    }
-  }
-  const both = [
-    goOn((n) => world.publish(topic, { n, by: "sennit publish" }).then(() => confirmed.push(n))),
+const publishing = (world, topic, client) =>
+  publishWithoutEnd([
+    (n) => world.publish(topic, { n, by: "sennit publish" }).then(() => true),
     // It keeps what it cannot send, and sends it later; but no more than 100 a second.
-    goOn((n) => client.do("send", ["chat:cut", { n, by: "the client" }]).then(() => wait(15))),
-  ]
-  return {
-    confirmed,
-    async end() {
-      state.isOver = true
-      await Promise.all(both)
-      return confirmed
-    },
-  }
-}
+    (n) => client.do("send", ["chat:cut", { n, by: "the client" }]).then(() => wait(15)),
+  ])
 
 /** The topic of the publishers, and the name that clients have for it. */
 const [TOPIC, CHANNEL] = ["chat%3Acut", "chat:cut"]
@@ -57,18 +38,8 @@ const CHECKS = {
     await world.sennit(["topic", "create", TOPIC, "--kind", "stream"])
     const all = await followers(world, 3, CHANNEL)
     const publisher = publishing(world, TOPIC, all[0])
-    for (const round of range(0, 4)) {
-      const before = publisher.confirmed.length
-      await until("something is published", () => publisher.confirmed.length > before + 20)
-      if (round === 3) {
-        const ended = new Promise((resolve) => world.broker.child.once("exit", resolve))
-        world.broker.child.kill("SIGTERM")
-        await ended
-      }
-      await world.broker.killAndStartAgain()
-      await Promise.all(all.map((client) => client.isBack(round + 1)))
-    }
-    const confirmed = await publisher.end()
+    const areBack = (round) => Promise.all(all.map((client) => client.isBack(round + 1)))
+    const confirmed = await killAndStop(world, publisher, areBack)
     const log = await world.haveAll(TOPIC, CHANNEL, all)
     const there = new Set(log.map(({ payload }) => payload.n))
     for (const n of confirmed) assert.ok(there.has(n), `${n} was confirmed, and is lost`)

@@ -1,29 +1,10 @@
 // What a check has: a broker of its own, a proxy before it, programs of the client, and the command line. Knows no check.
 import assert from "node:assert/strict"
 import { createInterface } from "node:readline"
-import { setTimeout as wait } from "node:timers/promises"
 
 import { Broker, launch, sennit } from "./broker.mjs"
+import { LiveWorld, until } from "./checking.mjs"
 import { Proxy } from "./proxy.mjs"
-
-/** How long anything may take that has to happen. */
-const PATIENCE_MS = 60_000
-
-/** Waits until something is so. */
-export async function until(what, condition) {
-  for (const late = Date.now() + PATIENCE_MS; !(await condition()); await wait(5)) {
-    if (Date.now() > late) throw new Error(`${what}: not after ${PATIENCE_MS / 1000} s`)
-  }
-}
-
-/** Numbers that a seed decides. */
-export function randomOf(seed) {
-  let state = BigInt(seed) + 1n
-  return (below) => {
-    state = (state * 6364136223846793005n + 1442695040888963407n) % (1n << 64n)
-    return Number((state >> 33n) % BigInt(below))
-  }
-}
 
 /** A program of the client. */
 export class Client {
@@ -92,9 +73,7 @@ function shown(topic, payload) {
   return { type: topic, payload: isObject ? json : { data: json } }
 }
 
-export class World {
-  #ends = []
-
+export class World extends LiveWorld {
   static async start(binary, { random, python }, { identity = false } = {}) {
     const world = new World()
     Object.assign(world, { binary, random, python })
@@ -106,7 +85,7 @@ export class World {
 
   client(options = {}, way = undefined) {
     const client = new Client(this.python, { url: this.url, ...options }, way)
-    this.#ends.push(() => client.end())
+    this.ends.push(() => client.end())
     return client
   }
 
@@ -116,30 +95,9 @@ export class World {
     return JSON.parse(Buffer.concat(await child.stdout.toArray()).toString())
   }
 
-  /** Runs the command line; its output. */
-  async sennit(args, input = "") {
-    const env = { ...process.env, SENNIT_SERVER: `127.0.0.1:${this.broker.listenPort}`, SENNIT_KEY: this.broker.key ?? "" }
-    if (!this.broker.key) delete env.SENNIT_KEY
-    const child = launch([this.binary, ...args], { env, stdio: ["pipe", "pipe", "pipe"] })
-    const said = ["stdout", "stderr"].map(async (name) => Buffer.concat(await child[name].toArray()).toString())
-    child.stdin.on("error", () => {})
-    child.stdin.end(input)
-    const code = await new Promise((resolve) => child.once("exit", resolve))
-    const [out, err] = await Promise.all(said)
-    if (code !== 0) throw new Error(`sennit ${args.join(" ")} ended with ${code}: ${err.slice(0, 300)}`)
-    return out
-  }
-
-  /** Publishes natively, each value as JSON. */
-  async publish(topic, ...values) {
-    await this.sennit(["publish", topic], values.map((value) => `${JSON.stringify(value)}\n`).join(""))
-  }
-
   /** What a topic has, as clients have to be given it. */
   async log(topic, channel = topic) {
-    const lines = (await this.sennit(["read", topic, "--json"])).trim().split("\n").filter(Boolean)
-    // Offsets of the protocol begin with 1.
-    return lines.map((line) => JSON.parse(line)).map(({ offset, payload }) => ({ offset: offset + 1, ...shown(channel, payload) }))
+    return (await this.messages(topic)).map(({ offset, payload }) => ({ offset, ...shown(channel, payload) }))
   }
 
   /** Each client has all of the topic, from the `first` on, once and in order, and gets no more. */
@@ -155,11 +113,5 @@ export class World {
       assert.equal(got.length, log.length, who)
     }
     return log
-  }
-
-  async end() {
-    for (const end of this.#ends) end()
-    this.proxy.stop()
-    await this.broker.stop()
   }
 }
