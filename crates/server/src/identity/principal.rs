@@ -213,6 +213,20 @@ impl Principal {
         }
     }
 
+    /// The same, of whom its issuer says something new: until when it counts, and what others may know of it. Nothing, if no issuer
+    /// has said who it is.
+    pub(crate) fn renewed(&self, expires: Timestamp, info: Option<Box<str>>) -> Option<Self> {
+        match &*self.0 {
+            Kind::Known(Known { authority, who: Who::Token(owner), .. }) => {
+                Some(Self::of_token(authority.clone(), owner.renewed(expires, info)))
+            }
+            Kind::Local(authority, Some(owner)) => {
+                Some(Self::local_owner(authority.clone(), owner.renewed(expires, info)))
+            }
+            _ => None,
+        }
+    }
+
     /// The channels that its token names: live connections of it are subscribed to them when they begin.
     pub(crate) fn channels(&self) -> &[Box<str>] {
         match &*self.0 {

@@ -48,6 +48,14 @@ impl TokenOwner {
         Ok(Self { claims, holder })
     }
 
+    /// The same owner, who counts until then, and of whom others may know this, if it is said anew.
+    pub(super) fn renewed(&self, expires_at: Timestamp, info: Option<Box<str>>) -> Self {
+        let mut owner = self.clone();
+        owner.claims.expires_at = expires_at;
+        owner.claims.info = info.or(owner.claims.info);
+        owner
+    }
+
     pub(crate) fn subject(&self) -> &str {
         &self.claims.subject
     }

@@ -1,5 +1,8 @@
 //! Publishing by HTTP: one message or many, each told where it lies or why it does not.
 
+use std::collections::BTreeMap;
+
+use sennit_centrifuge::{Answer as LiveAnswer, Encoding, HistoryRequest, Request as LiveRequest};
 use sennit_protocol::{
     Reply, Request,
     control::{self, change_access::Change},
@@ -63,6 +66,40 @@ fn a_message_published_by_http_is_one_like_others() {
     let (texts, deliveries) = peer.deliveries(3);
     assert_eq!(texts, [r#"{"id":7}"#, "größe", "abc"]);
     assert_eq!(deliveries.iter().map(|of| texts_of(of).len()).sum::<usize>(), 3);
+    broker.stop();
+}
+
+#[test]
+fn headers_may_be_tags_of_a_publication_for_live_clients() {
+    let (broker, _folder) = Broker::fresh();
+    let mut clients = [Encoding::Json, Encoding::Protobuf]
+        .map(|encoding| LiveClient::connect(&broker, encoding, ""));
+    for client in &mut clients {
+        client.subscribe("news.eu");
+        client.subscribe("news.*");
+    }
+    let headers = json!({
+        "sennit-tag-color": "red", "sennit-tag-n": 7, "sennit-tag-": "", "sennit-tag-topic": "forged", "other": "no",
+    });
+    let message = json!({ "channel": "news.eu", "data": 1, "headers": headers });
+    assert_eq!(publish(&mut Browser::of(&broker), &message).0, 200);
+    let tags = |topic: &str| -> BTreeMap<String, String> {
+        let tags = [("color", "red"), ("n", "7"), ("topic", topic)];
+        tags.into_iter().map(|(name, text)| (name.to_owned(), text.to_owned())).collect()
+    };
+    for client in &mut clients {
+        let mut heard = BTreeMap::from([client.published(), client.published()]);
+        assert_eq!(heard.remove("news.eu").unwrap().tags, tags("forged"));
+        // The topic of a publication in a pattern is said by the broker alone.
+        assert_eq!(heard.remove("news.*").unwrap().tags, tags("news.eu"));
+        let history = HistoryRequest { channel: "news.eu".into(), limit: 1, ..<_>::default() };
+        match client.ask(LiveRequest::History(history)) {
+            Ok(LiveAnswer::History(history)) => {
+                assert_eq!(history.publications[0].tags, tags("forged"));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
     broker.stop();
 }
 

@@ -17,9 +17,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
+    access_matrix::now_ms,
     live_client::LiveClient,
     tokens,
-    world::{Broker, config},
+    world::{Broker, config, until},
 };
 
 /// A request that the application was sent: its head and its body.
@@ -72,7 +73,7 @@ impl Application {
     fn settings(&self) -> LiveBackend {
         LiveBackend {
             url: Some(format!("http://{}/live", self.address).parse().unwrap()),
-            asks: vec![BackendAsk::Connect, BackendAsk::Rpc],
+            asks: vec![BackendAsk::Connect, BackendAsk::Refresh, BackendAsk::Rpc],
             subscribe: vec!["private.>".parse().unwrap()],
             publish: vec!["chat.>".parse().unwrap()],
             ..LiveBackend::default()
@@ -88,6 +89,11 @@ fn broker(application: &Application) -> (Broker, TempDir) {
     let folder = TempDir::new().unwrap();
     let live_backend = application.settings();
     (Broker::start(Config { live_backend, ..config(folder.path()) }), folder)
+}
+
+/// When it is so many seconds later, in seconds since 1970.
+fn in_seconds(seconds: u64) -> u64 {
+    now_ms() / 1000 + seconds
 }
 
 fn data(text: &str) -> Data {
@@ -248,5 +254,50 @@ fn a_client_that_the_application_lets_in_has_the_rights_that_it_gives_and_no_oth
     let mut late = LiveClient::open(&broker, Encoding::Json, &[]);
     connected(&mut late, "\"gone\"");
     assert_eq!(late.close().code, CloseCode::of(3005));
+    broker.stop();
+}
+
+#[test]
+fn the_application_is_asked_whether_a_client_that_it_has_let_in_may_stay() {
+    let application = Application::start(|path, body| match (path, body["user"].as_str()) {
+        ("/live/connect", _) => {
+            Some(json!({"result": {"user": body["data"], "expire_at": in_seconds(3)}}))
+        }
+        ("/live/refresh", Some("ada")) => {
+            let info = json!({"seen": "twice"});
+            Some(json!({"result": {"expire_at": 4_000_000_000_u64, "info": info}}))
+        }
+        ("/live/refresh", Some("bob")) => Some(json!({"result": {"expired": true}})),
+        ("/live/refresh", Some("eve")) => {
+            Some(json!({"disconnect": {"code": 4501, "reason": "go away"}}))
+        }
+        _ => None,
+    });
+    let (broker, _folder) = broker(&application);
+    let mut clients = ["ada", "bob", "eve", "dan"].map(|name| {
+        let mut client = LiveClient::open(&broker, Encoding::Json, &[]);
+        assert!(!connected(&mut client, &format!("{name:?}")).expires);
+        client
+    });
+    // Of the last one it never says anything: what it said before counts until its end.
+    for (client, code) in clients[1..].iter_mut().zip([3005, 4501, 3005]) {
+        assert_eq!(client.close().code, CloseCode::of(code));
+    }
+    let asked = |name: &str| {
+        let of_refresh = |asked: &Asked| {
+            asked.head.starts_with("POST /live/refresh ") && asked.body["user"] == *name
+        };
+        application.asked().iter().filter(|asked| of_refresh(asked)).count()
+    };
+    until("it is asked of all", || ["ada", "bob", "eve", "dan"].iter().all(|name| asked(name) > 0));
+    let [ada, ..] = &mut clients;
+    ada.subscribe("room");
+    ada.publish("room", "hello").unwrap();
+    let info = ada.published().1.info.unwrap();
+    assert_eq!(
+        (&*info.user, info.connection_data.as_bytes()),
+        ("ada", &br#"{"seen":"twice"}"#[..])
+    );
+    assert_eq!((asked("ada"), asked("bob"), asked("eve")), (1, 1, 1));
     broker.stop();
 }

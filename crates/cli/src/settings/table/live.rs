@@ -84,8 +84,8 @@ pub const SETTINGS: &[Setting<Start>] = &[
         section: "live",
         field: "backend_asks",
         kind: Kind::List,
-        shape: "connect,rpc",
-        help: "What the application is asked of all clients: who one is (connect), to answer calls (rpc)",
+        shape: "connect,refresh,rpc",
+        help: "What the application is asked of all clients: who one is (connect), whether it may stay (refresh), to answer calls (rpc)",
         get: |start| Value::list(&start.broker.live_backend.asks),
         set: |start, given| given.list_to(&mut start.broker.live_backend.asks),
         ..ROW

@@ -65,6 +65,8 @@ impl Default for LiveBackend {
 pub enum BackendAsk {
     /// Who a client is that shows no credentials.
     Connect,
+    /// Whether one whom it has let in may stay longer than it said.
+    Refresh,
     /// To answer calls of methods.
     Rpc,
 }
@@ -73,6 +75,7 @@ impl fmt::Display for BackendAsk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Connect => "connect",
+            Self::Refresh => "refresh",
             Self::Rpc => "rpc",
         })
     }
@@ -81,7 +84,7 @@ impl fmt::Display for BackendAsk {
 /// The text is nothing that an application can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "an application is asked connect or rpc; for topics, live.backend_subscribe and live.backend_publish name them"
+    "an application is asked connect, refresh or rpc; for topics, live.backend_subscribe and live.backend_publish name them"
 )]
 pub struct BackendAskError;
 
@@ -91,6 +94,7 @@ impl FromStr for BackendAsk {
     fn from_str(text: &str) -> Result<Self, BackendAskError> {
         match text {
             "connect" => Ok(Self::Connect),
+            "refresh" => Ok(Self::Refresh),
             "rpc" => Ok(Self::Rpc),
             _ => Err(BackendAskError),
         }
@@ -191,6 +195,8 @@ pub(crate) struct Granted {
     pub(crate) user: String,
     /// When it wants to be asked again, in seconds since 1970.
     pub(crate) expire_at: Option<u64>,
+    /// Whether the client may not stay, of a refresh.
+    pub(crate) expired: bool,
     pub(crate) tenant: Option<String>,
     pub(crate) roles: Vec<String>,
     pub(crate) rights: Vec<String>,

@@ -43,6 +43,13 @@ pub(crate) struct Greeting {
 /// By channel: the epoch and the offset of the next message.
 pub(crate) type Positions = BTreeMap<String, (String, u64)>;
 
+/// The word of the application on who a client is.
+#[derive(Debug, Default)]
+pub(crate) struct Admission {
+    /// When it is asked whether the client may stay; not while it is asked, nor where it is not to be.
+    pub(crate) ask_at: Option<Timestamp>,
+}
+
 /// How far a connection is.
 #[derive(Debug)]
 pub(crate) enum Phase {
@@ -111,8 +118,8 @@ pub(crate) struct Connection {
     pub(crate) key: Option<KeyConnection>,
     /// When its credentials end by themselves.
     pub(crate) expires: Option<Timestamp>,
-    /// Whether the application has said who it is: it does not show credentials, and asks again instead.
-    pub(crate) is_let_in: bool,
+    /// If the application has said who it is: it does not show credentials, and asks again instead.
+    pub(crate) admission: Option<Box<Admission>>,
     pub(crate) dialect: Dialect,
     pub(crate) phase: Phase,
     /// Whether its client has said that it ends.
@@ -169,7 +176,7 @@ impl Connection {
             tenant_place: None,
             key: None,
             expires: None,
-            is_let_in: false,
+            admission: None,
             dialect,
             phase: Phase::Greeting(Box::new(greeting)),
             client_has_ended: false,
@@ -393,7 +400,7 @@ impl Connection {
 
     /// Whether its client has to show others, and after how many seconds.
     pub(crate) fn time_to_refresh(&self, now: Timestamp) -> Option<u32> {
-        if self.is_let_in {
+        if self.admission.is_some() {
             return None;
         }
         Some(time_to_refresh(self.expires?, now))

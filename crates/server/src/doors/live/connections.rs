@@ -1,6 +1,7 @@
 //! The live connections of a core, and the loop that serves them. It has one session at the shards, whose readers follow
 //! topics.
 
+mod admissions;
 mod commands;
 mod deliveries;
 mod emulation;

@@ -9,7 +9,7 @@ use sennit_centrifuge::{Answer as ClientAnswer, ClientInfo, Data, ErrorCode, Rep
 use sennit_model::{Message as BrokerMessage, TopicName};
 use tokio::{sync::Notify, task::spawn_local};
 
-pub(crate) use self::application::LetIn;
+pub(crate) use self::application::{KeptIn, LetIn};
 use super::{
     backend::{Backend, CommandRefusal, Question},
     connection_id::ConnectionId,
@@ -40,6 +40,8 @@ pub(crate) enum Told {
     LoggedIn(u32, Result<Principal, LoginRefusal>),
     /// The application says who its client is, or refuses it. With the number of its command.
     LetIn(u32, Result<LetIn, CommandRefusal>),
+    /// The application says whether it may stay, or does not say it.
+    KeptIn(Result<KeptIn, CommandRefusal>),
     /// Its subscription may begin there.
     Begins(Beginning, Result<SubscriptionStart, CommandRefusal>),
     /// The credentials for a subscription that it has: of the principal, or refused.

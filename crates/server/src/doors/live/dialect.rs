@@ -121,7 +121,7 @@ impl Scratch {
                     data: message.data.view(),
                     info: message.publisher.as_deref(),
                     offset: offset + 1,
-                    tags: &[],
+                    tags: &message.tag_views(),
                     time_ms: 0,
                 };
                 put_centrifuge(encoding, &mut self.body, |encoding, out| {
@@ -157,6 +157,13 @@ impl Scratch {
         self.body.clear();
         match dialect {
             Dialect::Centrifuge(encoding) => {
+                let mut all = message.tag_views();
+                if !all.is_empty() {
+                    // What the broker says of a message nobody else says.
+                    all.retain(|(name, _)| tags.iter().all(|(own, _)| own != name));
+                    all.extend(tags);
+                }
+                let tags = if all.is_empty() { tags } else { &all };
                 let view = PublicationView {
                     data: message.data.view(),
                     info: message.publisher.as_deref(),
@@ -231,7 +238,7 @@ mod tests {
         let mut scratch = Scratch::default();
         let source = Source { channel: "news", epoch: 7 };
         let data = Data::of_payload(payload.to_vec().into());
-        let message = Published { offset, data, publisher: None };
+        let message = Published { offset, data, publisher: None, tags: Vec::new() };
         scratch.make(Dialect::Wse, source, expected, &message);
         let bytes = [scratch.head, scratch.body].concat();
         let text: String = bytes.iter().map(|byte| char::from(*byte)).collect();

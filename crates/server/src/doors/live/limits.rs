@@ -65,6 +65,9 @@ pub(crate) const BACKEND_ANSWER_BYTES_MAX: usize = 1 << 20;
 /// Requests of a core to the application at once. The others wait.
 pub(crate) const BACKEND_REQUESTS_MAX: usize = 64;
 
+/// How long after it has not answered an application is asked again whether a client may stay.
+pub(crate) const BACKEND_ASKED_AGAIN: Duration = Duration::from_secs(2);
+
 /// News of another broker that wait for what is missing before them, in bytes of each topic. Beyond, they are sent again.
 pub(crate) const RELAY_HELD_BYTES_MAX: usize = 4 << 20;
 

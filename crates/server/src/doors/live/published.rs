@@ -15,6 +15,9 @@ const CLIENT: &str = "sennit-client";
 /// What its token says of it, as JSON.
 const INFO: &str = "sennit-info";
 
+/// What the name of a header begins with that is a tag for clients: its name follows.
+const TAG: &str = "sennit-tag-";
+
 /// A message of a delivery.
 #[derive(Debug)]
 pub(crate) struct Published {
@@ -22,15 +25,28 @@ pub(crate) struct Published {
     pub(crate) data: Data,
     /// The live client that published it, if one did.
     pub(crate) publisher: Option<Box<ClientInfo>>,
+    /// What else its headers say of it: names and texts.
+    pub(crate) tags: Vec<(String, String)>,
+}
+
+impl Published {
+    /// Its tags, as they are written.
+    pub(crate) fn tag_views(&self) -> Vec<(&str, &str)> {
+        self.tags.iter().map(|(name, text)| (&**name, &**text)).collect()
+    }
 }
 
 /// The messages of a delivery.
 pub(crate) fn messages(delivery: &Delivery) -> impl Iterator<Item = Published> {
     let messages = Messages::of_checked(&delivery.messages);
-    messages.enumerate().map(|(index, message)| Published {
-        offset: delivery.first.0 + index as u64,
-        data: Data::of_payload(delivery.messages.slice_ref(message.payload())),
-        publisher: publisher(message, &delivery.messages),
+    messages.enumerate().map(|(index, message)| {
+        let (publisher, tags) = told_by_headers(message, &delivery.messages);
+        Published {
+            offset: delivery.first.0 + index as u64,
+            data: Data::of_payload(delivery.messages.slice_ref(message.payload())),
+            publisher,
+            tags,
+        }
     })
 }
 
@@ -48,10 +64,14 @@ pub(crate) fn headers(publisher: &ClientInfo) -> Vec<Header> {
     headers
 }
 
-/// The client that the headers of a message name, if any. `bytes` are those in which the message lies.
-fn publisher(message: MessageView<'_>, bytes: &Bytes) -> Option<Box<ClientInfo>> {
+/// The client that the headers of a message name, if any, and the tags. `bytes` are those in which the message lies.
+fn told_by_headers(
+    message: MessageView<'_>,
+    bytes: &Bytes,
+) -> (Option<Box<ClientInfo>>, Vec<(String, String)>) {
+    let mut tags = Vec::new();
     if message.encoded_headers().is_empty() {
-        return None;
+        return (None, tags);
     }
     let mut info = ClientInfo::default();
     for (name, _, value) in message.headers().map_while(Result::ok) {
@@ -60,9 +80,13 @@ fn publisher(message: MessageView<'_>, bytes: &Bytes) -> Option<Box<ClientInfo>>
             USER => info.user = text(),
             CLIENT => info.client = text(),
             INFO => info.connection_data = Data::of_payload(bytes.slice_ref(value)),
-            _ => {}
+            name => {
+                if let Some(tag) = name.strip_prefix(TAG).filter(|tag| !tag.is_empty()) {
+                    tags.push((tag.to_owned(), text()));
+                }
+            }
         }
     }
     let is_named = !info.client.is_empty() || !info.user.is_empty();
-    is_named.then(|| Box::new(info))
+    (is_named.then(|| Box::new(info)), tags)
 }

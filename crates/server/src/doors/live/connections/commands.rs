@@ -314,9 +314,11 @@ impl LiveConnections {
                 self.connected(id, number, principal, Data::default());
             }
             Told::LetIn(number, Ok(LetIn { principal, data })) => {
-                connection.is_let_in = true;
+                connection.admission = Some(Box::default());
                 self.connected(id, number, principal, data);
+                self.ask_before_end(id);
             }
+            Told::KeptIn(kept) => self.hear_kept_in(id, kept),
             Told::LetIn(number, Err(refusal)) => {
                 connection.is_busy = false;
                 connection.not_granted(number, refusal);

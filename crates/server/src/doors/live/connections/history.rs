@@ -186,7 +186,7 @@ impl LiveConnections {
 }
 
 fn publication(message: Published) -> Publication {
-    let Published { offset, data, publisher } = message;
-    let info = publisher.map(|publisher| *publisher);
-    Publication { data, info, offset: offset + 1, ..Publication::default() }
+    let Published { offset, data, publisher, tags } = message;
+    let (info, tags) = (publisher.map(|publisher| *publisher), tags.into_iter().collect());
+    Publication { data, info, offset: offset + 1, tags, ..Publication::default() }
 }

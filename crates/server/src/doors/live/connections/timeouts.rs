@@ -40,6 +40,7 @@ impl LiveConnections {
             for broadcast in ended {
                 self.unsubscribe_from(id, broadcast, UnsubscribeCode::Expired);
             }
+            self.keep_in_if_due(id, wall);
             let Some(connection) = self.at(slot) else { continue };
             if connection.has_expired(wall) && !connection.is_ending() {
                 connection.end(DisconnectCode::Expired);

@@ -29,19 +29,39 @@ pub(crate) struct LetIn {
     pub(crate) data: Data,
 }
 
+/// What the application says of a client that it has let in before.
+#[derive(Debug)]
+pub(crate) struct KeptIn {
+    /// Whether it may not stay.
+    pub(crate) has_expired: bool,
+    /// Until when it may.
+    pub(crate) expires: Timestamp,
+    /// What others may know of it, as JSON, if that is new.
+    pub(crate) info: Option<Box<str>>,
+}
+
+/// When the application wants to be asked again.
+fn expires(granted: &Granted) -> Timestamp {
+    let seconds = granted.expire_at.filter(|seconds| *seconds > 0);
+    Timestamp(seconds.map_or(u64::MAX, |seconds| seconds.saturating_mul(1000)))
+}
+
+fn info(granted: &Granted) -> Option<Box<str>> {
+    let json = granted.info()?.shown_as_json().into_payload();
+    Some(String::from_utf8(json.to_vec()).ok()?.into())
+}
+
 fn claims(granted: Granted) -> Claims {
     let boxed = |texts: Vec<String>| texts.into_iter().map(String::into_boxed_str).collect();
-    let info = granted.info().map(|info| info.shown_as_json().into_payload());
-    let expires_at = granted.expire_at.map_or(u64::MAX, |seconds| seconds.saturating_mul(1000));
     Claims {
-        info: info.and_then(|json| String::from_utf8(json.to_vec()).ok()).map(Into::into),
+        info: info(&granted),
+        expires_at: expires(&granted),
         subject: granted.user.into(),
         issuer: ISSUER.into(),
         tenant: granted.tenant.map(Into::into),
         roles: boxed(granted.roles),
         rights: boxed(granted.rights),
         channels: boxed(granted.channels),
-        expires_at: Timestamp(expires_at),
         not_before: None,
         id: None,
         others: Default::default(),
@@ -84,6 +104,21 @@ impl CoreRequests {
                 Ok(LetIn { principal, data })
             });
             this.answers.tell(connection, Told::LetIn(command, let_in));
+        });
+    }
+
+    /// Asks the application whether a client that it has let in may stay.
+    pub(crate) fn keep_in(&self, connection: ConnectionId, asker: Asker) {
+        let this = self.clone();
+        spawn_local(async move {
+            let Some(backend) = this.backend.clone() else { return };
+            let granted = backend.ask("refresh", &HeaderMap::new(), &asker.question()).await;
+            let kept = granted.map(|granted| KeptIn {
+                has_expired: granted.expired,
+                expires: expires(&granted),
+                info: info(&granted),
+            });
+            this.answers.tell(connection, Told::KeptIn(kept));
         });
     }
 
