@@ -108,6 +108,8 @@ pub struct Config {
     pub live_connect_timeout: Duration,
     /// Whether all subscribers of a topic that keeps presence are told who comes and goes, or only those who ask for it.
     pub live_tells_all: bool,
+    /// How long channels that live connections create keep messages; without it as long as the broker runs.
+    pub live_channels_keep: Option<Duration>,
     /// The application that is asked about live connections.
     pub live_backend: LiveBackend,
     /// The Redis by which brokers send one another the messages of live topics.
@@ -158,6 +160,7 @@ impl Default for Config {
             live_ping_interval: Duration::from_secs(25),
             live_connect_timeout: Duration::from_secs(10),
             live_tells_all: false,
+            live_channels_keep: None,
             live_backend: LiveBackend::default(),
             live_redis: LiveRedis::default(),
             streams_allow_private_webhooks: false,

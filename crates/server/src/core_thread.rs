@@ -276,7 +276,7 @@ fn add_control(core: &CoreHandle, config: Config, authority: &Authority) {
         listeners.push(relay);
     }
     let listeners: Rc<[Rc<dyn TopicListener>]> = listeners.into();
-    let control = Rc::new(Control::new(core.clone(), listeners));
+    let control = Rc::new(Control::new(core.clone(), listeners, config.live_channels_keep));
     let needs = Rc::new(Needs::default());
     core.with(|core| core.set_needs(needs.clone()));
     spawn_local(needs.serve(control.clone()));

@@ -16,7 +16,7 @@ mod watch;
 mod watches;
 mod workbench;
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use sennit_engine::{CatalogueCommand, Command, PartitionCommand, Refusal, SessionId, Topic};
 use sennit_model::{
@@ -54,6 +54,8 @@ pub(crate) struct Control {
     pub(crate) changes: TopicLocks,
     pub(crate) watches: Rc<RefCell<Watches>>,
     listeners: Rc<[Rc<dyn TopicListener>]>,
+    /// How long channels that live connections create keep messages; without it as long as the broker runs.
+    channels_keep: Option<Duration>,
 }
 
 /// A change that the catalogue has committed.
@@ -109,9 +111,14 @@ type PendingAnswers = Vec<oneshot::Receiver<Result<Answer, Refusal>>>;
 
 impl Control {
     /// Tells `listeners` of topics that come and go.
-    pub(crate) fn new(core: CoreHandle, listeners: Rc<[Rc<dyn TopicListener>]>) -> Self {
+    /// Channels that live connections create keep messages for so long.
+    pub(crate) fn new(
+        core: CoreHandle,
+        listeners: Rc<[Rc<dyn TopicListener>]>,
+        channels_keep: Option<Duration>,
+    ) -> Self {
         let (changes, watches) = Default::default();
-        Self { core, changes, watches, listeners }
+        Self { core, changes, watches, listeners, channels_keep }
     }
 
     /// What a topic is called, for people; its number where it is gone.

@@ -14,8 +14,8 @@ use crate::{
     access::{Guarded, logged_in},
     live_client::{LiveClient, text_of},
     live_targets::as_admin,
-    wse_client::WseClient,
     world::{Broker, Peer, SOON, publish},
+    wse_client::WseClient,
 };
 
 const ENCODINGS: [Encoding; 2] = [Encoding::Json, Encoding::Protobuf];

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sennit_centrifuge::{DisconnectCode, Encoding, FromServer, PushKind};
 use sennit_model::{
     BatchBuilder, LiveSettings, Message, PartitionId, PartitionIndex, ProducerId, ProducerStamp,
-    TopicConfig, TopicId, TopicKind, WhenBehind,
+    Retention, TopicConfig, TopicId, TopicKind, WhenBehind,
 };
 use sennit_protocol::{Publish, Reply, Request as NativeRequest, control};
 use sennit_server::Config;
@@ -86,6 +86,17 @@ fn a_channel_that_a_client_creates_has_presence_and_a_topic_what_it_was_told() {
     assert!(settings(&mut peer, "said").live.presence);
     peer.create_topic("orders", 1);
     assert_eq!(settings(&mut peer, "orders").live, LiveSettings::default());
+    broker.stop();
+}
+
+#[test]
+fn a_channel_that_a_client_creates_keeps_messages_as_long_as_the_broker_is_told() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let live_channels_keep = Some(Duration::from_secs(60));
+    let broker = Broker::start(Config { live_channels_keep, ..config(folder.path()) });
+    LiveClient::of(&broker).subscribe("lobby");
+    let retention = settings(&mut broker.greeted(), "lobby").retention;
+    assert_eq!(retention, Retention { age: live_channels_keep, ..Retention::FOREVER });
     broker.stop();
 }
 

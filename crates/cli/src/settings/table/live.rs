@@ -54,6 +54,19 @@ pub const SETTINGS: &[Setting<Start>] = &[
     },
     Setting {
         section: "live",
+        field: "channels_keep",
+        kind: Kind::Duration,
+        shape: "DURATION",
+        help: "How long channels that live connections create keep messages",
+        unset: "as long as the broker runs",
+        get: |start| Value::optional(start.broker.live_channels_keep, Value::duration),
+        set: |start, given| {
+            given.optional_to(&mut start.broker.live_channels_keep, Assignment::duration)
+        },
+        ..ROW
+    },
+    Setting {
+        section: "live",
         field: "join_leave",
         kind: Kind::OneOf(&[
             ("asked", "Clients that ask for it"),

@@ -4,8 +4,8 @@
 use sennit_engine::PartitionCommand;
 use sennit_identity::Verb;
 use sennit_model::{
-    Durability, GroupName, LiveSettings, Offset, PartitionIndex, ReadFrom, TopicConfig, TopicKind,
-    TopicName,
+    Durability, GroupName, LiveSettings, Offset, PartitionIndex, ReadFrom, Retention, TopicConfig,
+    TopicKind, TopicName,
 };
 
 use super::{Control, gather};
@@ -143,8 +143,9 @@ impl Control {
         if self.locate(name).is_none() {
             let durability = Durability::Memory;
             let live = LiveSettings::OF_CHANNEL;
-            let config =
-                TopicConfig { durability, live, ..TopicConfig::of_kind(TopicKind::Stream) };
+            let retention = Retention { age: self.channels_keep, ..Retention::FOREVER };
+            let of_kind = TopicConfig::of_kind(TopicKind::Stream);
+            let config = TopicConfig { durability, live, retention, ..of_kind };
             self.new_topic(name.clone(), config, None).await?;
         }
         self.locate(name).ok_or_else(unknown)
