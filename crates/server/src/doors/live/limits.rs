@@ -102,6 +102,12 @@ pub(crate) const GROUP_WINDOW_MAX: u32 = 4096;
 /// Bytes of the same, of all partitions. One message may be larger.
 pub(crate) const GROUP_WINDOW_BYTES: u64 = 256 << 10;
 
+/// The same of all subscriptions to groups of a core, in bytes: where they are many, a window is smaller.
+pub(crate) const GROUP_WINDOWS_BYTES_MAX: u64 = 64 << 20;
+
+/// The smallest such window.
+pub(crate) const GROUP_WINDOW_SHARE_BYTES: u64 = 4 << 10;
+
 /// Subscriptions of one connection to groups.
 pub(crate) const GROUPS_MAX: usize = 16;
 

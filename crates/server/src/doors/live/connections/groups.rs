@@ -19,7 +19,9 @@ use crate::{
         core_requests::{Beginning, Cause},
         dialect::Dialect,
         group_channel::{Acks, DeliveryTag, GroupChannel},
-        limits::{GROUP_WINDOW_BYTES, GROUPS_MAX},
+        limits::{
+            GROUP_WINDOW_BYTES, GROUP_WINDOW_SHARE_BYTES, GROUP_WINDOWS_BYTES_MAX, GROUPS_MAX,
+        },
         published::messages,
         settlement::{PendingSettlement, Settlement},
     },
@@ -72,7 +74,9 @@ impl LiveConnections {
             return refused(ErrorCode::LimitExceeded, detail);
         }
         let number = self.next_number();
-        let window = Credit { messages: group.window, bytes: GROUP_WINDOW_BYTES };
+        let share = GROUP_WINDOWS_BYTES_MAX / (self.consumers.len() as u64 + 1);
+        let bytes = share.clamp(GROUP_WINDOW_SHARE_BYTES, GROUP_WINDOW_BYTES);
+        let window = Credit { messages: group.window, bytes };
         let credit = place.share(window);
         let origin = Origin { session: self.session, request: number.into() };
         self.core.with(|core| {
