@@ -5,6 +5,9 @@ toolchain="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 venv="$target/tools/python"
 export PATH="$PATH:$venv/bin"
 
+# With INSTALL_ONLY set, a test ends where it has all that it needs: `make test` installs beside other work.
+all_is_there() { [ -z "${INSTALL_ONLY:-}" ] || exit 0; }
+
 # A Python of our own, so that nothing is installed into the machine's.
 find_python() {
     [ -x "$venv/bin/pip" ] && return
@@ -20,7 +23,7 @@ find_python() {
 install_wheels() { # REQUIREMENTS: each pinned by hash
     find_python
     cmp -s "$1" "$venv/.$(basename "$1")" && return
-    "$venv/bin/pip" install --quiet --no-deps --require-hashes -r "$1" >&2
+    "$venv/bin/pip" install --quiet --no-deps --require-hashes -r "$1" >&2 || return
     cp "$1" "$venv/.$(basename "$1")"
 }
 
