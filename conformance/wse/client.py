@@ -1,6 +1,7 @@
 # A program of WSE's Python client. It does what it reads, one JSON object a line, and prints what it is given:
 #   python client.py '{"url": URL, "token": KEY}' [sync]
-# It goes on until its input ends. With `decode` it prints what the client's codec makes of a message.
+# It goes on until its input ends. With `decode` each line is a message as a JSON string, and it prints what the client's codec
+# makes of it.
 import asyncio
 import json
 import logging
@@ -99,10 +100,11 @@ def run_sync() -> None:
 
 
 def decode() -> None:
-    event = MessageCodec(CompressionHandler()).decode(sys.argv[1])
     fields = ("type", "payload", "category", "topic", "epoch", "offset", "correlation_id")
-    said = {field: getattr(event, field) for field in fields}
-    say({field: value for field, value in said.items() if value is not None})
+    for line in sys.stdin:
+        event = MessageCodec(CompressionHandler()).decode(json.loads(line))
+        said = {field: getattr(event, field) for field in fields}
+        say({field: value for field, value in said.items() if value is not None})
 
 
 if way == "decode":

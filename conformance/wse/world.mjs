@@ -89,10 +89,13 @@ export class World extends LiveWorld {
     return client
   }
 
-  /** What the client's codec makes of a message. */
-  async decoded(message) {
-    const child = launch([...this.python, message, "decode"], { stdio: ["ignore", "pipe", "inherit"] })
-    return JSON.parse(Buffer.concat(await child.stdout.toArray()).toString())
+  /** What the client's codec makes of each message. */
+  async decoded(messages) {
+    const child = launch([...this.python, "{}", "decode"], { stdio: ["pipe", "pipe", "inherit"] })
+    child.stdin.on("error", () => {})
+    child.stdin.end(messages.map((message) => `${JSON.stringify(message)}\n`).join(""))
+    const said = Buffer.concat(await child.stdout.toArray()).toString()
+    return said.trim().split("\n").map((line) => JSON.parse(line))
   }
 
   /** What a topic has, as clients have to be given it. */
