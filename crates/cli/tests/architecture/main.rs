@@ -11,10 +11,14 @@ mod waits;
 mod walls;
 mod words;
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use modules::code_of;
-use tree::{read, root, rust_files, workspace_rust_files};
+use serde_json::Value;
+use tree::{cargo_metadata, read, root, rust_files, workspace_rust_files};
 
 /// The only prose at the root; everything else is under docs/ or beside its code.
 const ROOT_PROSE: [&str; 6] =
@@ -160,6 +164,38 @@ fn no_test_is_switched_off() {
             assert!(!switched_off, "{}:{} switches a test off", path.display(), index + 1);
         }
     }
+}
+
+/// Whether a file has an example in its documentation that is a test.
+fn has_example(path: &Path) -> bool {
+    let mut is_inside = false;
+    read(path).lines().any(|line| {
+        let text = line.trim_start();
+        let text = text.strip_prefix("///").or_else(|| text.strip_prefix("//!"));
+        let Some(kind) = text.and_then(|text| text.trim().strip_prefix("```")) else {
+            return false;
+        };
+        is_inside = !is_inside;
+        is_inside && kind != "text"
+    })
+}
+
+#[test]
+fn examples_of_the_documentation_are_run_where_there_are_any() {
+    let metadata = cargo_metadata();
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let targets = list(&metadata["packages"]).into_iter().flat_map(|each| list(&each["targets"]));
+    let mut with_examples = 0;
+    for target in targets.filter(|target| target["kind"][0] == "lib") {
+        let source = PathBuf::from(target["src_path"].as_str().expect("a path"));
+        let files = rust_files(source.parent().expect("it is in a folder"));
+        let has_examples = files.iter().any(|path| has_example(path));
+        with_examples += usize::from(has_examples);
+        // Asking a crate that has none takes seconds.
+        let name = &target["name"];
+        assert_eq!(target["doctest"], has_examples, "`doctest` of [lib] in the crate of {name}");
+    }
+    assert!(with_examples > 0, "the walk over the crates found no example");
 }
 
 #[test]
