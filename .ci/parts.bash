@@ -1,4 +1,5 @@
-# Sourced by .ci/test and .ci/torture: runs their parts one after the other, and sums up what they found.
+# Sourced by .ci/test and .ci/torture: runs their parts one after the other, or some beside another that waits, and sums up
+# what they found.
 #
 # A part is a function `part_NAME` of the script that sources this. It runs in a process of its own
 # (`SCRIPT --part NAME`), which is ended with all that it started when its bound is over. A part that
@@ -29,11 +30,13 @@ if [ "${1:-}" = --part ]; then
 fi
 
 begun=$(date +%s)
-child='' sleeper=''
+declare -A child=() name_of=() begun_s=() bound_s=()
+sleeper=''
 trap 'interrupted' INT TERM
 interrupted() {
+    local name
     kill "$sleeper" 2>/dev/null || true
-    [ -z "$child" ] || end_session "$child"
+    for name in "${!child[@]}"; do end_session "${child[$name]}"; done
     printf 'interrupted\tthe parts after these did not run\t0\t1\t0\t0\n' >>"$results/table"
     close || true
     exit 130
@@ -55,37 +58,76 @@ end_session() { # ID
 }
 
 # What a part wrote last of how far it is.
-progress_of() { tr '\r' '\n' <"$TEST_PROGRESS" | awk 'NF { last = $0 } END { print last }'; }
+progress_of() { tr '\r' '\n' <"$results/$1.PROGRESS" | awk 'NF { last = $0 } END { print last }'; }
 
-run_part() { # NAME BOUND_S
-    local name=$1 bound=$2 status=0 ended='' part_begun seconds
-    part_begun=$(date +%s)
-    for file in TEST_COUNTS TEST_SKIPPED TEST_AMOUNT TEST_PROGRESS; do
-        export "$file=$results/$name.${file#TEST_}"
-        : >"${!file}"
+begin_part() { # NAME BOUND_S COMMAND...: with the command before it
+    local name=$1 bound=$2 file
+    shift 2
+    for file in COUNTS SKIPPED AMOUNT PROGRESS; do
+        export "TEST_$file=$results/$name.$file"
+        : >"$results/$name.$file"
     done
-    printf '\n=== %s\n' "$name"
+    begun_s[$name]=$(date +%s) bound_s[$name]=$bound
     # bash has what it starts beside itself ignore Ctrl-C, and the programs of tests would inherit that.
-    setsid env --default-signal=INT,QUIT \
+    setsid env --default-signal=INT,QUIT "$@" \
         timeout --kill-after=10 "$bound" "$script" --part "$name" </dev/null &
-    child=$!
-    until [ "$ended" = "$child" ]; do
-        sleep "$PROGRESS_S" &
-        sleeper=$!
+    child[$name]=$! name_of[$!]=$name
+}
+
+end_part() { # NAME STATUS
+    local name=$1 status=$2 seconds
+    end_session "${child[$name]}"
+    unset "child[$name]"
+    seconds=$(($(date +%s) - begun_s[$name]))
+    if [ "$status" != 0 ] && [ "$seconds" -ge "${bound_s[$name]}" ]; then
+        echo "=== $name: HANGS: not done after ${bound_s[$name]} s, and ended"
+    fi
+    printf '=== %s: %s%s s\n' "$name" "$([ "$status" = 0 ] || echo 'FAILED, ')" "$seconds"
+    .ci/count part "$name" "$status" "$seconds" "$results/$name".{COUNTS,SKIPPED,AMOUNT} >>"$results/table"
+}
+
+# Waits for all that began, and says how far they are meanwhile.
+end_parts() {
+    local name ended status
+    sleeper=''
+    while [ ${#child[@]} -gt 0 ]; do
+        if [ -z "$sleeper" ]; then
+            sleep "$PROGRESS_S" &
+            sleeper=$!
+        fi
         status=0
-        wait -n -p ended "$child" "$sleeper" || status=$?
-        [ "$ended" = "$child" ] || echo "... $name: $(($(date +%s) - part_begun)) of at most $bound s; $(progress_of)"
+        wait -n -p ended "${child[@]}" "$sleeper" || status=$?
+        if [ -z "${ended:-}" ]; then echo "bash lost a process that it waits for" >&2; exit 1; fi
+        if [ "$ended" != "$sleeper" ]; then
+            end_part "${name_of[$ended]}" "$status"
+            continue
+        fi
+        sleeper=''
+        for name in "${!child[@]}"; do
+            echo "... $name: $(($(date +%s) - begun_s[$name])) of at most ${bound_s[$name]} s; $(progress_of "$name")"
+        done
     done
     kill "$sleeper" 2>/dev/null || true
     wait "$sleeper" 2>/dev/null || true
-    end_session "$child"
-    child=''
-    seconds=$(($(date +%s) - part_begun))
-    if [ "$status" != 0 ] && [ "$seconds" -ge "$bound" ]; then
-        echo "=== $name: HANGS: not done after $bound s, and ended"
-    fi
-    printf '=== %s: %s%s s\n' "$name" "$([ "$status" = 0 ] || echo 'FAILED, ')" "$seconds"
-    .ci/count part "$name" "$status" "$seconds" "$TEST_COUNTS" "$TEST_SKIPPED" "$TEST_AMOUNT" >>"$results/table"
+}
+
+# A part, and others beside it, which are shown once all are over. Those with a tilde have the processors when nobody else wants them.
+run_together() { # NAME:BOUND_S [+NAME:BOUND_S|~NAME:BOUND_S]...
+    local each name beside=("${@:2}")
+    printf '\n=== %s\n' "${*%:*}"
+    for each in "${beside[@]}"; do
+        name=${each%:*} name=${name:1}
+        case $each in
+            +*) begin_part "$name" "${each#*:}" ;;
+            ~*) begin_part "$name" "${each#*:}" chrt --idle 0 ;;
+        esac >"$results/$name.log" 2>&1
+    done
+    begin_part "${1%:*}" "${1#*:}"
+    end_parts
+    for each in "${beside[@]%:*}"; do
+        printf '\n=== %s said:\n' "${each:1}"
+        cat "$results/${each:1}.log"
+    done
 }
 
 # The list of what was skipped, a table, and the closing line; fails if anything failed.
@@ -99,11 +141,12 @@ close() {
     .ci/count sum "$(basename "$script")" "$(($(date +%s) - begun))" "$results/table"
 }
 
-# Runs the parts, or those that are chosen by name, and closes. Ends with 0 only if nothing failed.
-run_parts() { # CHOSEN NAME:BOUND_S...
-    local each chosen=" $1 " names
+# Runs the parts, or those that are chosen by name, and closes. Ends with 0 only if nothing failed. One with a plus or a tilde
+# runs beside those before it, which wait for most of their time; with a tilde, at idle priority.
+run_parts() { # CHOSEN [+|~]NAME:BOUND_S...
+    local each name chosen=" $1 " names=' ' together=()
     shift
-    names=" ${*%:*} "
+    for each in "$@"; do name=${each%:*} names+="${name#[+~]} "; done
     for each in $chosen; do
         [[ "$names" == *" $each "* ]] || { echo "there is no part $each; there are$names" >&2; exit 2; }
     done
@@ -111,9 +154,16 @@ run_parts() { # CHOSEN NAME:BOUND_S...
     mkdir -p "$results"
     export RESULTS=$results
     for each in "$@"; do
-        if [ -z "${chosen// /}" ] || [[ "$chosen" == *" ${each%:*} "* ]]; then
-            run_part "${each%:*}" "${each#*:}"
+        name=${each%:*} name=${name#[+~]}
+        if [ ${#together[@]} -gt 0 ] && [[ "$each" != [+~]* ]]; then
+            run_together "${together[@]}"
+            together=()
         fi
+        [ -z "${chosen// /}" ] || [[ "$chosen" == *" $name "* ]] || continue
+        # The first of those that run together has them to itself, whatever the list says.
+        [ ${#together[@]} -gt 0 ] || each=${each#[+~]}
+        together+=("$each")
     done
+    [ ${#together[@]} = 0 ] || run_together "${together[@]}"
     close
 }

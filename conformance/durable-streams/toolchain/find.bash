@@ -20,11 +20,16 @@ find_python() {
     fi
 }
 
-install_wheels() { # REQUIREMENTS: each pinned by hash
-    find_python
-    cmp -s "$1" "$venv/.$(basename "$1")" && return
-    "$venv/bin/pip" install --quiet --no-deps --require-hashes -r "$1" >&2 || return
-    cp "$1" "$venv/.$(basename "$1")"
+# Each pinned by hash. One at a time, as suites may run beside each other.
+install_wheels() { # REQUIREMENTS
+    mkdir -p "$target/tools"
+    {
+        flock 9
+        find_python
+        cmp -s "$1" "$venv/.$(basename "$1")" && return
+        "$venv/bin/pip" install --quiet --no-deps --require-hashes -r "$1" >&2 || return
+        cp "$1" "$venv/.$(basename "$1")"
+    } 9>"$target/tools/lock"
 }
 
 # Node.js 20 is the oldest that the suite runs on.

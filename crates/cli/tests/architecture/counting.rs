@@ -1,7 +1,9 @@
-//! Tests of `.ci/count`, which makes the closing line of `make test`, with known logs.
+//! Tests of `.ci/count`, which makes the closing line of `make test`, with known logs, and of `.ci/parts.bash`, which runs its
+//! parts.
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Command, Output},
 };
@@ -144,6 +146,38 @@ fn the_closing_line_sums_up_and_the_end_is_a_failure_if_anything_failed() {
     assert!(!output.status.success());
     table("");
     assert!(!sum().status.success(), "nothing ran");
+}
+
+/// Parts of which each waits for the other, then one that fails and one that does not end.
+const PARTS: &str = r#"
+set -euo pipefail
+meet() { touch "$RESULTS/$1.here"; until [ -e "$RESULTS/$2.here" ]; do sleep 0.01; done; }
+part_one() { meet one two; echo "3 0" >>"$TEST_COUNTS"; }
+part_two() { meet two one; echo "2 0" >>"$TEST_COUNTS"; echo "it said this"; }
+part_fails() { false; }
+part_hangs() { exec sleep 1000; }
+source .ci/parts.bash
+run_parts "${*:-}" one:60 +two:60 fails:60 "~hangs:1"
+"#;
+
+#[test]
+fn a_part_runs_beside_another_and_counts_as_if_it_had_run_alone() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let script = folder.path().join("parts");
+    fs::write(&script, format!("#!/usr/bin/env bash{PARTS}")).expect("there is room");
+    fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).expect("it is ours");
+    let results = folder.path().join("results");
+    let run = |chosen: &[&str]| {
+        let mut command = Command::new("bash");
+        command.arg(&script).args(chosen).current_dir(root()).env("RESULTS", &results);
+        text(&command.output().expect("it runs").stdout)
+    };
+    let said = run(&["one", "two"]);
+    assert!(said.contains("=== two said:\nit said this\n"), "{said}");
+    assert_eq!(said.lines().last(), Some("5 passed, 0 failed, 0 skipped"), "{said}");
+    let said = run(&["fails", "hangs"]);
+    assert!(said.contains("=== hangs: HANGS: not done after 1 s, and ended"), "{said}");
+    assert_eq!(said.lines().last(), Some("0 passed, 2 failed, 0 skipped"), "{said}");
 }
 
 /// Two tests of which one does not end, as libtest tells of them.
