@@ -9,7 +9,6 @@ use std::{
 };
 
 use sennit_journal::{Fault, LaneConfig};
-use sennit_model::TopicName;
 use tokio::{
     sync::mpsc as async_mpsc,
     task::{LocalSet, spawn_local},
@@ -38,7 +37,7 @@ use crate::{
         live::{
             connections::{LiveConnections, LiveRules},
             emulation::LiveDoor,
-            relay::Relay,
+            relay::{Relay, RelayNews},
         },
         native::{
             arrival::Arrival,
@@ -265,10 +264,15 @@ fn add_control(core: &CoreHandle, config: Config, authority: &Authority) {
     let mut listeners: Vec<Rc<dyn TopicListener>> =
         vec![configuration, key_uses, storage, schedules, subscriptions, hooks];
     let cores = core.cores.clone();
-    let tell = move |topic: TopicName| {
-        for index in cores.inboxes.indices() {
-            let topic = topic.clone();
-            LiveConnections::call(&cores, index, move |live| live.miss(&topic));
+    let tell = move |news: RelayNews| {
+        let keeper = match (&news, news.topic()) {
+            // Presence is kept by one core, all else concerns all.
+            (RelayNews::Missed(_), _) | (_, None) => None,
+            (_, Some(topic)) => Some(LiveConnections::presence_core(&cores, topic)),
+        };
+        for index in cores.inboxes.indices().filter(|index| keeper.is_none_or(|of| of == *index)) {
+            let news = news.clone();
+            LiveConnections::call(&cores, index, move |live| live.hear_relay(news));
         }
     };
     if let Some(relay) = Relay::open(core, &config.live_redis, tell) {

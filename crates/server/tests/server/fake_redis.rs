@@ -18,6 +18,10 @@ pub struct FakeRedis {
 struct State {
     clients: Vec<Client>,
     asked: Vec<String>,
+    /// Messages that were published, each with the number of its client.
+    published: Vec<(usize, Vec<u8>)>,
+    /// Clients of which nothing is passed on.
+    silent: BTreeSet<usize>,
 }
 
 struct Client {
@@ -48,6 +52,15 @@ impl FakeRedis {
 
     pub fn url(&self) -> String {
         format!("redis://{}", self.address)
+    }
+
+    /// Passes on nothing more of the client that has published something with this text in it.
+    pub fn silence(&self, text: &str) {
+        let mut state = locked(&self.state);
+        let has_it = |message: &[u8]| message.windows(text.len()).any(|it| it == text.as_bytes());
+        let found = state.published.iter().find(|(_, message)| has_it(message));
+        let number = found.expect("somebody has published it").0;
+        state.silent.insert(number);
     }
 
     /// How often this was asked: a command with its words in capitals and as they are.
@@ -108,7 +121,9 @@ fn answer(number: usize, words: &[Vec<u8>], state: &mut State) {
     match name.as_str() {
         "PUBLISH" => {
             let (channel, message) = (text(&words[1]), &words[2]);
-            for client in &mut state.clients {
+            state.published.push((number, message.clone()));
+            let is_silent = state.silent.contains(&number);
+            for client in state.clients.iter_mut().filter(|_| !is_silent) {
                 // One that has gone is removed by its own thread.
                 if client.names.contains(&channel) {
                     let push = push(&[b"message", channel.as_bytes(), message], None);

@@ -1,6 +1,14 @@
 //! Brokers that share a Redis: what is published at one reaches those who are subscribed at another, by name or by a pattern, each
 //! message once.
 
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use sennit_centrifuge::{
+    Answer, ChannelRequest, ClientInfo, Data, PushKind, Request, SubscribeRequest,
+};
 use sennit_server::{Config, LiveRedis};
 use tempfile::TempDir;
 
@@ -8,7 +16,7 @@ use crate::{
     fake_redis::FakeRedis,
     live_client::{LiveClient, text_of},
     live_patterns::next,
-    world::{Broker, config},
+    world::{Broker, config, until},
 };
 
 /// A broker that shares a Redis with others.
@@ -19,11 +27,32 @@ fn sharing(redis: &FakeRedis) -> (Broker, TempDir) {
     (broker, folder)
 }
 
+/// The clients that are subscribed to a channel, by their ids.
+fn here(client: &mut LiveClient, channel: &str) -> BTreeMap<String, ClientInfo> {
+    let asked = ChannelRequest { channel: channel.into() };
+    match client.ask(Request::Presence(asked)) {
+        Ok(Answer::Presence(presence)) => presence.presence,
+        other => panic!("{other:?}"),
+    }
+}
+
 /// The next publication of a channel.
 fn text(client: &mut LiveClient, channel: &str) -> String {
     let (of, publication) = client.published();
     assert_eq!(of, channel);
     text_of(client.encoding, &publication.data)
+}
+
+#[test]
+fn clients_of_several_brokers_have_ids_of_their_own() {
+    let brokers = [Broker::fresh(), Broker::fresh()];
+    let clients = brokers.iter().flat_map(|(broker, _)| (0..8).map(|_| LiveClient::of(broker)));
+    let clients: Vec<LiveClient> = clients.collect();
+    let ids: BTreeSet<&str> = clients.iter().map(|client| &*client.id).collect();
+    assert_eq!(ids.len(), clients.len(), "{ids:?}");
+    for (broker, _folder) in brokers {
+        broker.stop();
+    }
 }
 
 #[test]
@@ -89,5 +118,58 @@ fn a_subscriber_of_a_pattern_alone_gets_what_another_broker_publishes_and_each_m
     let history = LiveClient::of(&here).subscribe("chat.a.b");
     assert_eq!(history.offset, 0);
     here.stop();
+    elsewhere.stop();
+}
+
+/// Passes over who comes and goes until it is this client; whether it comes.
+fn comes(client: &mut LiveClient, id: &str) -> bool {
+    loop {
+        match client.push().1 {
+            PushKind::Join(info) if info.client == id => return true,
+            PushKind::Leave(info) if info.client == id => return false,
+            PushKind::Join(_) | PushKind::Leave(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn clients_are_seen_at_all_brokers_until_they_go_or_their_broker_does() {
+    let redis = FakeRedis::start();
+    let ((here_broker, _folder), (elsewhere, _other_folder)) = (sharing(&redis), sharing(&redis));
+    let told = || SubscribeRequest {
+        channel: "room".into(),
+        join_leave: true,
+        data: Data::of_payload(b"{\"mood\":1}".to_vec().into()),
+        ..SubscribeRequest::default()
+    };
+    // One who was there before the other broker follows the topic is asked for.
+    let mut first = LiveClient::of(&elsewhere);
+    first.subscribed(told()).unwrap();
+    let ada = RefCell::new(LiveClient::of(&here_broker));
+    ada.borrow_mut().subscribed(told()).unwrap();
+    until("both are seen", || here(&mut ada.borrow_mut(), "room").len() == 2);
+    let mut ada = ada.into_inner();
+    let seen = here(&mut ada, "room");
+    for id in [&ada.id, &first.id] {
+        assert_eq!(seen[id].channel_data.as_bytes(), b"{\"mood\":1}", "{seen:?}");
+    }
+    assert!(comes(&mut first, &ada.id), "the other broker is told as well");
+    // One comes, and goes.
+    let mut second = LiveClient::of(&elsewhere);
+    second.subscribe("room");
+    assert!(comes(&mut ada, &second.id));
+    let asked = ChannelRequest { channel: "room".into() };
+    match ada.ask(Request::PresenceStats(asked)) {
+        Ok(Answer::PresenceStats(counts)) => assert_eq!((counts.clients, counts.users), (3, 1)),
+        other => panic!("{other:?}"),
+    }
+    second.unsubscribe("room");
+    assert!(!comes(&mut ada, &second.id));
+    // A broker that says nothing any more is gone, with all that are subscribed there.
+    redis.silence(&first.id);
+    assert!(!comes(&mut ada, &first.id));
+    assert_eq!(here(&mut ada, "room").into_keys().collect::<Vec<_>>(), [ada.id.clone()]);
+    here_broker.stop();
     elsewhere.stop();
 }

@@ -11,6 +11,7 @@ mod history;
 pub(crate) mod messages;
 mod patterns;
 mod presence;
+mod remote_presence;
 mod server_subscriptions;
 mod subscriptions;
 pub(crate) mod targets;
@@ -214,7 +215,8 @@ impl LiveConnections {
             connections: Vec::new(),
             free: Vec::new(),
             users: Users::default(),
-            generations: 0,
+            // Drawn: clients of several brokers are seen side by side, and none has the id of another.
+            generations: getrandom::u32().unwrap_or_default(),
             broadcasts: HashMap::default(),
             broadcasts_by_name: HashMap::default(),
             patterns: HashMap::default(),
@@ -255,7 +257,7 @@ impl LiveConnections {
     }
 
     /// Messages of another broker are missing of a topic: whoever is subscribed to it is told, and subscribes again.
-    pub(crate) fn miss(&mut self, topic: &TopicName) {
+    fn miss(&mut self, topic: &TopicName) {
         let Some(&number) = self.broadcasts_by_name.get(topic) else { return };
         let Some(broadcast) = self.broadcasts.get(&number) else { return };
         let Some(source) = broadcast.topic() else { return };

@@ -68,6 +68,12 @@ pub(crate) const BACKEND_REQUESTS_MAX: usize = 64;
 /// How long after it has not answered an application is asked again whether a client may stay.
 pub(crate) const BACKEND_ASKED_AGAIN: Duration = Duration::from_secs(2);
 
+/// Clients of all brokers that a topic's presence knows; those of others beyond are left out.
+pub(crate) const RELAY_MEMBERS_MAX: usize = 1 << 20;
+
+/// Messages about presence that wait until Redis takes them. Beyond, all is told anew.
+pub(crate) const RELAY_UNTOLD_MAX: usize = 1 << 17;
+
 /// News of another broker that wait for what is missing before them, in bytes of each topic. Beyond, they are sent again.
 pub(crate) const RELAY_HELD_BYTES_MAX: usize = 4 << 20;
 

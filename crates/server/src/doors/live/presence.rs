@@ -9,12 +9,14 @@ use std::{
 use foldhash::fast::RandomState;
 use sennit_centrifuge::ClientInfo;
 
-use super::connection_id::ConnectionId;
+use super::{connection_id::ConnectionId, relay::message::NodeId};
 use crate::runtime::index::CoreIndex;
 
-/// A subscriber among those of all cores.
+/// A subscriber among those of all cores, and of other brokers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct MemberId {
+    /// The broker, if it is another one.
+    pub(crate) node: Option<NodeId>,
     pub(crate) core: CoreIndex,
     pub(crate) connection: ConnectionId,
 }
@@ -119,6 +121,22 @@ impl Presence {
         self.members.values().map(|held| held.member.clone()).collect()
     }
 
+    pub(crate) fn has(&self, id: MemberId) -> bool {
+        self.members.contains_key(&id)
+    }
+
+    /// Those go that are such.
+    pub(crate) fn leave_where(&mut self, is_such: impl Fn(MemberId) -> bool) {
+        let such: Vec<MemberId> = self.members.keys().copied().filter(|id| is_such(*id)).collect();
+        such.into_iter().for_each(|id| self.leave(id));
+    }
+
+    /// Those that are subscribed at this broker.
+    pub(crate) fn own(&self) -> Vec<ClientInfo> {
+        let own = self.members.iter().filter(|(id, _)| id.node.is_none());
+        own.map(|(_, held)| held.member.info.clone()).collect()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
@@ -159,7 +177,7 @@ mod tests {
 
     fn id(number: u32) -> MemberId {
         let core = CoreIndex(number % 3);
-        MemberId { core, connection: ConnectionId { slot: number, generation: 1 } }
+        MemberId { node: None, core, connection: ConnectionId { slot: number, generation: 1 } }
     }
 
     fn member(number: u32, is_told: bool) -> Member {

@@ -64,6 +64,11 @@ pub(crate) fn headers(publisher: &ClientInfo) -> Vec<Header> {
     headers
 }
 
+/// The client that the headers of a message name, if any. `bytes` are those in which the message lies.
+pub(crate) fn publisher(message: MessageView<'_>, bytes: &Bytes) -> Option<Box<ClientInfo>> {
+    told_by_headers(message, bytes).0
+}
+
 /// The client that the headers of a message name, if any, and the tags. `bytes` are those in which the message lies.
 fn told_by_headers(
     message: MessageView<'_>,

@@ -6,6 +6,7 @@
 //! (`positions`), and publishes it here. `interests` is what that is, `redis_link` keeps the connection.
 
 mod interests;
+mod members;
 pub(crate) mod message;
 mod own_topics;
 mod positions;
@@ -15,6 +16,7 @@ mod relay_loop;
 use std::{cell::RefCell, fmt, pin::Pin, rc::Rc, sync::Arc};
 
 use ring::rand::{SecureRandom as _, SystemRandom};
+use sennit_centrifuge::ClientInfo;
 use sennit_identity::{RightPattern, Zeroizing};
 use sennit_model::{Offset, TopicId, TopicName};
 use tokio::{
@@ -23,7 +25,11 @@ use tokio::{
     time::timeout,
 };
 
-use self::{message::NodeId, redis_link::RedisUrl, relay_loop::RelayLoop};
+use self::{
+    message::{NodeId, RelayKind},
+    redis_link::RedisUrl,
+    relay_loop::RelayLoop,
+};
 
 pub(crate) use self::interests::Subject;
 use super::{calls::Calls, limits::RELAY_PATIENCE};
@@ -62,6 +68,36 @@ impl fmt::Debug for LiveRedis {
     }
 }
 
+/// What live connections are told.
+#[derive(Clone, Debug)]
+pub(crate) enum RelayNews {
+    /// Messages of a topic are missing for good.
+    Missed(TopicName),
+    /// Clients have come to a topic at another broker, or gone, or are all that are there.
+    Members { kind: RelayKind, topic: TopicName, node: NodeId, members: Vec<ClientInfo> },
+    /// Another broker asks who is subscribed to a topic here.
+    Asked { topic: TopicName, asker: NodeId },
+    /// Nobody follows a topic here any more: what others say of it does not come.
+    Unfollowed(TopicName),
+    /// A broker is gone.
+    Gone(NodeId),
+    /// Others may not know who is here.
+    Announce,
+}
+
+impl RelayNews {
+    /// The topic that it is about, if it is about one.
+    pub(crate) fn topic(&self) -> Option<&TopicName> {
+        match self {
+            Self::Missed(topic)
+            | Self::Members { topic, .. }
+            | Self::Asked { topic, .. }
+            | Self::Unfollowed(topic) => Some(topic),
+            Self::Gone(_) | Self::Announce => None,
+        }
+    }
+}
+
 /// The relay of this broker: a service of the first core.
 pub(crate) struct Relay {
     calls: Calls<RelayLoop>,
@@ -76,11 +112,11 @@ impl fmt::Debug for Relay {
 }
 
 impl Relay {
-    /// The relay that the settings name, if they do. `tell` has live connections told that something of a topic is missing.
+    /// The relay that the settings name, if they do. `tell` has live connections told what comes from others.
     pub(crate) fn open(
         core: &CoreHandle,
         settings: &LiveRedis,
-        tell: impl Fn(TopicName) + 'static,
+        tell: impl Fn(RelayNews) + 'static,
     ) -> Option<Rc<Self>> {
         let url = settings.url.as_ref()?;
         let mut node = NodeId([0; 16]);
@@ -100,6 +136,17 @@ impl Relay {
         let starting =
             RelayLoop::new(core.clone(), node, names, link, notify.clone(), Rc::new(tell));
         Some(Rc::new(Self { calls: Calls::new(notify), starting: RefCell::new(Some(starting)) }))
+    }
+
+    /// Other brokers, or one of them, are told of clients that are subscribed here.
+    pub(crate) fn announce(
+        &self,
+        kind: RelayKind,
+        topic: TopicName,
+        members: Vec<ClientInfo>,
+        asker: Option<NodeId>,
+    ) {
+        self.calls.call(move |relay| relay.announce(kind, &topic, &members, asker));
     }
 }
 

@@ -24,15 +24,16 @@ use crate::{
             UNSENT_BYTES_MAX,
         },
         presence::{Change, Member, MemberId},
+        relay::message::RelayKind,
         wse,
     },
-    runtime::index::CoreIndex,
+    runtime::{core::Cores, index::CoreIndex},
 };
 
 impl LiveConnections {
     /// The core that keeps who is subscribed to a topic.
-    fn presence_core(&self, topic: &TopicName) -> CoreIndex {
-        let cores = self.core.cores.inboxes.len() as u64;
+    pub(crate) fn presence_core(cores: &Cores, topic: &TopicName) -> CoreIndex {
+        let cores = cores.inboxes.len() as u64;
         CoreIndex((FixedState::default().hash_one(topic) % cores) as u32)
     }
 
@@ -53,8 +54,10 @@ impl LiveConnections {
     pub(super) fn join(&mut self, id: ConnectionId, topic: TopicName, is_told: bool, data: Data) {
         let info = ClientInfo { channel_data: data, ..self.client_info(id) };
         let member = Member { info, is_told };
-        let member_id = MemberId { core: self.core.index, connection: id };
-        Self::call(&self.core.cores, self.presence_core(&topic), move |keeper| {
+        let member_id = MemberId { node: None, core: self.core.index, connection: id };
+        let cores = &self.core.cores;
+        Self::call(cores, Self::presence_core(cores, &topic), move |keeper| {
+            keeper.announce(RelayKind::Joined, &topic, None, || vec![member.info.clone()]);
             keeper.presences.entry(topic.clone()).or_default().join(member_id, member);
             keeper.tell_presence(topic, false);
         });
@@ -62,10 +65,14 @@ impl LiveConnections {
 
     /// It is not subscribed any more.
     pub(super) fn note_left(&self, id: ConnectionId, topic: TopicName) {
-        let member_id = MemberId { core: self.core.index, connection: id };
-        Self::call(&self.core.cores, self.presence_core(&topic), move |keeper| {
+        let member_id = MemberId { node: None, core: self.core.index, connection: id };
+        let client = self.client_id(id);
+        let cores = &self.core.cores;
+        Self::call(cores, Self::presence_core(cores, &topic), move |keeper| {
             if let Some(presence) = keeper.presences.get_mut(&topic) {
                 presence.leave(member_id);
+                let left = || vec![ClientInfo { client, ..ClientInfo::default() }];
+                keeper.announce(RelayKind::Left, &topic, None, left);
                 keeper.tell_presence(topic, false);
             }
         });
@@ -97,7 +104,7 @@ impl LiveConnections {
     }
 
     /// Tells who has come and gone: at once where few are told, else when it is time.
-    fn tell_presence(&mut self, topic: TopicName, is_time: bool) {
+    pub(super) fn tell_presence(&mut self, topic: TopicName, is_time: bool) {
         let Some(presence) = self.presences.get_mut(&topic) else { return };
         let told = presence.told();
         if told > 0 && (is_time || told <= TOLD_AT_ONCE_MAX) {
@@ -168,7 +175,7 @@ impl LiveConnections {
     pub(super) fn ask_presence(&self, id: ConnectionId, question: PresenceQuestion) {
         let (cores, asker) = (self.core.cores.clone(), self.core.index);
         let PresenceQuestion { command, topic, counts_only } = question;
-        Self::call(&self.core.cores, self.presence_core(&topic), move |keeper| {
+        Self::call(&self.core.cores, Self::presence_core(&cores, &topic), move |keeper| {
             let answer = keeper.presence_of(&topic, counts_only);
             Self::call(&cores, asker, move |live| {
                 let Some(connection) = live.get(id) else { return };

@@ -193,6 +193,15 @@ impl Interests {
         }
     }
 
+    /// The topics that are followed by name.
+    pub(super) fn topics(&self) -> Vec<TopicName> {
+        let names = self.held.keys().filter_map(|subject| match subject {
+            Subject::Topic(topic) => Some(topic.clone()),
+            Subject::Pattern(_) => None,
+        });
+        names.collect()
+    }
+
     /// Whether somebody follows a topic by name, or by the pattern for which Redis has sent something.
     pub(super) fn want(&self, topic: &TopicName, glob: Option<&str>) -> bool {
         self.held.contains_key(&Subject::Topic(topic.clone()))

@@ -3,7 +3,7 @@
 //! ```text
 //! offset  bytes
 //!  0    1  version, 1
-//!  1    1  kind: 1 news, 2 sent again, 3 question, 4 gone
+//!  1    1  kind: 1 news, 2 sent again, 3 question, 4 gone; of presence 5 joined, 6 left, 7 here, 8 who is here, 9 alive
 //!  2   16  the broker that sends it
 //! 18    8  the incarnation tag of the topic there
 //! 26    8  from: the first offset that it is about
@@ -12,7 +12,8 @@
 //!  .    .  of news and what is sent again: messages, each `offset u64 | length u32 | message`
 //! ```
 //!
-//! A message is encoded as the journal has it. Offsets between `from` and `end` that have no message are not for others.
+//! Those of presence are about clients that are subscribed, each as a message (`members`); their tag is 0 and their offsets count
+//! from 0. `alive` is of no topic, and names one that nobody has. A message is encoded as the journal has it. Offsets between `from` and `end` that have no message are not for others.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use sennit_model::{Batch, TopicName};
@@ -43,10 +44,30 @@ pub(crate) enum RelayKind {
     Question,
     /// What was asked for is not kept any more.
     Gone,
+    /// Clients came to a topic.
+    Joined,
+    /// Clients went.
+    Left,
+    /// All clients that are subscribed to a topic at a broker, or the first of them.
+    Here,
+    /// A question for those.
+    WhoIsHere,
+    /// A broker is there.
+    Alive,
 }
 
 impl RelayKind {
-    const ALL: [Self; 4] = [Self::News, Self::Again, Self::Question, Self::Gone];
+    const ALL: [Self; 9] = [
+        Self::News,
+        Self::Again,
+        Self::Question,
+        Self::Gone,
+        Self::Joined,
+        Self::Left,
+        Self::Here,
+        Self::WhoIsHere,
+        Self::Alive,
+    ];
 
     fn number(self) -> u8 {
         match self {
@@ -54,6 +75,11 @@ impl RelayKind {
             Self::Again => 2,
             Self::Question => 3,
             Self::Gone => 4,
+            Self::Joined => 5,
+            Self::Left => 6,
+            Self::Here => 7,
+            Self::WhoIsHere => 8,
+            Self::Alive => 9,
         }
     }
 }
@@ -214,7 +240,7 @@ mod tests {
             RelayMessage::decode(bytes.into())
         };
         assert_eq!(changed(0, 2), Err(RelayDecodeError::Version(2)));
-        assert_eq!(changed(1, 9), Err(RelayDecodeError::Kind(9)));
+        assert_eq!(changed(1, 10), Err(RelayDecodeError::Kind(10)));
         assert_eq!(changed(44, 0), Err(RelayDecodeError::Topic));
         assert_eq!(changed(48, 3), Err(RelayDecodeError::Offset(3)));
         let last = bytes.len() - 1;

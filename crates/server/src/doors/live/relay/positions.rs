@@ -80,7 +80,12 @@ impl Positions {
         };
         position.node = message.node;
         match message.kind {
-            RelayKind::Question => return steps,
+            RelayKind::Question
+            | RelayKind::Joined
+            | RelayKind::Left
+            | RelayKind::Here
+            | RelayKind::WhoIsHere
+            | RelayKind::Alive => return steps,
             RelayKind::Gone => {
                 if message.end > position.next {
                     position.next = message.end;

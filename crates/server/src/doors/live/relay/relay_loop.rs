@@ -1,11 +1,15 @@
 //! The loop of the relay: what readers, Redis and live connections bring, and what is done with it.
 
+mod presence;
+
 use std::{
+    collections::{HashMap, VecDeque},
     rc::Rc,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use sennit_engine::{
     Command, Credit, Delivery, Effect, GapReason, Origin, Publish, Read, ReaderChange, SessionId,
 };
@@ -20,7 +24,7 @@ use tokio::{
 };
 
 use super::{
-    Relay,
+    Relay, RelayNews,
     interests::{Followed, Interests, Subject, topic_channel},
     message::{NodeId, RelayKind, RelayMessage},
     own_topics::{ORIGIN, OwnTopics},
@@ -59,7 +63,15 @@ pub(super) struct RelayLoop {
     own: OwnTopics,
     interests: Interests,
     positions: Positions,
-    tell: Rc<dyn Fn(TopicName)>,
+    tell: Rc<dyn Fn(RelayNews)>,
+    /// Other brokers, and when they were heard last.
+    neighbors: HashMap<NodeId, Instant, RandomState>,
+    /// When this one has said last that it is there.
+    alive_at: Instant,
+    /// What others are to be told of clients here.
+    untold: VecDeque<LinkOrder>,
+    /// Whether more was to be told than may wait.
+    was_too_much: bool,
     /// Set when it runs.
     relay: Option<Rc<Relay>>,
 }
@@ -71,7 +83,7 @@ impl RelayLoop {
         (topics, prefix): (Vec<FilledPattern>, String),
         (orders, events): Link,
         notify: Rc<Notify>,
-        tell: Rc<dyn Fn(TopicName)>,
+        tell: Rc<dyn Fn(RelayNews)>,
     ) -> Self {
         let sink = Rc::new(LiveSink::new(notify));
         let session = core.with(|core| core.open_own_session(sink.clone()));
@@ -92,6 +104,10 @@ impl RelayLoop {
             interests,
             positions: Positions::default(),
             tell,
+            neighbors: HashMap::default(),
+            alive_at: Instant::now(),
+            untold: VecDeque::new(),
+            was_too_much: false,
             relay: None,
         }
     }
@@ -103,7 +119,10 @@ impl RelayLoop {
         let sink = self.sink.clone();
         let node_channel = Channel::Name(self.node_channel(self.node));
         self.order(LinkOrder::Subscribe(node_channel, oneshot::channel().0));
+        let alive_channel = Channel::Name(self.alive_channel());
+        self.order(LinkOrder::Subscribe(alive_channel, oneshot::channel().0));
         self.follow_all().await;
+        let orders = self.orders.clone();
         let mut looking = interval(LOOK_EVERY);
         looking.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -122,6 +141,11 @@ impl RelayLoop {
                         self.take(bytes, glob.as_deref()).await;
                     }
                 },
+                Ok(place) = orders.reserve(), if !self.untold.is_empty() => {
+                    if let Some(order) = self.untold.pop_front() {
+                        place.send(order);
+                    }
+                }
                 () = sink.notify.notified() => {}
                 _ = looking.tick() => self.look().await,
             }
@@ -296,6 +320,9 @@ impl RelayLoop {
         for hello in self.own.hellos(self.node) {
             self.send(self.topic_channel(&hello.topic), &hello, None);
         }
+        // All is told anew.
+        self.untold.clear();
+        self.meet_neighbors();
         let steps = self.positions.ask_all(Instant::now());
         self.act(steps).await;
     }
@@ -311,8 +338,10 @@ impl RelayLoop {
         if message.node == self.node {
             return;
         }
-        if message.kind == RelayKind::Question {
-            return self.answer(&message);
+        match message.kind {
+            RelayKind::Question => return self.answer(&message),
+            RelayKind::News | RelayKind::Again | RelayKind::Gone => {}
+            _ => return self.take_of_presence(&message),
         }
         if self.interests.want(&message.topic, glob) && self.is_for_others(&message.topic) {
             let steps = self.positions.take(message, Instant::now());
@@ -358,7 +387,7 @@ impl RelayLoop {
                 Step::Tell(topic) => {
                     self.interests.note_missed(&topic);
                     tracing::warn!(%topic, "messages of another broker are missing");
-                    (self.tell)(topic);
+                    (self.tell)(RelayNews::Missed(topic));
                 }
             }
         }
@@ -404,7 +433,7 @@ impl RelayLoop {
         let bytes = batch.bytes().len() as u64;
         if wait_for_room(&self.core, shard, bytes).await.is_err() {
             // Whoever follows it here is told.
-            return (self.tell)(message.topic.clone());
+            return (self.tell)(RelayNews::Missed(message.topic.clone()));
         }
         let answer = self.core.with(|core| {
             let (origin, answer) = core.answers.ask();
@@ -416,7 +445,7 @@ impl RelayLoop {
         spawn_local(async move {
             if let Ok(Err(refusal)) = answer.await {
                 tracing::warn!(%topic, %refusal, "messages of another broker are not published");
-                tell(topic);
+                tell(RelayNews::Missed(topic));
             }
         });
     }
@@ -451,7 +480,7 @@ impl RelayLoop {
                 let (done, confirmed) = oneshot::channel();
                 let subscribe = LinkOrder::Subscribe(channel, done);
                 let is_confirmed = orders.send(subscribe).await.is_ok() && confirmed.await.is_ok();
-                relay.calls.call(move |relay| relay.interests.note_answer(&subject, is_confirmed));
+                relay.calls.call(move |relay| relay.confirm(&subject, is_confirmed));
             });
         }
     }
@@ -466,6 +495,9 @@ impl RelayLoop {
         let over = self.interests.let_go(now);
         for (subject, channel) in over {
             self.order(LinkOrder::Unsubscribe(channel));
+            if let Subject::Topic(topic) = &subject {
+                (self.tell)(RelayNews::Unfollowed(topic.clone()));
+            }
             let Self { positions, interests, .. } = self;
             positions.forget(|topic| {
                 let was_meant = match &subject {
@@ -475,6 +507,7 @@ impl RelayLoop {
                 was_meant && !interests.want(topic, None) && !interests.has_pattern_for(topic)
             });
         }
+        self.look_at_neighbors(now);
         let steps = self.positions.look(now);
         self.act(steps).await;
     }
