@@ -3,7 +3,7 @@
 //!
 //! In reading order: `swarm` draws the parameters of a run, `run` draws its operations, `world` executes them with
 //! `mover_steps` for the mover, `publishers`, `consumers`, `readers`, `streams`, `native_publishers` and `topics`
-//! are its users, and `oracle` judges.
+//! are its users, and `oracle` judges; `follower` has the state that the same records make.
 
 mod act;
 mod atomic_append_actions;
@@ -14,6 +14,7 @@ mod consumers;
 mod disk;
 mod drain;
 mod fair_settings;
+mod follower;
 mod full_disk;
 mod lane_batches;
 mod mover_steps;

@@ -165,6 +165,7 @@ impl Run {
             cache_bytes: swarm.cache_bytes,
             journal_segments: swarm.journal_segments,
             packs: swarm.packs,
+            writes_superseded: swarm.writes_superseded,
         };
         let mut world = World::begin(random.number(), swarm.segment_bytes, settings, trace)?;
         let topics = Topics::default();

@@ -2,6 +2,8 @@
 //! and the mover, which run step by step. It makes no random decisions and judges nothing; every effect goes to the
 //! oracle and to its user.
 
+mod questions;
+mod replicas;
 mod slots;
 
 use std::{
@@ -10,7 +12,7 @@ use std::{
 };
 
 use sennit_engine::{
-    Command, CursorClaim, Effect, Origin, PartitionCommand, PartitionDescription, SessionId,
+    Command, CursorClaim, Effect, Origin, PartitionCommand, PartitionDescription, Record, SessionId,
 };
 use sennit_journal::{Fault, Frame, LaneConfig, Position, Slot, SlotFill, disk::FaultPlan};
 use sennit_model::{Offset, PartitionId, ReadFrom, Timestamp, TopicId};
@@ -22,6 +24,7 @@ use sennit_shard::{
 use crate::{
     consumers::Consumers,
     disk::SimulatedDisk,
+    follower::Follower,
     lane_batches::LaneBatches,
     mover_steps::{MoveStep, MoverSteps},
     numbered_messages,
@@ -112,6 +115,8 @@ pub struct World {
     /// The sizes of the lane's writes.
     pub lane_batches: LaneBatches,
     config: LaneConfig,
+    /// What has applied the shard's records, and nothing else.
+    follower: Follower,
     settings: Settings,
     commands: Vec<Command>,
     in_flight: Option<InFlight>,
@@ -173,6 +178,7 @@ impl World {
             moving: MoverSteps::default(),
             lane_batches: LaneBatches::default(),
             config,
+            follower: Follower::default(),
             settings,
             commands: Vec::new(),
             in_flight: None,
@@ -297,6 +303,7 @@ impl World {
             None if self.parts.shard.has_frames() => {
                 let (mut frames, turns_end) = (Vec::new(), self.parts.shard.end());
                 self.parts.shard.take_frames(&mut frames);
+                self.follower.hear(&frames);
                 self.lane_batches.taken(&frames, self.parts.shard.counters().checkpoints);
                 self.in_flight = Some(InFlight::Taken(frames, self.oracle.turn(), turns_end));
                 Ok(())
@@ -410,19 +417,6 @@ impl World {
                 || (has_frames && !waits_for_room))
     }
 
-    /// Describes a partition to the oracle.
-    ///
-    /// # Errors
-    /// The broken promise.
-    pub fn describe(&mut self, id: PartitionId) -> Result<(), Violation> {
-        match self.ask(id, PartitionCommand::Describe) {
-            Some(Effect::Described { description, .. }) => {
-                self.oracle.check_described(id, &description, self.now)
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Stops the shard and starts it again from the disk: after a power failure if `crash` is set, otherwise after
     /// the death of the process. `before` runs before each attempt to start.
     ///
@@ -433,6 +427,7 @@ impl World {
         crash: bool,
         mut before: impl FnMut(&SimulatedDisk, u32),
     ) -> Result<(), Violation> {
+        self.check_rested()?;
         if crash {
             self.disk.crash()
         } else {
@@ -479,6 +474,7 @@ impl World {
             // No record is lost. A segment whose header has rotted is found by its frames.
             return Err(Violation::new(KEPT_SEGMENT, format!("{report:?}")));
         }
+        self.check_rebuilt()?;
         self.init_slot_budget()?;
         self.moving.take_released(&mut self.parts, &self.trace)?;
         let mut ids: Vec<PartitionId> = self.parts.shard.engine().partition_ids().collect();
@@ -505,55 +501,6 @@ impl World {
         found.collect()
     }
 
-    /// Finds the offset at which a reader would begin, and tells the oracle. `None` if the reader
-    /// is refused.
-    ///
-    /// # Errors
-    /// The broken promise.
-    pub fn locate(
-        &mut self,
-        id: PartitionId,
-        from: ReadFrom,
-        claim: Option<&CursorClaim>,
-    ) -> Result<Option<Offset>, Violation> {
-        self.describe(id)?;
-        let effect = self.ask(id, PartitionCommand::Locate(from, claim.cloned()));
-        let answer = match &effect {
-            Some(Effect::Located { first, end, .. }) => Ok((*first, *end)),
-            Some(Effect::Refused { refusal, .. }) => Err(refusal),
-            _ => return Ok(None),
-        };
-        self.oracle.check_located(id, from, claim, answer)?;
-        Ok(answer.ok().map(|(first, _)| first))
-    }
-
-    /// Passes the cursors of a partition to the oracle.
-    fn cursors(&mut self, id: PartitionId) -> Result<(), Violation> {
-        match self.ask(id, PartitionCommand::ListCursors) {
-            Some(Effect::Cursors { cursors, .. }) => self.oracle.check_cursors(id, &cursors),
-            _ => Ok(()),
-        }
-    }
-
-    /// Sends a request that is answered immediately.
-    fn ask(&mut self, id: PartitionId, question: PartitionCommand) -> Option<Effect> {
-        if self.is_fenced {
-            return None;
-        }
-        let origin = Origin { session: SessionId(1), request: self.request() };
-        self.parts.shard.handle(&mut vec![Command::Partition(origin, id, question)], self.now);
-        let effects = self.parts.shard.effects();
-        let is_answer = |effect: &Effect| match effect {
-            Effect::Described { origin: asked, .. }
-            | Effect::Located { origin: asked, .. }
-            | Effect::Cursors { origin: asked, .. }
-            | Effect::Refused { origin: asked, .. } => *asked == origin,
-            _ => false,
-        };
-        let index = effects.iter().position(is_answer)?;
-        Some(effects.remove(index))
-    }
-
     /// Whether the start has reported damage or a loss.
     #[must_use]
     pub fn reports_damage(&self) -> bool {
@@ -576,18 +523,6 @@ impl World {
             }
         }
         Ok(())
-    }
-
-    fn descriptions(&mut self, ids: &[PartitionId]) -> Vec<(PartitionId, PartitionDescription)> {
-        let mut found = Vec::new();
-        for &id in ids {
-            if let Some(Effect::Described { description, .. }) =
-                self.ask(id, PartitionCommand::Describe)
-            {
-                found.push((id, description));
-            }
-        }
-        found
     }
 
     /// Asserts the engine's invariants.

@@ -79,6 +79,9 @@ impl Engine {
             }
             Record::Moved { partition: id, moves } => self.apply_moved(*id, moves),
             Record::Compacted { partition, batches } => self.apply_compacted(*partition, batches),
+            Record::Superseded { partition, batches } => {
+                self.apply_superseded(*partition, batches);
+            }
             Record::Cleaned { partition, end, tombstones, all_read } => {
                 self.apply_cleaned(*partition, (end.0, *tombstones, *all_read));
             }
@@ -298,6 +301,9 @@ impl Engine {
         let Some(index) = partition.groups.iter().position(|held| held.id() == *group) else {
             return;
         };
+        // What has failed was delivered, so it was visible: a follower may not know yet that it is committed.
+        let end = runs.iter().map(|(range, _)| range.end.0).max().unwrap_or(0);
+        partition.show(end.min(partition.log.end()));
         for (range, _) in runs {
             // In a replay the timer has not fired that made the message ready. It was leased, so it was
             // due, whatever the clock said when it failed.

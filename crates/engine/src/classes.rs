@@ -267,10 +267,11 @@ impl Classes {
         for (begin, count) in parts {
             let mut each = Vec::with_capacity(count as usize);
             let at = begin - first;
-            whole.runs(at..at + u64::from(count), |run, class| {
-                table.classes[class as usize].uses += run.end - run.start;
-                each.extend(run.map(|_| class));
-            });
+            whole.runs(at..at + u64::from(count), |run, class| each.extend(run.map(|_| class)));
+            if each.iter().all(|&class| class == NO_CLASS) {
+                continue;
+            }
+            each.iter().for_each(|&class| table.classes[class as usize].uses += 1);
             table.batches.insert(begin, OfBatch::Each(each.into()));
         }
         whole.runs(0..whole.count(), |run, class| table.release(class, run.end - run.start));
@@ -402,6 +403,11 @@ mod tests {
         assert_eq!(listed(&classes, 10..15), all);
         classes.free(11);
         classes.free(14);
+        // A part without classes costs nothing, as a batch without them.
+        classes.put(30, &[(2, Class::default()), (1, class("a"))]);
+        classes.keep_parts(30, [(30, 2), (32, 1)].into_iter());
+        assert_eq!([30, 32].map(|first| classes.of_batch(first)), [None, Some(1)]);
+        classes.free(32);
         assert!(classes.is_empty());
         assert!(classes.get(1).is_none() && classes.get(2).is_none(), "nobody has them");
     }

@@ -15,7 +15,7 @@ use crate::{
     command::{DeadLetters, GroupSetting},
     latest::Tombstones,
     log::Place,
-    record::{CompactedBatch, KeptPart},
+    record::{CompactedBatch, KeptPart, KeptRun, SupersededBatch},
     record_error::RecordError,
 };
 
@@ -178,6 +178,15 @@ impl Writer<'_> {
         self.u64(batch.first.0).u32(batch.count).list(&batch.parts, |w, part| {
             let KeptPart { first, count, place } = part;
             w.u64(first.0).u32(*count).u64(place.position).u32(place.bytes)
+        })
+    }
+
+    /// Offsets of runs count from the batch's first.
+    pub(crate) fn superseded(&mut self, batch: &SupersededBatch) -> &mut Self {
+        let SupersededBatch { first, count, bytes, kept } = batch;
+        self.u64(first.0).u32(*count).u32(*bytes).list(kept, |w, run| {
+            let index = u32::try_from(run.first.0 - first.0).expect("a run is of its batch");
+            w.u32(index).u32(run.count).u32(run.begin).u32(run.bytes)
         })
     }
 
@@ -458,6 +467,29 @@ impl Reader {
             Ok(KeptPart { first: Offset(first), count, place })
         })?;
         Ok(CompactedBatch { first: Offset(first), count, parts })
+    }
+
+    pub(crate) fn superseded(&mut self) -> Result<SupersededBatch, RecordError> {
+        let (first, count, bytes) = (self.u64()?, self.u32()?, self.u32()?);
+        if first.checked_add(u64::from(count)).is_none() {
+            return Err(self.field("offset of a batch", first));
+        }
+        let (mut least, mut least_byte) = (0, 0);
+        let kept = self.list(|r| {
+            let (index, run_count, begin, run_bytes) = (r.u32()?, r.u32()?, r.u32()?, r.u32()?);
+            let end = index.checked_add(run_count).filter(|end| *end <= count && run_count > 0);
+            let end =
+                end.filter(|_| index >= least).ok_or_else(|| r.field("run of a batch", index))?;
+            let end_byte =
+                begin.checked_add(run_bytes).filter(|end| *end <= bytes && run_bytes > 0);
+            let end_byte = end_byte
+                .filter(|_| begin >= least_byte)
+                .ok_or_else(|| r.field("bytes of a run", begin))?;
+            (least, least_byte) = (end, end_byte);
+            let first = Offset(first + u64::from(index));
+            Ok(KeptRun { first, count: run_count, begin, bytes: run_bytes })
+        })?;
+        Ok(SupersededBatch { first: Offset(first), count, bytes, kept })
     }
 
     pub(crate) fn group_setting(&mut self) -> Result<GroupSetting, RecordError> {

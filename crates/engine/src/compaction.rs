@@ -5,11 +5,11 @@
 use sennit_model::{Batch, Offset, PartitionId, Timestamp};
 
 use crate::{
-    engine::{Engine, Journal, RUNS_PER_RECORD_MAX, mark_ready},
+    engine::{Engine, Journal, RUNS_PER_RECORD_MAX},
     latest::{Clean, Dirty, Tombstones},
     log::{Entry, KeptBatch, Place},
     partition::Partition,
-    record::{CompactedBatch, Record},
+    record::{CompactedBatch, KeptPart, Record, SupersededBatch},
     timer::Timer,
     wheel::Wheel,
 };
@@ -124,19 +124,23 @@ impl Engine {
             let parts = batches.iter().flat_map(|batch| &batch.parts);
             return self.freed.extend(parts.map(|part| part.place));
         }
-        let (mut some, mut runs) = (Vec::new(), 0);
-        let mut batches = batches.into_iter().peekable();
-        while let Some(batch) = batches.next() {
-            runs += 1 + batch.parts.len();
-            some.push(batch);
-            // One batch of many runs is shorter said than it was.
-            let is_full =
-                batches.peek().is_none_or(|next| runs + 1 + next.parts.len() > RUNS_PER_RECORD_MAX);
-            if is_full {
-                let batches = std::mem::take(&mut some);
-                self.commit(&Record::Compacted { partition, batches }, journal);
-                runs = 0;
-            }
+        for batches in split(batches, |batch| batch.parts.len()) {
+            self.commit(&Record::Compacted { partition, batches }, journal);
+        }
+    }
+
+    /// Of these batches only some runs stay, where they lie. Nothing, if the pass is over.
+    pub fn supersede(
+        &mut self,
+        partition: PartitionId,
+        batches: Vec<SupersededBatch>,
+        journal: &mut impl Journal,
+    ) {
+        if !self.goes_on_compacting(partition) {
+            return;
+        }
+        for batches in split(batches, |batch| batch.kept.len()) {
+            self.commit(&Record::Superseded { partition, batches }, journal);
         }
     }
 
@@ -230,12 +234,24 @@ impl Engine {
                 self.freed.extend(batch.parts.iter().map(|part| part.place));
             }
         }
-        let Some(partition) = partition else { return };
-        // Bytes of batches that are other batches now.
+        self.batches_became_parts(id);
+    }
+
+    pub(crate) fn apply_superseded(&mut self, id: PartitionId, batches: &[SupersededBatch]) {
+        if let Some(partition) = self.partitions.get_mut(&id) {
+            for batch in batches {
+                partition.supersede(batch, &mut self.freed, &mut self.wheel);
+            }
+        }
+        self.batches_became_parts(id);
+    }
+
+    /// Readers have hints that name bytes of batches which are other batches now.
+    fn batches_became_parts(&mut self, id: PartitionId) {
         if let Some(held) = self.readers.of(id) {
             held.readers.values_mut().for_each(|reader| reader.place_hint = None);
         }
-        mark_ready(&mut self.ready_list, partition);
+        self.mark_ready(id);
     }
 
     pub(crate) fn apply_cleaned(
@@ -257,6 +273,34 @@ fn dirty_from(partition: &Partition, clean_to: u64) -> Dirty {
     Dirty { bytes: log.bytes_within(clean_to, log.end()), since }
 }
 
+/// Batches in as many lists as they need records. `runs_of` says how many runs a batch has: one of many is shorter
+/// said than it was, and goes into a record alone.
+fn split<T>(batches: Vec<T>, runs_of: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let (mut lists, mut runs): (Vec<Vec<T>>, _) = (Vec::new(), 0);
+    for batch in batches {
+        let more = 1 + runs_of(&batch);
+        match lists.last_mut().filter(|_| runs + more <= RUNS_PER_RECORD_MAX) {
+            Some(list) => {
+                list.push(batch);
+                runs += more;
+            }
+            None => {
+                lists.push(vec![batch]);
+                runs = more;
+            }
+        }
+    }
+    lists
+}
+
+impl SupersededBatch {
+    /// Whether it is this one of which messages are superseded, and not a part of it.
+    fn is_of(&self, entry: &Entry) -> bool {
+        let Self { first, count, bytes, .. } = self;
+        (entry.first, entry.count, entry.place.bytes) == (first.0, *count, *bytes)
+    }
+}
+
 impl CompactedBatch {
     /// Whether it is this one that is compacted, and not a part of it.
     fn is_of(&self, entry: &Entry) -> bool {
@@ -275,10 +319,45 @@ impl Partition {
     ) -> bool {
         let held = self.log.find(batch.first.0).copied();
         let Some(entry) = held.filter(|entry| batch.is_of(entry)) else { return false };
-        self.log.remove(entry.first);
         freed.push(entry.place);
+        self.keep_parts(entry, &batch.parts, wheel);
+        true
+    }
+
+    /// Keeps of a batch the runs that stay, where they lie; nothing, if there is no such batch. Every group is
+    /// through with the rest, whose bytes are freed.
+    fn supersede(
+        &mut self,
+        batch: &SupersededBatch,
+        freed: &mut Vec<Place>,
+        wheel: &mut Wheel<Timer>,
+    ) {
+        let held = self.log.find(batch.first.0).copied();
+        let Some(entry) = held.filter(|entry| batch.is_of(entry)) else { return };
+        let place = |begin: u32, end: u32| {
+            let position = entry.place.position + u64::from(begin);
+            Place { position, bytes: end - begin }
+        };
+        let (mut parts, mut at) = (Vec::with_capacity(batch.kept.len()), 0);
+        for run in &batch.kept {
+            let end = run.begin + run.bytes;
+            parts.push(KeptPart {
+                first: run.first,
+                count: run.count,
+                place: place(run.begin, end),
+            });
+            freed.extend((at < run.begin).then(|| place(at, run.begin)));
+            at = end;
+        }
+        freed.extend((at < batch.bytes).then(|| place(at, batch.bytes)));
+        self.keep_parts(entry, &parts, wheel);
+    }
+
+    /// Has the parts of a batch stand for it.
+    fn keep_parts(&mut self, entry: Entry, parts: &[KeptPart], wheel: &mut Wheel<Timer>) {
+        self.log.remove(entry.first);
         let mut at = entry.first;
-        for part in &batch.parts {
+        for part in parts {
             let (first, count, place) = (part.first.0, part.count, part.place);
             self.log.put_back(Entry { first, count, place, appended_at: entry.appended_at });
             self.settle_superseded(at, first, wheel);
@@ -289,9 +368,8 @@ impl Partition {
             group.activity_mut().place_hint = None;
             group.account(&self.classes, 0..0);
         }
-        let parts = batch.parts.iter().map(|part| (part.first.0, part.count));
+        let parts = parts.iter().map(|part| (part.first.0, part.count));
         self.classes.keep_parts(entry.first, parts);
-        true
     }
 
     fn settle_superseded(&mut self, start: u64, end: u64, wheel: &mut Wheel<Timer>) {

@@ -48,6 +48,16 @@ pub enum Effect {
         /// Of which partition.
         partition: PartitionId,
     },
+    /// Tell a consumer or a reader that nothing more comes on its subscription, because the shard does not lead
+    /// any more: it has to ask again.
+    SubscriptionInterrupted {
+        /// Whose.
+        session: SessionId,
+        /// Which.
+        subscription: u32,
+        /// Of which partition.
+        partition: PartitionId,
+    },
     /// Tell a reader that it has ended because another has its cursor.
     CursorTaken {
         /// Whose.
@@ -208,6 +218,11 @@ impl Effect {
 
     pub(crate) fn ended(Holder { session, subscription }: Holder, partition: PartitionId) -> Self {
         Self::SubscriptionEnded { session, subscription, partition }
+    }
+
+    pub(crate) fn interrupted(holder: Holder, partition: PartitionId) -> Self {
+        let Holder { session, subscription } = holder;
+        Self::SubscriptionInterrupted { session, subscription, partition }
     }
 }
 

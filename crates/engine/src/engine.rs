@@ -250,13 +250,21 @@ impl Engine {
         self.freed.drain(..)
     }
 
-    /// Whether the batch that begins at `first` is kept, and at this place. O(log n).
+    /// What is kept of a batch of `count` messages that was stored at `place`, and is kept there: as a rule all
+    /// of it or nothing, and what compaction has left of it otherwise. O(log n), and a step for each part.
     #[must_use]
-    pub fn is_live(&self, partition: PartitionId, first: Offset, place: Place) -> bool {
-        self.partitions.peek(&partition).is_some_and(|view| {
-            let entry = view.partition().log.find(first.0);
-            entry.is_some_and(|entry| entry.first == first.0 && entry.place == place)
-        })
+    pub fn kept_at(
+        &self,
+        partition: PartitionId,
+        (first, count): (Offset, u32),
+        place: Place,
+    ) -> Vec<KeptBatch> {
+        let Some(view) = self.partitions.peek(&partition) else { return Vec::new() };
+        let end = first.0.saturating_add(count.into());
+        let entries = view.partition().log.entries_from(first.0);
+        let entries = entries.take_while(|entry| entry.first < end);
+        let inside = entries.filter(|entry| entry.place.is_inside(place));
+        inside.map(|entry| entry.kept(partition)).collect()
     }
 
     /// How long a message of a partition is kept at most; `None` if that is open.

@@ -156,6 +156,11 @@ impl Group {
         self.activity.as_ref().is_none_or(|activity| activity.is_idle())
     }
 
+    /// Whether somebody takes part, or took part not long ago, or something went wrong.
+    pub(crate) fn is_active(&self) -> bool {
+        self.activity.is_some()
+    }
+
     /// Gives back the memory of its activity, if there is none.
     pub(crate) fn rest(&mut self) {
         if self.is_at_rest() {

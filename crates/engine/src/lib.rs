@@ -69,8 +69,10 @@ mod record_codec;
 mod record_error;
 mod refusal;
 mod replay;
+mod replicated_state;
 mod requeue;
 mod reserved;
+mod rest;
 mod retry;
 mod runs;
 mod scheduling_codec;
@@ -128,12 +130,14 @@ pub use latest::Tombstones;
 pub use log::{KeptBatch, Place};
 pub use names::SourceNames;
 pub use record::{
-    CompactedBatch, KeptPart, Outcome, Record, StreamOpened, TopicCreated, TopicSettings,
+    CompactedBatch, KeptPart, KeptRun, Outcome, Record, StreamOpened, SupersededBatch,
+    TopicCreated, TopicSettings,
 };
 pub use record_codec::RECORD_KIND_END;
 pub use record_error::RecordError;
 pub use refusal::{AtomicItem, Refusal};
 pub use replay::{Replay, Replayed};
+pub use replicated_state::ReplicatedState;
 pub use settings_hash::SettingsHash;
 pub use stored::Stored;
 pub use stream::{

@@ -14,6 +14,14 @@ pub struct Place {
     pub bytes: u32,
 }
 
+impl Place {
+    /// Whether it lies within another.
+    pub(crate) fn is_inside(self, outer: Self) -> bool {
+        let end = |place: Self| place.position + u64::from(place.bytes);
+        outer.position <= self.position && end(self) <= end(outer)
+    }
+}
+
 /// A batch that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptBatch {

@@ -190,6 +190,16 @@ impl Readers {
         })
     }
 
+    /// All readers, by partition.
+    pub(crate) fn all(self) -> Vec<(PartitionId, Holder)> {
+        let each = |(id, held): (PartitionId, PartitionReaders)| {
+            held.readers.into_keys().map(move |holder| (id, holder))
+        };
+        let mut all: Vec<_> = self.by_partition.into_iter().flat_map(each).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// The readers of a partition.
     pub(crate) fn holders(&self, partition: PartitionId) -> impl Iterator<Item = Holder> {
         let held = self.by_partition.get(&partition);

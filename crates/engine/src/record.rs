@@ -266,6 +266,14 @@ pub enum Record {
         /// The batches that held them, and what is kept of each.
         batches: Vec<CompactedBatch>,
     },
+    /// Messages that later ones of the same key supersede are gone, and tombstones. It names no place, so
+    /// that it is the same wherever the batches lie: what stays of a batch lies where it lay.
+    Superseded {
+        /// Of which partition.
+        partition: PartitionId,
+        /// The batches that held them, and which messages stay.
+        batches: Vec<SupersededBatch>,
+    },
     /// Messages that are kept of a batch of which others are to go, written anew. Whether they lie here
     /// now a [`Record::Compacted`] says.
     Kept {
@@ -330,6 +338,32 @@ pub struct KeptPart {
     pub count: u32,
     /// Their place in the journal.
     pub place: Place,
+}
+
+/// A batch of which only some runs of messages stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SupersededBatch {
+    /// Its first message's offset.
+    pub first: Offset,
+    /// The number of messages in it.
+    pub count: u32,
+    /// Its length in bytes.
+    pub bytes: u32,
+    /// What stays, by offset; each is a batch of its own from now on.
+    pub kept: Vec<KeptRun>,
+}
+
+/// Neighbouring messages of a batch that stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptRun {
+    /// The first one's offset.
+    pub first: Offset,
+    /// The number of messages.
+    pub count: u32,
+    /// Where they begin: the number of bytes of the batch before them.
+    pub begin: u32,
+    /// Their length in bytes.
+    pub bytes: u32,
 }
 
 /// A topic as the catalogue has it from the start.

@@ -38,6 +38,7 @@ const KEPT: u8 = 31;
 const CHECKPOINT_BEGAN: u8 = 32;
 pub(crate) const CHECKPOINT_PART: u8 = 33;
 const CHECKPOINT_ENDED: u8 = 34;
+const SUPERSEDED: u8 = 35;
 const STREAM_OPENED: u8 = 40;
 const STREAM_NOTED: u8 = 41;
 const STREAM_FORKED: u8 = 42;
@@ -85,6 +86,7 @@ impl Record {
             Self::StreamForked { .. } => STREAM_FORKED,
             Self::StreamDeleted { .. } => STREAM_DELETED,
             Self::Compacted { .. } => COMPACTED,
+            Self::Superseded { .. } => SUPERSEDED,
             Self::Cleaned { .. } => CLEANED,
             Self::Kept { .. } => KEPT,
             Self::CheckpointBegan { .. } => CHECKPOINT_BEGAN,
@@ -194,6 +196,9 @@ impl Record {
             Self::StreamDeleted { partition } => w.partition(*partition),
             Self::Compacted { partition, batches } => {
                 w.partition(*partition).list(batches, Writer::compacted)
+            }
+            Self::Superseded { partition, batches } => {
+                w.partition(*partition).list(batches, Writer::superseded)
             }
             Self::Kept { partition, first, appended_at, batch: _ } => {
                 w.partition(*partition).u64(first.0).u64(appended_at.0)
@@ -387,6 +392,9 @@ impl Record {
             RESERVED => Self::Reserved { partition: r.partition()?, end: Offset(r.u64()?) },
             COMPACTED => {
                 Self::Compacted { partition: r.partition()?, batches: r.list(Reader::compacted)? }
+            }
+            SUPERSEDED => {
+                Self::Superseded { partition: r.partition()?, batches: r.list(Reader::superseded)? }
             }
             CLEANED => Self::Cleaned {
                 partition: r.partition()?,

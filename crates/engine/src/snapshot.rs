@@ -13,8 +13,8 @@ use crate::{
 };
 
 /// The kind that errors of a snapshot name.
-const SNAPSHOT: u8 = 127;
-const VERSION: u32 = 2;
+pub(crate) const SNAPSHOT: u8 = 127;
+pub(crate) const VERSION: u32 = 2;
 
 /// Slices of a snapshot are cut as those of a checkpoint of such pieces are.
 const SLICE_BYTES: usize = 128 << 10;

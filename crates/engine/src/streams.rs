@@ -199,6 +199,13 @@ impl Waiting {
         }
     }
 
+    fn origins(self) -> Vec<Origin> {
+        match self {
+            Self::Few(few) => few.into_iter().map(|(origin, _)| origin).collect(),
+            Self::Many(many) => many.into_keys().collect(),
+        }
+    }
+
     pub(crate) fn remove(&mut self, origin: &Origin) {
         match self {
             Self::Few(few) => few.retain(|(of, _)| of != origin),
@@ -276,6 +283,15 @@ impl Streams {
             reads.waiting.remove(&origin);
             self.put_back_reads(id, reads);
         }
+    }
+
+    /// Takes all reads of all streams: their origins, in order.
+    pub(crate) fn take_all_waiting(&mut self) -> Vec<Origin> {
+        self.waiting = 0;
+        let reads = std::mem::take(&mut self.reads).into_values();
+        let mut origins: Vec<Origin> = reads.flat_map(|reads| reads.waiting.origins()).collect();
+        origins.sort_unstable();
+        origins
     }
 
     /// Has all waiting reads checked, though nothing was appended.

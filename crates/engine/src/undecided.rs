@@ -49,6 +49,11 @@ impl Undecided {
         }
     }
 
+    /// The messages about which somebody has to decide, in order.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.runs.iter().map(|(start, end, _)| (start, end))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }

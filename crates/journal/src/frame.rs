@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::{
     format::{
         BLOCK_BYTES, FORMAT_VERSION, FRAME_HEADER_BYTES, FrameHeader, RECORD_HEADER_BYTES,
-        SegmentHeader, record_bytes,
+        SegmentHeader, record_bytes, records,
     },
     frame_buffer::{FRAME_TARGET_BYTES, FrameBuffer},
     lane_config::LaneConfig,
@@ -27,6 +27,26 @@ pub struct Frame {
     pub end: Position,
     /// Whether it is the first frame of a segment.
     pub first_of_segment: bool,
+}
+
+impl Frame {
+    /// Its records, in order: kind, position of the body, body.
+    ///
+    /// # Panics
+    /// If the bytes are not those of a sealed frame.
+    pub fn records(&self) -> impl Iterator<Item = (u8, Position, Bytes)> {
+        let front = if self.first_of_segment { BLOCK_BYTES } else { 0 };
+        let header = FrameHeader::decode(&self.bytes[front..]);
+        let (header, _) = header.expect("a sealed frame begins with its header");
+        let begin = front + FRAME_HEADER_BYTES;
+        let body = self.bytes.slice(begin..begin + header.body_len as usize);
+        let body_at = self.position.plus(begin as u64);
+        let found: Vec<_> = records(&body).collect();
+        found.into_iter().map(move |found| {
+            let (kind, start, end) = found.expect("a sealed frame has whole records");
+            (kind, body_at.plus(start as u64), body.slice(start..end))
+        })
+    }
 }
 
 /// The reason why a record was not accepted.

@@ -47,6 +47,7 @@ impl Shard {
             Some(pass) => Pass { until: pass.at, stage: Stage::Copying, ..pass },
             None => self.begin_pass(now)?,
         };
+        let is_in_place = self.compacting.is_in_place;
         let mut batches = Vec::new();
         let (mut to, mut bytes) = (pass.until, 0);
         for kept in self.engine.batches_within(pass.partition, pass.at, pass.until) {
@@ -55,7 +56,8 @@ impl Shard {
                 break;
             }
             bytes += u64::from(kept.place.bytes);
-            batches.push((kept, self.is_in_short_pack(kept.place)));
+            let is_copied_along = !is_in_place && self.is_in_short_pack(kept.place);
+            batches.push((kept, is_copied_along));
         }
         let work = match pass.stage {
             Stage::LookingUp => CompactionWork::LookUp,
@@ -66,7 +68,16 @@ impl Shard {
         let ends = pass.stage == Stage::Copying && to == pass.until;
         self.compacting.pass = Some(Pass { has_begun: true, step_to: to, ..pass });
         self.compacting.is_under_way = true;
-        Some(CompactionStep { partition, retention_class, work, begins, ends, batches, to })
+        Some(CompactionStep {
+            partition,
+            retention_class,
+            work,
+            is_in_place,
+            begins,
+            ends,
+            batches,
+            to,
+        })
     }
 
     fn is_in_short_pack(&self, place: Place) -> bool {
@@ -115,6 +126,7 @@ impl Shard {
         }
         self.compacting.pending.extend(done.batches);
         self.compacting.in_journal.extend(done.in_journal);
+        self.compacting.superseded.extend(done.superseded);
         self.record_compaction(now);
         self.finish_turn(now);
     }
@@ -129,7 +141,8 @@ impl Shard {
 
     /// Records a part of the pending results, and finally the end of the pass.
     pub(crate) fn record_compaction(&mut self, now: Timestamp) {
-        let CompactionState { pass, pending, in_journal, is_under_way } = &mut self.compacting;
+        let CompactionState { pass, pending, superseded, in_journal, is_under_way, .. } =
+            &mut self.compacting;
         let Some(of) = pass.as_ref().filter(|_| !*is_under_way) else { return };
         let (partition, is_over) = (of.partition, of.stage == Stage::Over);
         let (mut some, mut parts) = (Vec::new(), 0);
@@ -145,11 +158,20 @@ impl Shard {
                 some.push(batch);
             }
         }
-        let ended = pass.take_if(|_| is_over && pending.is_empty());
-        if some.is_empty() && ended.is_none() {
+        let mut parted = Vec::new();
+        while parts < MOVES_PER_TURN
+            && let Some(batch) = superseded.pop_front()
+        {
+            parts += 1 + batch.kept.len();
+            parted.push(batch);
+        }
+        let is_recorded = pending.is_empty() && superseded.is_empty();
+        let ended = pass.take_if(|_| is_over && is_recorded);
+        if some.is_empty() && parted.is_empty() && ended.is_none() {
             return;
         }
         self.engine.compact(partition, some, &mut self.writer);
+        self.engine.supersede(partition, parted, &mut self.writer);
         if let Some(pass) = ended {
             let Pass { until, keeps_tombstones, all_read, .. } = pass;
             let pass = CompactionPass { until, keeps_tombstones, all_read };

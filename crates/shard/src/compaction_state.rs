@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use sennit_engine::CompactedBatch;
+use sennit_engine::{CompactedBatch, SupersededBatch};
 use sennit_model::{Batch, Offset, PartitionId};
 
 /// The stage of a pass.
@@ -55,17 +55,30 @@ impl Pass {
 /// The pass under way, and its pending results.
 #[derive(Debug, Default)]
 pub(crate) struct CompactionState {
+    /// Whether passes leave messages where they are, and record what went without a place.
+    pub(crate) is_in_place: bool,
     pub(crate) pass: Option<Pass>,
     /// Whether a step is under way.
     pub(crate) is_under_way: bool,
     /// Results that are on disk and not yet in the state.
     pub(crate) pending: VecDeque<CompactedBatch>,
+    /// Batches of which only a part stays, and that is not in the state yet.
+    pub(crate) superseded: VecDeque<SupersededBatch>,
     /// Their remaining messages that go to the journal, part by part.
     pub(crate) in_journal: VecDeque<Batch>,
 }
 
 impl CompactionState {
+    pub(crate) fn new(is_in_place: bool) -> Self {
+        Self { is_in_place, ..Self::default() }
+    }
+
     pub(crate) fn is_resting(&self) -> bool {
-        !self.is_under_way && self.pending.is_empty()
+        !self.is_under_way && self.is_recorded()
+    }
+
+    /// Whether all results are in the state.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.pending.is_empty() && self.superseded.is_empty()
     }
 }

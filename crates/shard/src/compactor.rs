@@ -1,9 +1,10 @@
 //! Compacts a partition that keeps the latest message of each key, beside the shard, step by step: first it looks
-//! up the latest message of each key, then it copies the remaining messages of batches that have superseded ones.
+//! up the latest message of each key, then it says which messages of a batch remain. Where records name places, it
+//! copies these at once; otherwise they remain where they are, and moves copy them when it is worth it.
 //! The shard chooses the partition and the range (`compaction_scheduling`).
 
 use bytes::Bytes;
-use sennit_engine::{CompactedBatch, KeptBatch, KeptPart, Place};
+use sennit_engine::{CompactedBatch, KeptBatch, KeptPart, KeptRun, Place, SupersededBatch};
 use sennit_journal::{Container, Disk, Pack, Position};
 use sennit_model::{Batch, Offset, PartitionId};
 
@@ -35,7 +36,7 @@ const KEPT_BYTES: usize = 32 << 20;
 pub enum CompactionWork {
     /// Look up the latest message of each key.
     LookUp,
-    /// Copy the messages that are not superseded, and of tombstones only those from this offset on.
+    /// Keep the messages that are not superseded, and of tombstones only those from this offset on.
     Keep(Offset),
 }
 
@@ -48,6 +49,8 @@ pub struct CompactionStep {
     pub retention_class: RetentionClass,
     /// The work.
     pub work: CompactionWork,
+    /// Whether the remaining messages stay where they are.
+    pub is_in_place: bool,
     /// Whether a pass begins with this step.
     pub begins: bool,
     /// Whether the pass ends with this step, if it reaches `to`.
@@ -66,6 +69,8 @@ pub struct CompactionDone {
     pub packs: Vec<Pack>,
     /// The batches that lost messages or that lie elsewhere now.
     pub batches: Vec<CompactedBatch>,
+    /// The batches that lost messages, if the others stay where they are.
+    pub superseded: Vec<SupersededBatch>,
     /// Their remaining messages, part by part, if these are few: they are not on disk yet and go to
     /// the journal, as a pack would take more room.
     pub in_journal: Vec<Batch>,
@@ -155,6 +160,12 @@ impl<D: Disk> Mover<D> {
                 if is_whole && !is_copied_along {
                     continue;
                 }
+                if step.is_in_place {
+                    let (first, count, bytes) = (kept.first, kept.count, kept.place.bytes);
+                    let kept = runs.iter().map(Run::in_batch).collect();
+                    done.superseded.push(SupersededBatch { first, count, bytes, kept });
+                    continue;
+                }
                 kept_bytes += runs.iter().map(|run| run.bytes.len()).sum::<usize>();
                 copies.extend(runs.iter().map(|run| run.copy(step, kept)));
                 let parts = runs.iter().map(Run::part_without_place).collect();
@@ -199,7 +210,7 @@ impl<D: Disk> Mover<D> {
         keeps_tombstones: &mut bool,
     ) -> Vec<Run<'a>> {
         let mut runs: Vec<Run<'a>> = Vec::new();
-        let (mut byte, mut continues) = (0, false);
+        let (mut byte, mut continues) = (0usize, false);
         for (offset, message) in (kept.first.0..).zip(batch.messages()) {
             let length = message.encoded().len();
             let mut stays =
@@ -216,7 +227,12 @@ impl<D: Disk> Mover<D> {
                     }
                     None => {
                         let bytes = &batch.bytes()[byte..byte + length];
-                        runs.push(Run { first: Offset(offset), count: 1, bytes });
+                        runs.push(Run {
+                            first: Offset(offset),
+                            count: 1,
+                            begin: byte as u32,
+                            bytes,
+                        });
                     }
                 }
             }
@@ -278,6 +294,8 @@ impl<D: Disk> Mover<D> {
 struct Run<'a> {
     first: Offset,
     count: u32,
+    /// The number of bytes of the batch before them.
+    begin: u32,
     bytes: &'a [u8],
 }
 
@@ -292,6 +310,12 @@ impl Run<'_> {
             // A copy, because the batch keeps a longer read in memory.
             batch: Bytes::copy_from_slice(self.bytes),
         }
+    }
+
+    /// The run as a part of its batch.
+    fn in_batch(&self) -> KeptRun {
+        let Self { first, count, begin, bytes } = *self;
+        KeptRun { first, count, begin, bytes: bytes.len() as u32 }
     }
 
     /// The run as a part whose place is not known yet.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use sennit_engine::KeptBatch;
 use sennit_journal::{Container, Fault, Position};
 use sennit_model::Timestamp;
 
@@ -60,15 +61,19 @@ impl Shard {
         self.segment_count() > 2 * self.moves.journal_segments
     }
 
-    /// Removes the batches of `held` that are not wanted, and sets the class of the others.
+    /// Leaves of the batches of `held` what is wanted of them, part by part, and sets its class.
     pub fn retain_wanted(&self, held: &mut Vec<StoredBatch>) {
-        held.retain_mut(|held| {
-            let wanted = self.engine.is_live(held.partition, held.first, held.place);
-            if wanted {
-                held.retention_class = RetentionClass::of(self.engine.kept_for(held.partition));
+        for stored in std::mem::take(held) {
+            let StoredBatch { partition, first, count, place, .. } = stored;
+            let kept = self.engine.kept_at(partition, (first, count), place);
+            if kept.is_empty() {
+                continue;
             }
-            wanted
-        });
+            let retention_class = RetentionClass::of(self.engine.kept_for(partition));
+            held.extend(kept.into_iter().map(|KeptBatch { first, count, place, .. }| {
+                StoredBatch { partition, first, count, place, retention_class }
+            }));
+        }
     }
 
     /// Handles the result of a move: its copies are the new places of the batches.

@@ -10,7 +10,7 @@ use sennit_journal::{
     PackRemoval, PackWriter, Position, Reader, Slot, WalkItem, remove_pack, remove_slot,
 };
 use sennit_model::{
-    Offset, PartitionId, PartitionIndex, Timestamp, TopicId, limits::COMPACTION_KEYS_MAX,
+    Batch, Offset, PartitionId, PartitionIndex, Timestamp, TopicId, limits::COMPACTION_KEYS_MAX,
 };
 
 use crate::key_table::KeyTable;
@@ -67,13 +67,15 @@ impl RetentionClass {
     }
 }
 
-/// A batch in a segment or a pack, wanted or not.
+/// A batch in a segment or a pack, wanted or not, or a part of one that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredBatch {
     /// Its partition.
     pub partition: PartitionId,
     /// Its first offset.
     pub first: Offset,
+    /// The number of messages in it.
+    pub count: u32,
     /// Its place.
     pub place: Place,
     /// Its class; set by [`crate::Shard::retain_wanted`].
@@ -169,6 +171,14 @@ pub(crate) struct Copied {
     pub(crate) first: Offset,
     pub(crate) appended_at: Timestamp,
     pub(crate) batch: Bytes,
+}
+
+/// A batch as it was found in a segment or a pack.
+struct FoundBatch {
+    partition: PartitionId,
+    first: Offset,
+    appended_at: Timestamp,
+    batch: Batch,
 }
 
 impl<D: Disk> Mover<D> {
@@ -274,14 +284,16 @@ impl<D: Disk> Mover<D> {
     /// A [`MoveError`]; the container then stays as it is.
     pub fn list(&mut self, container: Container) -> Result<Vec<StoredBatch>, MoveError> {
         let mut held = Vec::new();
-        self.walk(container, |copied, place| {
-            let Copied { partition, first, retention_class, .. } = copied;
-            held.push(StoredBatch { partition, first, place, retention_class });
+        self.walk(container, |found, place| {
+            let FoundBatch { partition, first, batch, .. } = found;
+            let (count, retention_class) = (batch.count(), RetentionClass::Open);
+            held.push(StoredBatch { partition, first, count, place, retention_class });
         })?;
         Ok(held)
     }
 
-    /// Copies the `wanted` batches of `container` into packs, by partition and offset.
+    /// Copies the `wanted` batches of `container`, and parts of batches, into packs, by partition and
+    /// offset.
     ///
     /// # Errors
     /// A [`MoveError`]; then nothing was moved, and the packs are
@@ -291,20 +303,44 @@ impl<D: Disk> Mover<D> {
         container: Container,
         wanted: &[StoredBatch],
     ) -> Result<Moved, MoveError> {
-        let retention_classes: BTreeMap<u64, RetentionClass> =
-            wanted.iter().map(|held| (held.place.position, held.retention_class)).collect();
+        let wanted_at: BTreeMap<u64, &StoredBatch> =
+            wanted.iter().map(|held| (held.place.position, held)).collect();
         let mut batches = Vec::with_capacity(wanted.len());
-        self.walk(container, |copied, place| {
-            if let Some(&retention_class) = retention_classes.get(&place.position) {
+        self.walk(container, |found, place| {
+            let end = place.position + u64::from(place.bytes);
+            for (position, part) in wanted_at.range(place.position..end) {
+                let begin = (position - place.position) as usize;
+                let bytes = found.batch.bytes().get(begin..begin + part.place.bytes as usize);
+                let Some(bytes) = bytes else { continue };
+                let FoundBatch { partition, appended_at, .. } = found;
+                let (retention_class, first) = (part.retention_class, part.first);
                 // A copy, because the body keeps some MiB of a read in memory.
-                let batch = Bytes::copy_from_slice(&copied.batch);
-                batches.push(Copied { retention_class, batch, ..copied });
+                let batch = Bytes::copy_from_slice(bytes);
+                batches.push(Copied { retention_class, partition, first, appended_at, batch });
             }
         })?;
         if batches.len() != wanted.len() {
             return Err(MoveError::Missing { missing: wanted.len() - batches.len() });
         }
         self.write_all(batches)
+    }
+
+    /// Finds a part of a stored batch: `count` messages from `first` on. `None` if it has no such part, or
+    /// cannot be read.
+    pub(crate) fn find_part(
+        &mut self,
+        stored: &StoredBatch,
+        first: Offset,
+        count: u32,
+    ) -> Option<Place> {
+        let Place { position, bytes } = stored.place;
+        let index = u32::try_from(first.0.checked_sub(stored.first.0)?).ok()?;
+        index.checked_add(count).filter(|end| *end <= stored.count)?;
+        let batch = Batch::check_kept(self.read(Position(position), bytes as usize).ok()?).ok()?;
+        let mut messages = batch.messages();
+        let begin = messages.skip_bytes(index) as u64;
+        let bytes = u32::try_from(messages.skip_bytes(count)).ok()?;
+        Some(Place { position: position + begin, bytes })
     }
 
     /// Copies batches that are read one by one, because the frames around them may be damaged.
@@ -359,18 +395,19 @@ impl<D: Disk> Mover<D> {
     fn walk(
         &mut self,
         container: Container,
-        mut each: impl FnMut(Copied, Place),
+        mut each: impl FnMut(FoundBatch, Place),
     ) -> Result<(), MoveError> {
         self.reader.walk(container, &mut self.pace.0, |walked| {
             // A batch that cannot be read stays where it is.
             let WalkItem::Record { kind, position, body } = walked else { return Ok(()) };
-            let copied = match container {
+            let found = match container {
                 Container::Segment(_) => journaled(kind, position, body)?,
                 Container::Pack(_) => Some(packed(kind, position, body)?),
             };
-            if let Some((copied, head)) = copied {
-                let bytes = u32::try_from(copied.batch.len()).expect("batches are below 4 GiB");
-                each(copied, Place { position: position.plus(head as u64).0, bytes });
+            if let Some((found, head)) = found {
+                let bytes = u32::try_from(found.batch.bytes().len());
+                let bytes = bytes.expect("batches are below 4 GiB");
+                each(found, Place { position: position.plus(head as u64).0, bytes });
             }
             Ok(())
         })
@@ -468,7 +505,7 @@ fn journaled(
     kind: u8,
     position: Position,
     body: Bytes,
-) -> Result<Option<(Copied, usize)>, MoveError> {
+) -> Result<Option<(FoundBatch, usize)>, MoveError> {
     if kind >= RECORD_KIND_END {
         return Ok(None);
     }
@@ -489,8 +526,7 @@ fn journaled(
         },
         _ => return Ok(None),
     };
-    let (batch, retention_class) = (batch.bytes().clone(), RetentionClass::Open);
-    Ok(Some((Copied { retention_class, partition, first, appended_at, batch }, head)))
+    Ok(Some((FoundBatch { partition, first, appended_at, batch }, head)))
 }
 
 fn packed_head(copied: &Copied) -> [u8; PACKED_HEAD_BYTES] {
@@ -502,19 +538,19 @@ fn packed_head(copied: &Copied) -> [u8; PACKED_HEAD_BYTES] {
     head
 }
 
-fn packed(kind: u8, position: Position, body: Bytes) -> Result<(Copied, usize), MoveError> {
+fn packed(kind: u8, position: Position, body: Bytes) -> Result<(FoundBatch, usize), MoveError> {
     let Some((head, batch)) = body.split_at_checked(PACKED_HEAD_BYTES).filter(|_| kind == PACKED)
     else {
         return Err(MoveError::Packed { position });
     };
     let four = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
     let eight = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
-    let copied = Copied {
-        retention_class: RetentionClass::Open,
+    let batch = Batch::from_journal(body.slice_ref(batch));
+    let found = FoundBatch {
         partition: PartitionId { topic: TopicId(four(0)), index: PartitionIndex(four(4)) },
         first: Offset(eight(8)),
         appended_at: Timestamp(eight(16)),
-        batch: body.slice_ref(batch),
+        batch: batch.map_err(|_| MoveError::Packed { position })?,
     };
-    Ok((copied, PACKED_HEAD_BYTES))
+    Ok((found, PACKED_HEAD_BYTES))
 }

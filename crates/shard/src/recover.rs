@@ -5,16 +5,17 @@ use std::{
     path::PathBuf,
 };
 
-use sennit_engine::{Engine, Journal, KeptBatch, Place};
+use sennit_engine::{Engine, Journal, KeptBatch, Place, Record};
 use sennit_journal::{
     Container, Damage, Disk, Fault, Lane, LaneConfig, Position, Reader, RecoveredLane, SlotMaker,
 };
-use sennit_model::{Generation, Timestamp};
+use sennit_model::{Generation, Offset, PartitionId, Timestamp};
 
 use crate::{
     checkpoint::Checkpoints,
+    compaction_state::CompactionState,
     move_state::MoveState,
-    mover::{Mover, PackLengths},
+    mover::{Mover, PackLengths, StoredBatch},
     packs::Packs,
     recover_error::RecoverError,
     replay::{ReadBack, Reading, replay},
@@ -33,6 +34,9 @@ pub struct Settings {
     pub journal_segments: usize,
     /// The lengths of packs.
     pub packs: PackLengths,
+    /// Whether compaction writes `Superseded`, which names no place, and leaves what stays where it
+    /// lies. If not it writes `Compacted`, which every version reads.
+    pub writes_superseded: bool,
 }
 
 /// The results of a recovery.
@@ -73,6 +77,10 @@ pub struct Recovered<D: Disk> {
     pub slots: SlotMaker<D>,
     /// Empties segments and packs.
     pub mover: Mover<D>,
+    /// The position of the last record that was replayed.
+    pub last_record: Position,
+    /// The records that say what was lost. They are appended already, and applied.
+    pub lost_records: Vec<Record>,
     /// The results of the recovery.
     pub report: RecoveryReport,
 }
@@ -141,11 +149,14 @@ pub fn recover<D: Disk>(
     let cache = TailCache::new(settings.cache_bytes);
     let moves = MoveState::new(packs, settings.journal_segments);
     let checkpoints = Checkpoints::new(segment_bytes, reading.checkpoint_span);
-    let mut shard = Shard::new(engine, writer, committed, cache, moves, checkpoints, now);
+    let compacting = CompactionState::new(settings.writes_superseded);
+    let mut shard =
+        Shard::new(engine, writer, committed, cache, (moves, compacting), checkpoints, now);
     // The first frame takes one.
     shard.set_spare_slots(lane.spare_count().saturating_sub(1), shard.end());
     let (reader, slots) = (recovered.reader, recovered.slots);
-    Ok(Recovered { shard, lane, reader, slots, mover, report })
+    let last_record = reading.last;
+    Ok(Recovered { shard, lane, reader, slots, mover, last_record, lost_records: lost, report })
 }
 
 /// Ends the log with the last segment that a later replay needs. Returns the segments behind it.
@@ -263,10 +274,8 @@ pub(crate) fn find_moved<D: Disk>(
 ) -> Vec<(KeptBatch, Place)> {
     let container = |place: Place| Container::of(Position(place.position), segment_bytes);
     let missing = engine.batches().filter(|kept| !is_held(container(kept.place)));
-    // A part of a batch may begin where the batch does, and is shorter.
-    let name = |partition, first, place: Place| (partition, first, place.bytes);
-    let mut missing: BTreeMap<_, _> =
-        missing.map(|kept| (name(kept.partition, kept.first, kept.place), kept)).collect();
+    let mut missing: BTreeMap<(PartitionId, Offset), KeptBatch> =
+        missing.map(|kept| ((kept.partition, kept.first), kept)).collect();
     let mut found = Vec::new();
     for pack in packs {
         if missing.is_empty() {
@@ -274,8 +283,22 @@ pub(crate) fn find_moved<D: Disk>(
         }
         // A pack that is not whole keeps the batches that it has.
         for held in mover.list(Container::Pack(pack)).unwrap_or_default() {
-            if let Some(kept) = missing.remove(&name(held.partition, held.first, held.place)) {
-                found.push((kept, held.place));
+            let StoredBatch { partition, first, count, .. } = held;
+            let end = first.plus(u64::from(count));
+            let inside: Vec<KeptBatch> = missing
+                .range((partition, first)..(partition, end))
+                .map(|(_, kept)| *kept)
+                .collect();
+            for kept in inside {
+                // The pack may have another part of the batch, or all of it.
+                let place = match (kept.first, kept.count) == (first, count) {
+                    true => Some(held.place),
+                    false => mover.find_part(&held, kept.first, kept.count),
+                };
+                if let Some(place) = place.filter(|place| place.bytes == kept.place.bytes) {
+                    missing.remove(&(partition, kept.first));
+                    found.push((kept, place));
+                }
             }
         }
     }

@@ -72,7 +72,7 @@ pub(crate) struct Reading {
     /// The position of the first record; a checkpoint begins there, if there is one.
     first: Option<Position>,
     /// The position of the last record.
-    last: Position,
+    pub(crate) last: Position,
     /// Bytes of the journal from the begin to the end of the last complete checkpoint.
     pub(crate) checkpoint_span: u64,
     /// The position of the last record that a later replay needs, which excludes the pieces of an

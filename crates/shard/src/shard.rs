@@ -73,7 +73,7 @@ impl Shard {
         mut writer: Writer,
         committed: Position,
         cache: TailCache,
-        moves: MoveState,
+        (moves, compacting): (MoveState, CompactionState),
         checkpoints: Checkpoints,
         now: Timestamp,
     ) -> Self {
@@ -84,7 +84,7 @@ impl Shard {
             cache,
             reads: ReadCache::default(),
             moves,
-            compacting: CompactionState::default(),
+            compacting,
             checkpoints,
             taken: committed,
             committed,
@@ -402,6 +402,14 @@ impl Shard {
             self.effects.push(Effect::Refused { origin, refusal: Refusal::OutcomeUnknown });
         }
         self.engine.roll_back(&mut self.outbox);
+        self.effects.append(&mut self.outbox.now);
+    }
+
+    /// Steps down at `now`: nothing more is decided or written. Open and later requests learn that the
+    /// outcome is unknown, and consumers and readers that they have to ask again.
+    pub fn rest(&mut self, now: Timestamp) {
+        self.fence();
+        self.engine.rest(now, &mut self.outbox);
         self.effects.append(&mut self.outbox.now);
     }
 

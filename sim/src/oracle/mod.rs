@@ -486,6 +486,7 @@ impl Oracle {
             | Effect::ReaderTooSlow { .. }
             | Effect::Subscribed { .. }
             | Effect::SubscriptionEnded { .. }
+            | Effect::SubscriptionInterrupted { .. }
             | Effect::Refused { .. }
             | Effect::AttemptsFailed(_)
             | Effect::DeadLetterTopicNeeded { .. } => Ok(()),

@@ -13,7 +13,7 @@ use sennit_model::{
 use super::*;
 use crate::{
     latest::Tombstones,
-    record::{CompactedBatch, KeptPart},
+    record::{CompactedBatch, KeptPart, KeptRun, SupersededBatch},
     stream_codec,
 };
 
@@ -157,6 +157,21 @@ fn examples() -> Vec<Record> {
         Record::CursorSet { partition, name: "audit".parse().unwrap(), offset: Offset(6) },
         Record::CursorDeleted { partition, name: "audit".parse().unwrap() },
         Record::Reserved { partition, end: Offset(1 << 40) },
+        Record::Superseded {
+            partition,
+            batches: vec![
+                SupersededBatch {
+                    first: Offset(3),
+                    count: 9,
+                    bytes: 1_000,
+                    kept: vec![
+                        KeptRun { first: Offset(3), count: 2, begin: 0, bytes: 99 },
+                        KeptRun { first: Offset(11), count: 1, begin: 960, bytes: 40 },
+                    ],
+                },
+                SupersededBatch { first: Offset(13), count: 1, bytes: 70, kept: Vec::new() },
+            ],
+        },
         Record::Compacted {
             partition,
             batches: vec![

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sennit_engine::{
     Command, DeadLetters, Effect, FailedAttempts, FailureAnswer, FailureAnswers, FailureDecision,
-    HEADER_ATTEMPTS, HEADER_REASON, Record, Verdict,
+    HEADER_ATTEMPTS, HEADER_REASON, Outbox, Record, Verdict,
 };
 use sennit_model::{
     Backoff, GroupConfig, Messages, Offset, PartitionId, PartitionIndex, RetryPolicy, TopicId,
@@ -287,4 +287,16 @@ fn after_a_crash_nobody_is_asked_and_what_was_decided_is_as_it_was() {
     world.subscribe(ALICE, 9);
     world.pass(SECOND);
     assert_eq!(world.attempts(), [(2, 2)]);
+}
+
+#[test]
+fn the_policy_stands_when_the_leader_that_has_asked_steps_down() {
+    let mut world = watched(&["a"]);
+    world.settle(Verdict::Retry, vec![run(0, 1, 1)]);
+    assert_eq!(asked(&mut world).len(), 1);
+    world.pass(SECOND);
+    assert_eq!((world.group().ready, world.group().delayed), (0, 1), "it waits for the answer");
+    world.engine.rest(world.now, &mut Outbox::default());
+    world.pass(Duration::from_millis(1));
+    assert_eq!((world.group().ready, world.group().delayed), (1, 0));
 }

@@ -3,6 +3,7 @@
 //! invariants checked after each.
 
 mod holes;
+mod rest;
 
 use std::{sync::Arc, time::Duration};
 

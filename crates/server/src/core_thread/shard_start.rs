@@ -50,6 +50,7 @@ impl RecoveredShard {
             cache_bytes: config.cache_bytes,
             journal_segments: config.journal_segments,
             packs: PackLengths::default(),
+            writes_superseded: false,
         };
         let path = lane.directory.clone();
         let shard = index.0;

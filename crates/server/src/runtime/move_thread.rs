@@ -242,7 +242,7 @@ impl MoveThread {
             Ok(done) => {
                 let (shard, batches) = (self.core.shard.0, step.batches.len());
                 let (topic_id, partition) = (step.partition.topic.0, step.partition.index.0);
-                let changed = done.batches.len();
+                let changed = done.batches.len() + done.superseded.len();
                 tracing::debug!(shard, topic_id, partition, work = ?step.work, batches, changed, "compacted");
                 ShardMessage::Compacted(done)
             }
@@ -369,8 +369,12 @@ mod tests {
             segment_bytes: 64 << 10,
             incarnation: 1,
         };
-        let settings =
-            Settings { cache_bytes: 0, journal_segments: 8, packs: PackLengths::default() };
+        let settings = Settings {
+            cache_bytes: 0,
+            journal_segments: 8,
+            packs: PackLengths::default(),
+            writes_superseded: false,
+        };
         let disk = RealDisk::new(Access::Buffered);
         let parts = sennit_shard::recover(&disk, lane, settings, Timestamp(1)).unwrap();
         let (core, inbox) = tokio::sync::mpsc::unbounded_channel();

@@ -63,7 +63,12 @@ fn done_before_a_kill(folder: &Path, stream: TopicId, command: StreamCommand) {
         segment_bytes: number(folder, "segment_bytes"),
         incarnation: number(folder, "incarnation"),
     };
-    let settings = Settings { cache_bytes: 0, journal_segments: 8, packs: PackLengths::default() };
+    let settings = Settings {
+        cache_bytes: 0,
+        journal_segments: 8,
+        packs: PackLengths::default(),
+        writes_superseded: false,
+    };
     let now = Timestamp(1);
     let disk = RealDisk::new(Access::Buffered);
     let mut parts = recover(&disk, lane, settings, now).unwrap();

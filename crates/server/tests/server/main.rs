@@ -18,6 +18,7 @@ mod emulated;
 mod fake_redis;
 mod filtering;
 mod golden;
+mod golden_superseded;
 mod groups;
 mod http;
 mod http_atomic;

@@ -58,9 +58,17 @@ impl Broker {
     }
 
     pub(crate) fn try_open(disk: &MemoryDisk, segment_bytes: u64) -> Result<Self, RecoverError> {
+        let (packs, writes_superseded) = (PackLengths::default(), false);
+        let settings = Settings { cache_bytes: 0, journal_segments: 1, packs, writes_superseded };
+        Self::open_with(disk, segment_bytes, settings)
+    }
+
+    pub(crate) fn open_with(
+        disk: &MemoryDisk,
+        segment_bytes: u64,
+        settings: Settings,
+    ) -> Result<Self, RecoverError> {
         let config = Self::config(segment_bytes);
-        let settings =
-            Settings { cache_bytes: 0, journal_segments: 1, packs: PackLengths::default() };
         let parts = recover(disk, config, settings, NOW)?;
         let disk = disk.clone();
         let (delivered, runs, gaps, answers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());

@@ -36,6 +36,8 @@ enum Came {
 struct Keys {
     broker: Broker,
     segment_bytes: u64,
+    /// Whether what stays of a batch stays where it lies.
+    in_place: bool,
     now: Timestamp,
     /// Key to offset and payload of the latest.
     latest: BTreeMap<String, (u64, String)>,
@@ -43,11 +45,23 @@ struct Keys {
 }
 
 impl Keys {
-    fn new(segment_bytes: u64, config: TopicConfig, groups: Vec<GroupSetting>) -> Self {
-        let broker = Broker::open(&MemoryDisk::default(), segment_bytes);
-        let mut keys = Self { broker, segment_bytes, now: NOW, latest: BTreeMap::new(), end: 0 };
+    fn new(
+        in_place: bool,
+        segment_bytes: u64,
+        config: TopicConfig,
+        groups: Vec<GroupSetting>,
+    ) -> Self {
+        let settings = Self::settings(in_place);
+        let broker = Broker::open_with(&MemoryDisk::default(), segment_bytes, settings).unwrap();
+        let (now, latest, end) = (NOW, BTreeMap::new(), 0);
+        let mut keys = Self { broker, segment_bytes, in_place, now, latest, end };
         keys.open(config, groups);
         keys
+    }
+
+    fn settings(in_place: bool) -> Settings {
+        let packs = PackLengths::default();
+        Settings { cache_bytes: 0, journal_segments: 1, packs, writes_superseded: in_place }
     }
 
     fn open(&mut self, config: TopicConfig, groups: Vec<GroupSetting>) {
@@ -112,8 +126,7 @@ impl Keys {
     }
 
     fn crash(mut self) -> Self {
-        let settings =
-            Settings { cache_bytes: 0, journal_segments: 1, packs: PackLengths::default() };
+        let settings = Self::settings(self.in_place);
         let config = Broker::config(self.segment_bytes);
         self.broker.parts = recover(&self.broker.disk, config, settings, self.now).unwrap();
         self.broker.settle_down();
@@ -214,260 +227,283 @@ fn pair(key: u64, payload: u64) -> (String, String) {
 
 #[test]
 fn of_a_million_updates_of_a_thousand_keys_about_a_thousand_messages_stay() {
-    let mut keys = Keys::new(8 << 20, latest(Retention::FOREVER), Vec::new());
-    let mut key = 0;
-    for batch in 0..1000 {
-        let pairs: Vec<_> = (0..1000)
-            .map(|n| {
-                key = (key * 1_103_515_245 + 12_345) % (1 << 31);
-                pair(key / 65_536 % 1000, batch * 1000 + n)
-            })
-            .collect();
-        keys.publish(&pairs);
-        if batch % 50 == 0 {
-            keys.compact();
+    for in_place in [false, true] {
+        let mut keys = Keys::new(in_place, 8 << 20, latest(Retention::FOREVER), Vec::new());
+        let mut key = 0;
+        for batch in 0..1000 {
+            let pairs: Vec<_> = (0..1000)
+                .map(|n| {
+                    key = (key * 1_103_515_245 + 12_345) % (1 << 31);
+                    pair(key / 65_536 % 1000, batch * 1000 + n)
+                })
+                .collect();
+            keys.publish(&pairs);
+            if batch % 50 == 0 {
+                keys.compact();
+            }
         }
+        keys.pass_time(Duration::from_secs(10));
+        keys.compact();
+        assert_eq!(keys.held(), keys.expected());
+        let kept = keys.kept_messages();
+        assert!((1000..=1250).contains(&kept), "{kept} messages are kept");
+        keys.pass_time(Duration::from_secs(10));
+        let mut keys = keys.crash();
+        keys.compact();
+        let PackSummary { count: packs, bytes, live_bytes: live } =
+            keys.broker.parts.shard.pack_summary();
+        assert!(bytes < 1 << 20 && live < 100_000, "{packs} packs of {bytes} bytes, {live} live");
+        assert_eq!(keys.held(), keys.expected());
     }
-    keys.pass_time(Duration::from_secs(10));
-    keys.compact();
-    assert_eq!(keys.held(), keys.expected());
-    let kept = keys.kept_messages();
-    assert!((1000..=1250).contains(&kept), "{kept} messages are kept");
-    keys.pass_time(Duration::from_secs(10));
-    let mut keys = keys.crash();
-    keys.compact();
-    let PackSummary { count: packs, bytes, live_bytes: live } =
-        keys.broker.parts.shard.pack_summary();
-    assert!(bytes < 1 << 20 && live < 100_000, "{packs} packs of {bytes} bytes, {live} live");
-    assert_eq!(keys.held(), keys.expected());
 }
 
 #[test]
 fn offsets_stay_and_what_is_missing_is_told_as_compacted_and_not_as_lost() {
-    let mut keys = Keys::new(64 << 10, latest(Retention::FOREVER), Vec::new());
-    keys.say("a=1 b=1 a=2 c=1");
-    keys.say("a=3 d=1");
-    keys.pass_time(Duration::from_secs(10));
-    keys.compact();
-    let expected = [
-        Came::Gap(0, 1, GapReason::Compacted),
-        message(1, "b", "1"),
-        Came::Gap(2, 3, GapReason::Compacted),
-        message(3, "c", "1"),
-        message(4, "a", "3"),
-        message(5, "d", "1"),
-    ];
-    assert_eq!(keys.read(0), expected);
-    assert_eq!(keys.read(2), expected[2..]);
-    let mut keys = keys.crash();
-    assert_eq!(keys.read(0), expected);
-    keys.say("b=2");
-    assert_eq!(keys.read(6), [message(6, "b", "2")]);
+    for in_place in [false, true] {
+        let mut keys = Keys::new(in_place, 64 << 10, latest(Retention::FOREVER), Vec::new());
+        keys.say("a=1 b=1 a=2 c=1");
+        keys.say("a=3 d=1");
+        keys.pass_time(Duration::from_secs(10));
+        keys.compact();
+        let expected = [
+            Came::Gap(0, 1, GapReason::Compacted),
+            message(1, "b", "1"),
+            Came::Gap(2, 3, GapReason::Compacted),
+            message(3, "c", "1"),
+            message(4, "a", "3"),
+            message(5, "d", "1"),
+        ];
+        assert_eq!(keys.read(0), expected);
+        assert_eq!(keys.read(2), expected[2..]);
+        let mut keys = keys.crash();
+        assert_eq!(keys.read(0), expected);
+        keys.say("b=2");
+        assert_eq!(keys.read(6), [message(6, "b", "2")]);
+    }
 }
 
 #[test]
 fn what_was_freed_as_the_oldest_is_told_as_retention_though_the_rest_was_compacted() {
-    let mut keys = Keys::new(64 << 10, latest(Retention::FOREVER), Vec::new());
-    for words in ["a=1", "a=2", "b=1", "a=3", "c=1"] {
-        keys.say(words);
+    for in_place in [false, true] {
+        let mut keys = Keys::new(in_place, 64 << 10, latest(Retention::FOREVER), Vec::new());
+        for words in ["a=1", "a=2", "b=1", "a=3", "c=1"] {
+            keys.say(words);
+        }
+        keys.pass_time(Duration::from_secs(10));
+        keys.compact();
+        let compacted = Came::Gap(0, 2, GapReason::Compacted);
+        assert_eq!(keys.read(0)[..2], [compacted, message(2, "b", "1")]);
+        let trim = PartitionCommand::Trim(Offset(3));
+        keys.broker.tell(Command::Partition(crate::broker::ORIGIN, ORDERS, trim));
+        let freed = Came::Gap(0, 3, GapReason::Retention);
+        assert_eq!(keys.read(0)[..2], [freed.clone(), message(3, "a", "3")]);
+        keys.say("a=4");
+        keys.pass_time(Duration::from_secs(10));
+        keys.compact();
+        let gap = Came::Gap(3, 4, GapReason::Compacted);
+        let expected = [freed, gap, message(4, "c", "1"), message(5, "a", "4")];
+        assert_eq!(keys.read(0), expected);
+        assert_eq!(keys.crash().read(0), expected);
     }
-    keys.pass_time(Duration::from_secs(10));
-    keys.compact();
-    let compacted = Came::Gap(0, 2, GapReason::Compacted);
-    assert_eq!(keys.read(0)[..2], [compacted, message(2, "b", "1")]);
-    let trim = PartitionCommand::Trim(Offset(3));
-    keys.broker.tell(Command::Partition(crate::broker::ORIGIN, ORDERS, trim));
-    let freed = Came::Gap(0, 3, GapReason::Retention);
-    assert_eq!(keys.read(0)[..2], [freed.clone(), message(3, "a", "3")]);
-    keys.say("a=4");
-    keys.pass_time(Duration::from_secs(10));
-    keys.compact();
-    let gap = Came::Gap(3, 4, GapReason::Compacted);
-    let expected = [freed, gap, message(4, "c", "1"), message(5, "a", "4")];
-    assert_eq!(keys.read(0), expected);
-    assert_eq!(keys.crash().read(0), expected);
 }
 
 #[test]
 fn a_tombstone_goes_its_age_after_what_it_ended() {
-    let mut keys = Keys::new(64 << 10, latest(Retention::FOREVER), Vec::new());
-    keys.say("a=1 b=1 c=1");
-    keys.say("a=");
-    // However old it is when what it ended goes: somebody may just have read that.
-    keys.now = keys.now.plus(5 * HOUR);
-    keys.pass_time(Duration::from_secs(10));
-    keys.compact();
-    assert_eq!(keys.offsets(), [1, 2, 3]);
-    keys.pass_time(HOUR / 2);
-    assert_eq!(keys.compact(), []);
-    // One that comes later waits for the next round.
-    keys.say("b=");
-    keys.pass_time(Duration::from_secs(10));
-    keys.compact();
-    assert_eq!(keys.offsets(), [2, 3, 4]);
-    let mut keys = keys.crash();
-    keys.pass_time(HOUR / 2);
-    keys.compact();
-    assert_eq!(keys.offsets(), [2, 4]);
-    let mut keys = keys.crash();
-    keys.pass_time(HOUR);
-    keys.compact();
-    assert_eq!(keys.offsets(), [2]);
-    assert_eq!(keys.held(), keys.expected());
-    keys.pass_time(HOUR);
-    assert_eq!(keys.compact(), [], "there is nothing to do any more");
-    assert_eq!(keys.crash().offsets(), [2]);
+    for in_place in [false, true] {
+        let mut keys = Keys::new(in_place, 64 << 10, latest(Retention::FOREVER), Vec::new());
+        keys.say("a=1 b=1 c=1");
+        keys.say("a=");
+        // However old it is when what it ended goes: somebody may just have read that.
+        keys.now = keys.now.plus(5 * HOUR);
+        keys.pass_time(Duration::from_secs(10));
+        keys.compact();
+        assert_eq!(keys.offsets(), [1, 2, 3]);
+        keys.pass_time(HOUR / 2);
+        assert_eq!(keys.compact(), []);
+        // One that comes later waits for the next round.
+        keys.say("b=");
+        keys.pass_time(Duration::from_secs(10));
+        keys.compact();
+        assert_eq!(keys.offsets(), [2, 3, 4]);
+        let mut keys = keys.crash();
+        keys.pass_time(HOUR / 2);
+        keys.compact();
+        assert_eq!(keys.offsets(), [2, 4]);
+        let mut keys = keys.crash();
+        keys.pass_time(HOUR);
+        keys.compact();
+        assert_eq!(keys.offsets(), [2]);
+        assert_eq!(keys.held(), keys.expected());
+        keys.pass_time(HOUR);
+        assert_eq!(keys.compact(), [], "there is nothing to do any more");
+        assert_eq!(keys.crash().offsets(), [2]);
+    }
 }
 
 #[test]
 fn groups_are_through_with_what_is_compacted_away_and_get_the_rest() {
-    let setting =
-        GroupSetting { id: GROUP, config: GroupConfig::default(), start: StartAt::Earliest };
-    let mut keys = Keys::new(64 << 10, latest(Retention::FOREVER), vec![setting.clone()]);
-    keys.say("a=1 b=1 a=2 c=1 a=3");
-    keys.broker.subscribe();
-    assert_eq!(keys.broker.delivered.len(), 5);
-    // One of those that go is settled, the others are held.
-    keys.broker.ack(|offset| offset == 0 || offset == 4);
-    keys.pass_time(Duration::from_secs(10));
-    keys.compact();
-    keys.broker.ack(|_| true);
-    let mut keys = keys.crash();
-    keys.broker.delivered.clear();
-    keys.broker.subscribe();
-    assert_eq!(keys.broker.delivered, []);
-    keys.say("b=2 a=4");
-    let offsets: Vec<_> = keys.broker.delivered.iter().map(|(offset, _)| *offset).collect();
-    assert_eq!(offsets, [5, 6]);
-    let new = GroupSetting { id: sennit_model::GroupId(9), ..setting.clone() };
-    keys.open(latest(Retention::FOREVER), vec![setting, new]);
+    for in_place in [false, true] {
+        let setting =
+            GroupSetting { id: GROUP, config: GroupConfig::default(), start: StartAt::Earliest };
+        let mut keys =
+            Keys::new(in_place, 64 << 10, latest(Retention::FOREVER), vec![setting.clone()]);
+        keys.say("a=1 b=1 a=2 c=1 a=3");
+        keys.broker.subscribe();
+        assert_eq!(keys.broker.delivered.len(), 5);
+        // One of those that go is settled, the others are held.
+        keys.broker.ack(|offset| offset == 0 || offset == 4);
+        keys.pass_time(Duration::from_secs(10));
+        keys.compact();
+        keys.broker.ack(|_| true);
+        let mut keys = keys.crash();
+        keys.broker.delivered.clear();
+        keys.broker.subscribe();
+        assert_eq!(keys.broker.delivered, []);
+        keys.say("b=2 a=4");
+        let offsets: Vec<_> = keys.broker.delivered.iter().map(|(offset, _)| *offset).collect();
+        assert_eq!(offsets, [5, 6]);
+        let new = GroupSetting { id: sennit_model::GroupId(9), ..setting.clone() };
+        keys.open(latest(Retention::FOREVER), vec![setting, new]);
+    }
 }
 
 #[test]
 fn a_message_without_a_key_is_refused_and_those_that_were_there_before_stay() {
-    let config = TopicConfig::of_kind(TopicKind::Stream);
-    let mut keys = Keys::new(64 << 10, config.clone(), Vec::new());
-    keys.say("a=1 =none a=2 =none");
-    keys.open(latest(Retention::FOREVER), Vec::new());
-    keys.pass_time(Duration::from_secs(10));
-    keys.compact();
-    assert_eq!(keys.offsets(), [1, 2, 3]);
-    let publish = keys.batch(&[("a".into(), "3".into()), (String::new(), "none".into())]);
-    let shard = &mut keys.broker.parts.shard;
-    shard.handle(&mut vec![publish], NOW);
-    let refused = shard.effects().drain(..).find_map(|effect| match effect {
-        Effect::Refused { refusal, .. } => Some(refusal),
-        _ => None,
-    });
-    assert_eq!(refused, Some(sennit_engine::Refusal::KeyMissing));
-    assert_eq!(keys.offsets(), [1, 2, 3]);
-    // What was asked for is undone: everything stays again.
-    keys.open(config, Vec::new());
-    keys.say("a=4 a=5");
-    keys.pass_time(Duration::from_secs(10));
-    assert_eq!(keys.compact(), []);
+    for in_place in [false, true] {
+        let config = TopicConfig::of_kind(TopicKind::Stream);
+        let mut keys = Keys::new(in_place, 64 << 10, config.clone(), Vec::new());
+        keys.say("a=1 =none a=2 =none");
+        keys.open(latest(Retention::FOREVER), Vec::new());
+        keys.pass_time(Duration::from_secs(10));
+        keys.compact();
+        assert_eq!(keys.offsets(), [1, 2, 3]);
+        let publish = keys.batch(&[("a".into(), "3".into()), (String::new(), "none".into())]);
+        let shard = &mut keys.broker.parts.shard;
+        shard.handle(&mut vec![publish], NOW);
+        let refused = shard.effects().drain(..).find_map(|effect| match effect {
+            Effect::Refused { refusal, .. } => Some(refusal),
+            _ => None,
+        });
+        assert_eq!(refused, Some(sennit_engine::Refusal::KeyMissing));
+        assert_eq!(keys.offsets(), [1, 2, 3]);
+        // What was asked for is undone: everything stays again.
+        keys.open(config, Vec::new());
+        keys.say("a=4 a=5");
+        keys.pass_time(Duration::from_secs(10));
+        assert_eq!(keys.compact(), []);
+    }
 }
 
 #[test]
 fn more_keys_than_the_table_holds_take_several_passes() {
-    let mut keys = Keys::new(64 << 10, latest(Retention::FOREVER), Vec::new());
-    keys.broker.parts.mover.set_compaction_keys(50);
-    for round in 0..4 {
-        for key in 0..40 {
-            keys.publish(&[
-                pair(5 * key, round),
-                pair(5 * key + 1, round),
-                pair(5 * key + 2, round),
-            ]);
+    for in_place in [false, true] {
+        let mut keys = Keys::new(in_place, 64 << 10, latest(Retention::FOREVER), Vec::new());
+        keys.broker.parts.mover.set_compaction_keys(50);
+        for round in 0..4 {
+            for key in 0..40 {
+                keys.publish(&[
+                    pair(5 * key, round),
+                    pair(5 * key + 1, round),
+                    pair(5 * key + 2, round),
+                ]);
+            }
         }
+        assert_eq!(keys.kept_messages(), 480);
+        keys.pass_time(Duration::from_secs(10));
+        let works = keys.compact();
+        let passes = works.iter().filter(|work| **work == CompactionWork::LookUp).count();
+        assert!(passes > 3, "{passes} passes");
+        assert_eq!(keys.held(), keys.expected());
+        assert!(keys.kept_messages() <= 150, "{} messages are kept", keys.kept_messages());
     }
-    assert_eq!(keys.kept_messages(), 480);
-    keys.pass_time(Duration::from_secs(10));
-    let works = keys.compact();
-    let passes = works.iter().filter(|work| **work == CompactionWork::LookUp).count();
-    assert!(passes > 3, "{passes} passes");
-    assert_eq!(keys.held(), keys.expected());
-    assert!(keys.kept_messages() <= 150, "{} messages are kept", keys.kept_messages());
 }
 
 #[test]
 fn what_is_not_committed_supersedes_nothing() {
-    let mut keys = Keys::new(64 << 10, latest(Retention::FOREVER), Vec::new());
-    keys.say("a=1 b=1 b=2");
-    keys.pass_time(Duration::from_secs(10));
-    let publish = keys.batch(&[("a".into(), "2".into())]);
-    keys.broker.parts.shard.handle(&mut vec![publish], keys.now);
-    // The lane does not get it: a crash takes it back.
-    let look_up = keys.broker.parts.shard.next_compaction(keys.now).unwrap();
-    assert_eq!(look_up.batches.len(), 1);
-    let done = keys.broker.parts.mover.compact(&look_up).unwrap();
-    keys.broker.parts.shard.handle_compaction(done, keys.now);
-    let keep = keys.broker.parts.shard.next_compaction(keys.now).unwrap();
-    let done = keys.broker.parts.mover.compact(&keep).unwrap();
-    assert_eq!(done.batches.len(), 1);
-    let mut keys = keys.crash();
-    assert_eq!(keys.offsets(), [0, 1, 2]);
+    for in_place in [false, true] {
+        let mut keys = Keys::new(in_place, 64 << 10, latest(Retention::FOREVER), Vec::new());
+        keys.say("a=1 b=1 b=2");
+        keys.pass_time(Duration::from_secs(10));
+        let publish = keys.batch(&[("a".into(), "2".into())]);
+        keys.broker.parts.shard.handle(&mut vec![publish], keys.now);
+        // The lane does not get it: a crash takes it back.
+        let look_up = keys.broker.parts.shard.next_compaction(keys.now).unwrap();
+        assert_eq!(look_up.batches.len(), 1);
+        let done = keys.broker.parts.mover.compact(&look_up).unwrap();
+        keys.broker.parts.shard.handle_compaction(done, keys.now);
+        let keep = keys.broker.parts.shard.next_compaction(keys.now).unwrap();
+        let done = keys.broker.parts.mover.compact(&keep).unwrap();
+        assert_eq!(done.batches.len() + done.superseded.len(), 1);
+        let mut keys = keys.crash();
+        assert_eq!(keys.offsets(), [0, 1, 2]);
+    }
 }
 
 #[test]
 fn what_cannot_be_read_is_looked_through_again_before_a_tombstone_goes() {
-    let mut keys = Keys::new(64 << 10, latest(Retention::FOREVER), Vec::new());
-    keys.say("a=1");
-    keys.say("a= b=1");
-    keys.pass_time(Duration::from_secs(10));
-    let lies_at = keys.broker.parts.shard.engine().places().next().unwrap();
-    let mut damaged = keys.broker.parts.shard.next_compaction(keys.now).unwrap();
-    assert_eq!(damaged.batches[0].0.place, lies_at);
-    damaged.batches[0].0.place.position += 1;
-    let done = keys.broker.parts.mover.compact(&damaged).unwrap();
-    assert_eq!(done.unreadable, 1);
-    keys.broker.parts.shard.handle_compaction(done, keys.now);
-    let mut keep = keys.broker.parts.shard.next_compaction(keys.now).unwrap();
-    keep.batches[0].0.place.position += 1;
-    keys.step(&keep);
-    assert_eq!(keys.offsets(), [0, 1, 2]);
-    keys.pass_time(2 * HOUR);
-    assert_eq!(keys.compact(), [], "what it ended is there still");
-    // It can be read again: the next pass looks through everything, and only then the tombstone's
-    // time begins.
-    let mut keys = keys.crash();
-    keys.say("c=1");
-    keys.pass_time(Duration::from_secs(10));
-    keys.compact();
-    assert_eq!(keys.offsets(), [1, 2, 3]);
-    keys.pass_time(HOUR);
-    keys.compact();
-    assert_eq!(keys.offsets(), [2, 3]);
+    for in_place in [false, true] {
+        let mut keys = Keys::new(in_place, 64 << 10, latest(Retention::FOREVER), Vec::new());
+        keys.say("a=1");
+        keys.say("a= b=1");
+        keys.pass_time(Duration::from_secs(10));
+        let lies_at = keys.broker.parts.shard.engine().places().next().unwrap();
+        let mut damaged = keys.broker.parts.shard.next_compaction(keys.now).unwrap();
+        assert_eq!(damaged.batches[0].0.place, lies_at);
+        damaged.batches[0].0.place.position += 1;
+        let done = keys.broker.parts.mover.compact(&damaged).unwrap();
+        assert_eq!(done.unreadable, 1);
+        keys.broker.parts.shard.handle_compaction(done, keys.now);
+        let mut keep = keys.broker.parts.shard.next_compaction(keys.now).unwrap();
+        keep.batches[0].0.place.position += 1;
+        keys.step(&keep);
+        assert_eq!(keys.offsets(), [0, 1, 2]);
+        keys.pass_time(2 * HOUR);
+        assert_eq!(keys.compact(), [], "what it ended is there still");
+        // It can be read again: the next pass looks through everything, and only then the tombstone's
+        // time begins.
+        let mut keys = keys.crash();
+        keys.say("c=1");
+        keys.pass_time(Duration::from_secs(10));
+        keys.compact();
+        assert_eq!(keys.offsets(), [1, 2, 3]);
+        keys.pass_time(HOUR);
+        keys.compact();
+        assert_eq!(keys.offsets(), [2, 3]);
+    }
 }
 
 #[test]
 fn a_pass_is_over_once_all_is_kept_again_even_if_that_is_switched_back() {
-    let all = TopicConfig::of_kind(TopicKind::Stream);
-    let ten = Duration::from_secs(10);
-    // What is kept goes to the journal, or to a pack.
-    for payload in ["1".to_owned(), "1".repeat(10 << 10)] {
-        for (steps, is_back) in [(0, false), (0, true), (1, false), (1, true)] {
-            let mut keys = Keys::new(64 << 10, latest(Retention::FOREVER), Vec::new());
-            keys.publish(&["a", "b", "a"].map(|key| (key.to_owned(), payload.clone())));
-            keys.pass_time(ten);
-            let mut step = keys.broker.parts.shard.next_compaction(keys.now).expect("it is due");
-            for _ in 0..steps {
+    for in_place in [false, true] {
+        let all = TopicConfig::of_kind(TopicKind::Stream);
+        let ten = Duration::from_secs(10);
+        // What is kept goes to the journal, or to a pack.
+        for payload in ["1".to_owned(), "1".repeat(10 << 10)] {
+            for (steps, is_back) in [(0, false), (0, true), (1, false), (1, true)] {
+                let mut keys =
+                    Keys::new(in_place, 64 << 10, latest(Retention::FOREVER), Vec::new());
+                keys.publish(&["a", "b", "a"].map(|key| (key.to_owned(), payload.clone())));
+                keys.pass_time(ten);
+                let mut step =
+                    keys.broker.parts.shard.next_compaction(keys.now).expect("it is due");
+                for _ in 0..steps {
+                    keys.step(&step);
+                    step = keys.broker.parts.shard.next_compaction(keys.now).expect("it goes on");
+                }
+                keys.open(all.clone(), Vec::new());
+                if is_back {
+                    keys.open(latest(Retention::FOREVER), Vec::new());
+                }
                 keys.step(&step);
-                step = keys.broker.parts.shard.next_compaction(keys.now).expect("it goes on");
+                keys.compact();
+                assert_eq!(keys.offsets(), [0, 1, 2], "{steps} {is_back}");
+                assert_eq!(keys.broker.pack_files(), 0, "{steps} {is_back}");
+                keys.pass_time(ten);
+                keys.compact();
+                let expected: &[u64] = if is_back { &[1, 2] } else { &[0, 1, 2] };
+                assert_eq!(keys.offsets(), expected, "{steps} {is_back}");
+                assert_eq!(keys.crash().offsets(), expected, "{steps} {is_back}");
             }
-            keys.open(all.clone(), Vec::new());
-            if is_back {
-                keys.open(latest(Retention::FOREVER), Vec::new());
-            }
-            keys.step(&step);
-            keys.compact();
-            assert_eq!(keys.offsets(), [0, 1, 2], "{steps} {is_back}");
-            assert_eq!(keys.broker.pack_files(), 0, "{steps} {is_back}");
-            keys.pass_time(ten);
-            keys.compact();
-            let expected: &[u64] = if is_back { &[1, 2] } else { &[0, 1, 2] };
-            assert_eq!(keys.offsets(), expected, "{steps} {is_back}");
-            assert_eq!(keys.crash().offsets(), expected, "{steps} {is_back}");
         }
     }
 }
@@ -501,8 +537,9 @@ proptest! {
     fn whatever_happens_the_latest_of_each_key_stays(
         steps in prop::collection::vec(any_step(), 1..60),
         table in 1..20usize,
+        in_place in any::<bool>(),
     ) {
-        let mut keys = Keys::new(16 << 10, latest(Retention::FOREVER), Vec::new());
+        let mut keys = Keys::new(in_place, 16 << 10, latest(Retention::FOREVER), Vec::new());
         let mut trimmed = 0;
         for step in steps {
             keys.broker.parts.mover.set_compaction_keys(table);

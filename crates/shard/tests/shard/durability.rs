@@ -87,7 +87,12 @@ impl<D: Disk> Life<D> {
         let directory = PathBuf::from("data/lane-0");
         let config = LaneConfig { directory, lane: 0, segment_bytes: 64 << 10, incarnation: 42 };
         let packs = PackLengths::default();
-        let settings = Settings { cache_bytes: 1 << 20, journal_segments: 1000, packs };
+        let settings = Settings {
+            cache_bytes: 1 << 20,
+            journal_segments: 1000,
+            packs,
+            writes_superseded: false,
+        };
         let parts = recover(disk, config, settings, NOW)?;
         Ok(Self { parts, told, published: BTreeMap::new(), request })
     }

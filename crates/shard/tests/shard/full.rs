@@ -50,7 +50,12 @@ fn acks_that_free_nothing_go_on_for_ever_in_three_slots() {
 
 /// A start on a full disk of which the lane writes so many frames before the process is killed.
 fn begins(broker: Broker, frames_written: usize) -> Broker {
-    let settings = Settings { cache_bytes: 0, journal_segments: 1, packs: PackLengths::default() };
+    let settings = Settings {
+        cache_bytes: 0,
+        journal_segments: 1,
+        packs: PackLengths::default(),
+        writes_superseded: false,
+    };
     let config = Broker::config(SEGMENT_BYTES);
     let mut parts = recover(&broker.disk, config, settings, NOW).unwrap();
     parts.shard.set_storage_full(true);
@@ -108,7 +113,12 @@ fn how_long_the_checkpoints_of_earlier_lives_were_is_known_before_the_first_of_t
     broker.settle_down();
     let segments = broker.parts.shard.checkpoint_segments();
     assert!(segments > 3, "{segments}");
-    let settings = Settings { cache_bytes: 0, journal_segments: 1, packs: PackLengths::default() };
+    let settings = Settings {
+        cache_bytes: 0,
+        journal_segments: 1,
+        packs: PackLengths::default(),
+        writes_superseded: false,
+    };
     let next = recover(&broker.disk, Broker::config(SEGMENT_BYTES), settings, NOW).unwrap();
     assert_eq!(next.shard.counters().checkpoints, 0);
     // A start counts the records between its pieces too.

@@ -47,7 +47,12 @@ impl<D: Disk> Broker<D> {
         let parts = recover(
             disk,
             config,
-            Settings { cache_bytes, journal_segments: 1000, packs: PackLengths::default() },
+            Settings {
+                cache_bytes,
+                journal_segments: 1000,
+                packs: PackLengths::default(),
+                writes_superseded: false,
+            },
             now,
         )
         .unwrap();
@@ -418,8 +423,12 @@ fn a_slot_that_cannot_be_read_refuses_the_start_only_if_something_may_lie_there(
         segment_bytes: SEGMENT_BYTES,
         incarnation: 42,
     };
-    let settings =
-        Settings { cache_bytes: 0, journal_segments: 1000, packs: PackLengths::default() };
+    let settings = Settings {
+        cache_bytes: 0,
+        journal_segments: 1000,
+        packs: PackLengths::default(),
+        writes_superseded: false,
+    };
     let open = || recover(&disk, config.clone(), settings, Timestamp(1_000));
     let mut slots: Vec<_> = disk.files().into_iter().map(|(path, _)| path).collect();
     slots.sort_unstable();

@@ -77,7 +77,10 @@ impl Payloads for Memory {
             self.asked.push(place);
             return None;
         }
-        Some(self.batches[&place.position].clone())
+        // A part of a batch lies within it.
+        let (begin, batch) = self.batches.range(..=place.position).next_back()?;
+        let at = (place.position - begin) as usize;
+        Some(batch.slice(at..at + place.bytes as usize))
     }
 }
 

@@ -339,6 +339,9 @@ impl Outbox {
             ErrorCode::SlowConsumer => format!(
                 "it has fallen behind: READER_BEHIND_BYTES_MAX is {READER_BEHIND_BYTES_MAX}"
             ),
+            ErrorCode::OutcomeUnknown => {
+                "the partition is served elsewhere now: subscribe again".to_owned()
+            }
             _ => "the topic or the group was deleted".to_owned(),
         };
         let ended = control::SubscriptionEnded { subscription, code: code.number(), reason };

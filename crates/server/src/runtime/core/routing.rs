@@ -29,6 +29,7 @@ impl Core {
             Effect::Deliver(delivery) => delivery.session,
             Effect::Settled(settled) => settled.origin.session,
             Effect::SubscriptionEnded { session, .. }
+            | Effect::SubscriptionInterrupted { session, .. }
             | Effect::CursorTaken { session, .. }
             | Effect::ReaderTooSlow { session, .. }
             | Effect::Gap { session, .. } => *session,

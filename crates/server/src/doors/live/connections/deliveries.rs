@@ -36,6 +36,7 @@ impl LiveConnections {
                     _ => self.note_gap(subscription, range.end),
                 },
                 Effect::SubscriptionEnded { subscription, .. }
+                | Effect::SubscriptionInterrupted { subscription, .. }
                 | Effect::ReaderTooSlow { subscription, .. }
                 | Effect::CursorTaken { subscription, .. } => {
                     self.lose(subscription, UnsubscribeCode::InsufficientState);

@@ -270,7 +270,8 @@ impl RelayLoop {
                     let told = self.own.pass_over(subscription, range.end.0, is_lost, self.node);
                     self.pass_on(subscription, told, None);
                 }
-                Effect::SubscriptionEnded { subscription, .. } => {
+                Effect::SubscriptionEnded { subscription, .. }
+                | Effect::SubscriptionInterrupted { subscription, .. } => {
                     self.own.forget(subscription);
                 }
                 Effect::Refused { origin, .. } => {

@@ -42,6 +42,9 @@ impl EffectSink for Outbox {
             Effect::SubscriptionEnded { subscription, .. } => {
                 self.subscription_ended(subscription, ErrorCode::UnknownTopic);
             }
+            Effect::SubscriptionInterrupted { subscription, .. } => {
+                self.subscription_ended(subscription, ErrorCode::OutcomeUnknown);
+            }
             Effect::CursorTaken { session, subscription, .. } => {
                 self.subscription_ended(subscription, ErrorCode::CursorHeld);
                 return self.end_everywhere(session, subscription, placement);

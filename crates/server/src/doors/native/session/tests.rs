@@ -43,7 +43,12 @@ fn core(folder: &std::path::Path) -> CoreHandle {
         segment_bytes: SEGMENT_BYTES,
         incarnation: 1,
     };
-    let settings = Settings { cache_bytes: 0, journal_segments: 8, packs: PackLengths::default() };
+    let settings = Settings {
+        cache_bytes: 0,
+        journal_segments: 8,
+        packs: PackLengths::default(),
+        writes_superseded: false,
+    };
     let disk = RealDisk::new(Access::Buffered);
     let parts = sennit_shard::recover(&disk, lane, settings, Timestamp(1)).unwrap();
     let Recovered { shard, lane, reader, mover, .. } = parts;
