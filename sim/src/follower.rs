@@ -9,13 +9,16 @@ use sennit_model::{Generation, Timestamp};
 pub struct Follower {
     /// Each with the position of its body and the length of its head.
     records: Vec<(Record, Position, usize)>,
-    /// Whether the journal has lost something that was heard.
+    /// Whether it does not follow any more.
     is_lost: bool,
 }
 
 impl Follower {
     /// Takes the records of frames that the lane is to write.
     pub fn hear(&mut self, frames: &[Frame]) {
+        if self.is_lost {
+            return;
+        }
         for (kind, position, body) in frames.iter().flat_map(Frame::records) {
             let (record, head) = Record::decode(kind, body).expect("it was encoded just now");
             let is_checkpoint = matches!(
@@ -36,9 +39,11 @@ impl Follower {
         self.records.truncate(kept);
     }
 
-    /// Something of the journal is damaged: what a start makes of it is not what was heard.
+    /// From now on it follows nothing: something of the journal is damaged, and a start makes of it what was not heard, or
+    /// nobody wants to know.
     pub fn lose_track(&mut self) {
         self.is_lost = true;
+        self.records = Vec::new();
     }
 
     /// The state after all that was heard and `more`; `None` if it has lost track.

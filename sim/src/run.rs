@@ -168,6 +168,9 @@ impl Run {
             writes_superseded: swarm.writes_superseded,
         };
         let mut world = World::begin(random.number(), swarm.segment_bytes, settings, trace)?;
+        if !swarm.is_followed {
+            world.go_unfollowed();
+        }
         let topics = Topics::default();
         world.readers = Readers::new(seed);
         world.streams = Streams::new(seed);

@@ -111,6 +111,8 @@ pub struct Swarm {
     pub careful: u32,
     /// How many of a thousand topics keep the latest message of each key.
     pub latest_per_key: u32,
+    /// Whether the shard is compared with a follower.
+    pub is_followed: bool,
     /// Whether compaction leaves messages where they are, and records what went without a place.
     pub writes_superseded: bool,
     /// How often, in a thousand operations, the delay of a message is cancelled or changed.
@@ -138,6 +140,9 @@ pub struct Swarm {
 }
 
 const BLOCK_BYTES: u64 = sennit_journal::BLOCK_BYTES as u64;
+
+/// Derives the random source that says which shards have a follower.
+const FOLLOWED: u64 = 0xF011_0E4D;
 
 /// Derives the random source of the form of compaction, which changes no other draw.
 const SUPERSEDED: u64 = 0x5075_E25E;
@@ -190,6 +195,7 @@ impl Swarm {
             let most = payload_max(swarm.segment_bytes);
             swarm.payload_bytes_max = swarm.payload_bytes_max.min(most);
         }
+        swarm.is_followed = Random::new(seed ^ FOLLOWED).chance(300);
         swarm.writes_superseded = Random::new(seed ^ SUPERSEDED).chance(500);
         if RETRY_SEEDS.contains(&(seed % 10)) {
             swarm.retry_policies = [300, 1000][random.below(2) as usize];
@@ -271,6 +277,7 @@ impl Swarm {
             // These draw from clones, so that they do not change the other draws.
             latest_per_key: some(&mut random.clone(), 350, [200, 600, 1000]),
             several_batches: some(&mut Random::new(random.clone().number()), 300, [50, 200, 500]),
+            is_followed: true,
             writes_superseded: false,
             delay_changes: 0,
             retry_policies: 0,
