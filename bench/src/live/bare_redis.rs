@@ -69,7 +69,7 @@ impl RedisWay {
                     stream.write_all(&out)?;
                 }
                 passed += count;
-                // Who publishes may have ended.
+                // The publisher may have ended.
                 let _ = room.send(count);
             }
             drop(room);
@@ -126,7 +126,7 @@ impl RedisWay {
 /// A connection that gets what is published.
 struct Taker {
     stream: TcpStream,
-    /// What comes before the length of each message.
+    /// The bytes before the length of each message.
     head: Vec<u8>,
     input: Vec<u8>,
     buffer: Vec<u8>,

@@ -18,7 +18,7 @@ const TOPIC: &str = "bench.live";
 pub struct RowBrokers {
     /// The one at which clients are subscribed, if it is the row's own.
     subscribed: Option<Broker>,
-    /// What lies before it, with a Redis.
+    /// The broker and the Redis before it, in a row with a Redis.
     before: Option<BeforeRedis>,
 }
 
@@ -71,7 +71,7 @@ impl RowBrokers {
         self.before.as_ref().map_or_else(|| self.subscribed(bench), |before| &before.broker)
     }
 
-    /// What lies before the broker of subscribers, with a Redis.
+    /// The broker and the Redis before the broker of subscribers, in a row with a Redis.
     pub fn before(&self) -> Option<&BeforeRedis> {
         self.before.as_ref()
     }

@@ -57,7 +57,7 @@ pub enum RedisError {
     /// The text names no Redis.
     #[error("{0:?} is not the URL of a Redis without a password: write redis://HOST[:PORT]")]
     Url(String),
-    /// Nobody answers.
+    /// The Redis does not answer.
     #[error("no Redis answers at {address}: {source}")]
     Silent {
         /// The address.
@@ -204,7 +204,7 @@ impl RedisTalk {
     /// Connects.
     ///
     /// # Errors
-    /// Nobody listens there.
+    /// The connection fails.
     pub fn open(address: &str) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;

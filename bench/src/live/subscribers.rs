@@ -126,7 +126,7 @@ impl Offsets {
         missing
     }
 
-    /// What was wrong with them, if there were `all`.
+    /// The faults among the messages, if there were `all`.
     fn errors(&self, all: u64) -> MessageErrors {
         MessageErrors {
             missing: self.missing + all.saturating_sub(self.received()),

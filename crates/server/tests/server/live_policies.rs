@@ -68,6 +68,14 @@ pub fn metric(broker: &Broker, name: &str) -> u64 {
     lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
 }
 
+/// The key of a message of a round: one of a few, and in the first rounds once another.
+fn some_key(dice: &mut Dice, round: usize, at: u64) -> &'static str {
+    match (round, at) {
+        (0..3, 0) => "seldom",
+        _ => ["", "a", "b", "c", "dd", "eee"][dice.below(6) as usize],
+    }
+}
+
 /// A broker that asks nobody whether it is there.
 fn patient() -> (Broker, tempfile::TempDir) {
     let folder = tempfile::TempDir::new().unwrap();
@@ -186,14 +194,12 @@ fn a_reader_of_any_pace_of_a_topic_that_conflates_ends_with_the_newest_of_each_k
         client.subscribe("prices");
         Watcher { client, count: 0, offset: 0, newest: BTreeMap::new() }
     });
-    let keys = ["", "a", "b", "c", "dd", "eee", "seldom"];
     let mut end = 0_u64;
     let mut newest = BTreeMap::new();
     for round in 0..120 {
         let batch: Vec<_> = (0..dice.below(64) + 1)
             .map(|at| {
-                let is_seldom = round < 3 && at == 0;
-                let key = if is_seldom { "seldom" } else { keys[dice.below(6) as usize] };
+                let key = some_key(&mut dice, round, at);
                 let number = end + at;
                 newest.insert(key.to_owned(), number);
                 (key, format!("{key}:{number}:{}", "x".repeat(dice.below(16 << 10) as usize)))
@@ -268,14 +274,12 @@ fn a_client_of_wse_of_a_topic_that_conflates_ends_with_the_newest_of_each_key_an
         client.subscribe("prices");
         WseWatcher { client, count: 0, newest: BTreeMap::new() }
     });
-    let keys = ["", "a", "b", "c", "dd", "eee", "seldom"];
     let mut end = 0_u64;
     let mut newest = BTreeMap::new();
     for round in 0..120 {
         let batch: Vec<_> = (0..dice.below(64) + 1)
             .map(|at| {
-                let is_seldom = round < 3 && at == 0;
-                let key = if is_seldom { "seldom" } else { keys[dice.below(6) as usize] };
+                let key = some_key(&mut dice, round, at);
                 let n = end + at;
                 newest.insert(key.to_owned(), n);
                 let pad = "x".repeat(dice.below(16 << 10) as usize);

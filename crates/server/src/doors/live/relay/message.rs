@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Those of presence are about clients that are subscribed, each as a message (`members`); their tag is 0 and their offsets count
-//! from 0. `alive` is of no topic, and names one that nobody has. A message is encoded as the journal has it. Offsets between `from` and `end` that have no message are not for others.
+//! from 0. `alive` is of no topic, and names one that nobody has. A message is encoded as the journal has it. Offsets between
+//! `from` and `end` that have no message are not for others.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use sennit_model::{Batch, TopicName};
