@@ -52,7 +52,7 @@ fn mend(slot: &mut [u8]) {
 fn read(disk: &MemoryDisk) -> Result<(Found, RecoveredLane<MemoryDisk>), Fault> {
     let mut found = Found::new();
     let end = recover(disk, config(), ReplayFrom::Newest, |walked| match walked {
-        WalkItem::Record { kind, position, body } => {
+        WalkItem::Record { kind, position, body, .. } => {
             found.push((kind, position, body));
             Ok(())
         }
@@ -122,8 +122,9 @@ fn append(lane: &mut RecoveredLane<MemoryDisk>) -> Option<WalkItem> {
     let frame = lane.builder.seal().expect("a record was pushed");
     let slot = lane.slots.make().expect("memory has room");
     lane.lane.add_spare(slot);
+    let whole = frame.body;
     lane.lane.append(&[frame]).expect("memory takes it");
-    Some(WalkItem::Record { kind: 7, position, body })
+    Some(WalkItem::Record { kind: 7, position, body, frame: whole })
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -150,7 +151,7 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(again, found);
     assert_eq!((second.end, second.torn_bytes), (first.end, first.torn_bytes));
 
-    let Some(WalkItem::Record { kind, position, body }) = append(&mut second) else { return };
+    let Some(WalkItem::Record { kind, position, body, .. }) = append(&mut second) else { return };
     found.push((kind, position, body));
     let (with_later, _) = read(&disk).expect("a lane that went on is read");
     assert_eq!(with_later, found);

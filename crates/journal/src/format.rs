@@ -12,8 +12,8 @@ pub const BLOCK_BYTES: usize = 4096;
 /// The format that this program writes, and the newest that it reads.
 pub const FORMAT_VERSION: u16 = 1;
 
-/// A frame's header.
-pub(crate) const FRAME_HEADER_BYTES: usize = 64;
+/// A frame's header; its body follows.
+pub const FRAME_HEADER_BYTES: usize = 64;
 /// A record's header.
 pub(crate) const RECORD_HEADER_BYTES: usize = 8;
 
@@ -155,6 +155,30 @@ impl PackHeader {
     }
 }
 
+/// The body of a frame: where it lies, its length and its checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameBody {
+    /// The position of the frame's header. The body begins [`FRAME_HEADER_BYTES`] behind it.
+    pub frame: Position,
+    /// Its length in bytes, without the padding of the frame.
+    pub bytes: u32,
+    /// Its CRC-32C.
+    pub checksum: u32,
+}
+
+impl FrameBody {
+    /// The end of the frame: the position of the next one in the segment.
+    #[must_use]
+    pub fn frame_end(&self) -> Position {
+        self.frame.plus(frame_bytes(self.bytes) as u64)
+    }
+}
+
+/// The size on disk of a frame whose body has `body_bytes` bytes.
+fn frame_bytes(body_bytes: u32) -> usize {
+    (FRAME_HEADER_BYTES + body_bytes as usize).next_multiple_of(BLOCK_BYTES)
+}
+
 /// The header of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
@@ -216,7 +240,12 @@ impl FrameHeader {
 
     /// The size of the frame on disk.
     pub(crate) fn frame_bytes(&self) -> usize {
-        (FRAME_HEADER_BYTES + self.body_len as usize).next_multiple_of(BLOCK_BYTES)
+        frame_bytes(self.body_len)
+    }
+
+    /// The body that it describes.
+    pub(crate) fn body(&self) -> FrameBody {
+        FrameBody { frame: self.position, bytes: self.body_len, checksum: self.body_crc }
     }
 }
 

@@ -7,8 +7,8 @@ use bytes::Bytes;
 
 use crate::{
     format::{
-        BLOCK_BYTES, FORMAT_VERSION, FRAME_HEADER_BYTES, FrameHeader, RECORD_HEADER_BYTES,
-        SegmentHeader, record_bytes, records,
+        BLOCK_BYTES, FORMAT_VERSION, FRAME_HEADER_BYTES, FrameBody, FrameHeader,
+        RECORD_HEADER_BYTES, SegmentHeader, record_bytes, records,
     },
     frame_buffer::{FRAME_TARGET_BYTES, FrameBuffer},
     lane_config::LaneConfig,
@@ -27,19 +27,19 @@ pub struct Frame {
     pub end: Position,
     /// Whether it is the first frame of a segment.
     pub first_of_segment: bool,
+    /// Its body.
+    pub body: FrameBody,
 }
 
 impl Frame {
     /// Its records, in order: kind, position of the body, body.
     ///
     /// # Panics
-    /// If the bytes are not those of a sealed frame.
+    /// If the body is not whole records.
     pub fn records(&self) -> impl Iterator<Item = (u8, Position, Bytes)> {
         let front = if self.first_of_segment { BLOCK_BYTES } else { 0 };
-        let header = FrameHeader::decode(&self.bytes[front..]);
-        let (header, _) = header.expect("a sealed frame begins with its header");
         let begin = front + FRAME_HEADER_BYTES;
-        let body = self.bytes.slice(begin..begin + header.body_len as usize);
+        let body = self.bytes.slice(begin..begin + self.body.bytes as usize);
         let body_at = self.position.plus(begin as u64);
         let found: Vec<_> = records(&body).collect();
         found.into_iter().map(move |found| {
@@ -277,7 +277,7 @@ impl FrameBuilder {
         }
         self.joined_end = 0;
         let front = self.buffer.front();
-        self.chain = self.buffer.seal(FrameHeader {
+        let (chain, body) = self.buffer.seal(FrameHeader {
             position: self.start,
             incarnation: self.config.incarnation,
             durable: self.durable,
@@ -285,13 +285,14 @@ impl FrameBuilder {
             generation: self.generation,
             ..FrameHeader::default()
         });
+        self.chain = chain;
         let bytes = self.buffer.take();
         let position = Position(self.start.0 - front as u64);
         self.next = position.plus(bytes.len() as u64);
         let segment = |position: Position| position.segment(self.config.segment_bytes);
         assert_eq!(segment(Position(self.next.0 - 1)), segment(position), "a frame is cut in two");
         self.last_end = self.next;
-        Some(Frame { position, bytes, end: self.next, first_of_segment: front != 0 })
+        Some(Frame { position, bytes, end: self.next, first_of_segment: front != 0, body })
     }
 
     /// Seals a frame without records, which carries only the durable mark.

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use crate::{
     block::Blocks,
     format::{
-        BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, RECORD_HEADER_BYTES, crc32c, record_bytes,
+        BLOCK_BYTES, FRAME_HEADER_BYTES, FrameBody, FrameHeader, RECORD_HEADER_BYTES, crc32c,
+        record_bytes,
     },
 };
 
@@ -91,8 +92,8 @@ impl FrameBuffer {
     }
 
     /// Pads the frame to whole blocks and writes its header: `header`, completed from the body.
-    /// Returns the chain value for the next frame.
-    pub(crate) fn seal(&mut self, header: FrameHeader) -> u64 {
+    /// Returns the chain value for the next frame, and what the header says of the body.
+    pub(crate) fn seal(&mut self, header: FrameHeader) -> (u64, FrameBody) {
         let length = self.used.next_multiple_of(BLOCK_BYTES);
         self.blocks.grow(length);
         let bytes = &mut self.blocks.as_mut()[..length];
@@ -105,7 +106,7 @@ impl FrameBuffer {
             ..header
         };
         self.used = length;
-        header.encode(&mut bytes[self.header_at..])
+        (header.encode(&mut bytes[self.header_at..]), header.body())
     }
 
     /// The blocks of the sealed frame.

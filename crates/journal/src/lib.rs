@@ -39,7 +39,7 @@ pub use cut::{Cut, CutFile, CutFiles, FileName, MissingFile};
 pub use directory::{DataDirectory, DirectorySettings, SHARDS_MAX, UnfinishedDirectory};
 pub use disk::{Disk, DiskFile};
 pub use fault::Fault;
-pub use format::{BLOCK_BYTES, FORMAT_VERSION};
+pub use format::{BLOCK_BYTES, FORMAT_VERSION, FRAME_HEADER_BYTES, FrameBody};
 pub use frame::{Frame, FrameBuilder, PushError};
 pub use frame_buffer::FRAME_TARGET_BYTES;
 pub use lane::Lane;

@@ -199,7 +199,7 @@ impl<D: Disk> PackWriter<D> {
     }
 
     fn write_frame(&mut self, durable: Position) -> Result<(), Fault> {
-        self.chain = self.buffer.seal(FrameHeader {
+        (self.chain, _) = self.buffer.seal(FrameHeader {
             position: self.frame_start(),
             incarnation: self.config.incarnation,
             durable,

@@ -10,7 +10,8 @@ use crate::{
     disk::DiskFile,
     fault::Fault,
     format::{
-        BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, PackHeader, SegmentHeader, crc32c, records,
+        BLOCK_BYTES, FRAME_HEADER_BYTES, FrameBody, FrameHeader, PackHeader, SegmentHeader, crc32c,
+        records,
     },
     lane_config::LaneConfig,
     pack::is_last,
@@ -67,6 +68,10 @@ impl WholeFrame {
     /// Its size on disk.
     pub(crate) fn bytes(&self) -> u64 {
         self.header.frame_bytes() as u64
+    }
+
+    pub(crate) fn body(&self) -> FrameBody {
+        self.header.body()
     }
 
     /// The records: kind, position of the body, body.

@@ -11,7 +11,7 @@ use crate::{
     container::Container,
     disk::{Disk, DiskFile},
     fault::Fault,
-    format::{BLOCK_BYTES, PackHeader},
+    format::{BLOCK_BYTES, FrameBody, PackHeader},
     lane_config::LaneConfig,
     paced_file::PacedFile,
     pack::check_header,
@@ -70,6 +70,8 @@ pub enum WalkItem {
         position: Position,
         /// The body. It shares the memory of the whole read, some MiB: copy the part that you keep.
         body: Bytes,
+        /// The body of the frame that holds it.
+        frame: FrameBody,
     },
     /// Durable frames that are not whole.
     Damage(Damage),
@@ -142,8 +144,9 @@ pub(crate) fn emit<E>(
 ) -> Result<bool, E> {
     match found {
         ScanItem::Frame(frame) => {
+            let whole = frame.body();
             for (kind, position, body) in frame.records() {
-                each(WalkItem::Record { kind, position, body })?;
+                each(WalkItem::Record { kind, position, body, frame: whole })?;
             }
         }
         ScanItem::Hole { position, end, problem } => {

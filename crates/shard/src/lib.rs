@@ -7,6 +7,7 @@ mod compaction_scheduling;
 mod compaction_state;
 mod compactor;
 mod counters;
+mod group_record;
 mod key_table;
 mod memory_batches;
 mod move_scheduling;
@@ -29,6 +30,10 @@ mod writer;
 
 pub use compactor::{CompactionDone, CompactionStep, CompactionWork};
 pub use counters::Counters;
+pub use group_record::{
+    Entry, EntryContent, EntryId, GroupRecord, GroupRecordError, Here, MEMBERS_MAX, Membership,
+    Stands,
+};
 pub use mover::{MoveError, Moved, MovedBatch, Mover, PackLengths, RetentionClass, StoredBatch};
 pub use packs::PackSummary;
 pub use read_cache::Fetch;

@@ -399,7 +399,7 @@ impl<D: Disk> Mover<D> {
     ) -> Result<(), MoveError> {
         self.reader.walk(container, &mut self.pace.0, |walked| {
             // A batch that cannot be read stays where it is.
-            let WalkItem::Record { kind, position, body } = walked else { return Ok(()) };
+            let WalkItem::Record { kind, position, body, .. } = walked else { return Ok(()) };
             let found = match container {
                 Container::Segment(_) => journaled(kind, position, body)?,
                 Container::Pack(_) => Some(packed(kind, position, body)?),

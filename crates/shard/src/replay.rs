@@ -104,7 +104,7 @@ impl Reading {
 
     fn take(&mut self, walked: WalkItem) -> Result<(), RecoverError> {
         match walked {
-            WalkItem::Record { kind, position, body } => self.record(kind, position, body),
+            WalkItem::Record { kind, position, body, .. } => self.record(kind, position, body),
             WalkItem::Damage(damage) => {
                 self.replay.damage(damage.bytes);
                 // No replay begins with a checkpoint of which something may be missing.

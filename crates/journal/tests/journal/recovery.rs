@@ -51,7 +51,7 @@ fn records_that_are_kept_stay_what_they_were_while_what_lies_behind_is_read() {
     assert_eq!(World::open_as(&disk, config.clone()).unwrap().found, entries);
     let mut count = 0;
     recover(&disk, config, ReplayFrom::Newest, |walked| {
-        let WalkItem::Record { kind, position, body } = walked else { panic!("{walked:?}") };
+        let WalkItem::Record { kind, position, body, .. } = walked else { panic!("{walked:?}") };
         assert_eq!(Entry { kind, position, body }, entries[count]);
         count += 1;
         Ok::<(), Fault>(())

@@ -59,7 +59,7 @@ impl<D: Disk> World<D> {
     pub fn open_as(disk: &D, config: LaneConfig) -> Result<Self, Fault> {
         let mut found = Vec::new();
         let recovered = recover(disk, config, ReplayFrom::Newest, |walked| match walked {
-            WalkItem::Record { kind, position, body } => {
+            WalkItem::Record { kind, position, body, .. } => {
                 found.push(Entry { kind, position, body });
                 Ok(())
             }
@@ -73,7 +73,7 @@ impl<D: Disk> World<D> {
         let (mut found, mut damage) = (Vec::new(), Vec::new());
         let recovered = recover(disk, config(), ReplayFrom::Newest, |walked| {
             match walked {
-                WalkItem::Record { kind, position, body } => {
+                WalkItem::Record { kind, position, body, .. } => {
                     found.push(Entry { kind, position, body });
                 }
                 WalkItem::Damage(hole) => damage.push((found.len(), hole)),
@@ -206,7 +206,7 @@ pub fn walk<D: Disk>(
     let (mut entries, mut damage) = (Vec::new(), Vec::new());
     reader.walk(container, &mut |_| true, |walked| {
         match walked {
-            WalkItem::Record { kind, position, body } => {
+            WalkItem::Record { kind, position, body, .. } => {
                 entries.push(Entry { kind, position, body });
             }
             WalkItem::Damage(found) => damage.push(found),
