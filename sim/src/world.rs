@@ -18,7 +18,7 @@ use sennit_journal::{Fault, Frame, LaneConfig, Position, Slot, SlotFill, disk::F
 use sennit_model::{Offset, PartitionId, ReadFrom, Timestamp, TopicId};
 use sennit_shard::{
     Fetch, RecoverError, Recovered, START_SLOTS, Settings, SlotBudget, SlotRequest, SpareSlots,
-    held_slots, recover,
+    Standing, held_slots, recover,
 };
 
 use crate::{

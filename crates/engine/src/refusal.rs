@@ -167,6 +167,15 @@ pub enum Refusal {
         "the disk has no room beside what is kept free for acks and starts: nothing is published until space returns; acks, deletes and reads go on; /readyz says how much is missing"
     )]
     StorageFull,
+    /// This replica does not lead the group, and another does. Nothing was done.
+    #[error("replica {leader} leads here, not this one")]
+    NotLeader {
+        /// The id of the replica that leads.
+        leader: u64,
+    },
+    /// This replica does not lead the group, and knows of none that does. Nothing was done.
+    #[error("no replica leads here just now")]
+    NoLeader,
     /// The journal failed before it said whether the command was committed.
     #[error("the journal failed: whether this was committed is known after the broker restarts")]
     OutcomeUnknown,

@@ -202,6 +202,9 @@ error_codes! {
     SlowConsumer = 46, "slow-consumer", retry, stay,
         "The reader has fallen behind, and would not wait",
         "read faster, or again from where it was, or with when_slow wait or skip";
+    NoLeader = 47, "no-leader", retry, stay,
+        "No replica leads the group of the partition just now; nothing was done",
+        "send it again a moment later";
     NotDelayed = 50, "not-delayed", final, stay,
         "A message is not delayed by its publisher, or not any more; nothing was changed",
         "list the delayed messages: what is due, with a consumer or settled cannot be changed";

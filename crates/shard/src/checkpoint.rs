@@ -35,7 +35,7 @@ pub(crate) struct Checkpoints {
     /// Whether a checkpoint was requested, whatever was journaled.
     is_requested: bool,
     under_way: Option<PendingCheckpoint>,
-    /// A checkpoint that is written and not committed: from its begin to its end.
+    /// A checkpoint that is complete and not secured, which takes that it is written and committed: from its begin to its end.
     pending: Option<Range<Position>>,
 }
 
@@ -107,7 +107,7 @@ impl Checkpoints {
         self.under_way.is_some()
     }
 
-    /// Returns whether a checkpoint is written and not committed.
+    /// Returns whether a checkpoint is complete and not secured.
     pub(crate) fn is_pending(&self) -> bool {
         self.pending.is_some()
     }
@@ -144,8 +144,13 @@ impl Checkpoints {
         is_whole
     }
 
-    /// Handles the commit up to `end`. Returns the new start of a replay, once per checkpoint.
-    pub(crate) fn take_committed(&mut self, end: Position) -> Option<Position> {
+    /// Drops the checkpoint that is being written or is not secured: a state that was poisoned wrote it.
+    pub(crate) fn abandon(&mut self) {
+        (self.under_way, self.pending) = (None, None);
+    }
+
+    /// Everything before `end` is written and committed. Returns the new start of a replay, once per checkpoint.
+    pub(crate) fn take_secured(&mut self, end: Position) -> Option<Position> {
         self.pending.take_if(|written| written.end <= end).map(|written| written.start)
     }
 }

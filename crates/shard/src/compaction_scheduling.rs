@@ -27,10 +27,11 @@ const STEP_BYTES: u64 = 128 << 20;
 const SHORT_PACK_BYTES: u64 = 8 << 20;
 
 impl Shard {
-    /// Returns whether a pass is under way or due.
+    /// Returns whether a pass is under way or due. Only who decides compacts.
     #[must_use]
     pub fn needs_compaction(&self) -> bool {
-        self.compacting.pass.is_some() || self.engine.next_compaction().is_some()
+        self.standing.decides()
+            && (self.compacting.pass.is_some() || self.engine.next_compaction().is_some())
     }
 
     /// The next step of a pass, if one is due. Steps run one at a time: the caller answers each
@@ -38,7 +39,7 @@ impl Shard {
     /// another step or a move.
     pub fn next_compaction(&mut self, now: Timestamp) -> Option<CompactionStep> {
         self.moves.was_move = false;
-        if self.fenced || !self.is_resting() {
+        if !self.decides() || !self.is_resting() {
             return None;
         }
         let pass = match self.compacting.pass.take() {

@@ -73,6 +73,14 @@ impl CompactionState {
         Self { is_in_place, ..Self::default() }
     }
 
+    /// Drops the pass and its results: the shard does not decide any more. A step under way ends by itself.
+    pub(crate) fn abandon(&mut self) {
+        self.pass = None;
+        self.pending.clear();
+        self.superseded.clear();
+        self.in_journal.clear();
+    }
+
     pub(crate) fn is_resting(&self) -> bool {
         !self.is_under_way && self.is_recorded()
     }

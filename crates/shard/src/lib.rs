@@ -2,7 +2,9 @@
 //! records appended; frames go to the lane; a commit of the lane releases the effects that waited for it. Nothing
 //! here waits: the owner of the shard carries frames and reads between it and the disk.
 
+mod admission;
 mod checkpoint;
+mod commit;
 mod compaction_scheduling;
 mod compaction_state;
 mod compactor;
@@ -15,7 +17,9 @@ mod move_state;
 mod mover;
 mod packs;
 mod paged_batches;
+mod progress;
 mod read_cache;
+mod readable_batches;
 mod reclaim;
 mod recover;
 mod recover_error;
@@ -25,7 +29,10 @@ mod replay;
 mod segments;
 mod shard;
 mod slot_budget;
+mod standing;
+mod standing_change;
 mod tail_cache;
+mod waiting_effects;
 mod writer;
 
 pub use compactor::{CompactionDone, CompactionStep, CompactionWork};
@@ -36,6 +43,7 @@ pub use group_record::{
 };
 pub use mover::{MoveError, Moved, MovedBatch, Mover, PackLengths, RetentionClass, StoredBatch};
 pub use packs::PackSummary;
+pub use progress::{LANE_LAG_BYTES_MAX, LANE_LAG_MAX};
 pub use read_cache::Fetch;
 pub use recover::{Recovered, RecoveryReport, Settings, recover};
 pub use recover_error::RecoverError;
@@ -43,3 +51,4 @@ pub use references::{References, find_references};
 pub use repair::{RepairError, Repaired, repair};
 pub use shard::Shard;
 pub use slot_budget::{START_SLOTS, SlotBudget, SlotRequest, SpareSlots, held_slots};
+pub use standing::Standing;

@@ -1,4 +1,4 @@
-//! Batches in memory that cannot be read from the journal: those that are needed before they are committed, and
+//! Batches in memory that cannot be read from the journal: those that are needed before they are written, and
 //! those of memory topics.
 
 use std::collections::VecDeque;
@@ -21,8 +21,8 @@ fn is_in_memory(position: u64) -> bool {
 /// Batches in memory, by position.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryBatches {
-    /// Batches of the journal until they are committed, in its order.
-    uncommitted: VecDeque<(u64, Bytes)>,
+    /// Batches of the journal until they are written, in its order.
+    unwritten: VecDeque<(u64, Bytes)>,
     /// Batches that are kept in memory alone.
     kept: PagedBatches,
 }
@@ -33,23 +33,23 @@ impl MemoryBatches {
         if is_in_memory(position) {
             return self.kept.get(position & !MEMORY_BIT);
         }
-        if self.uncommitted.is_empty() {
+        if self.unwritten.is_empty() {
             return None;
         }
-        let index = self.uncommitted.binary_search_by_key(&position, |(at, _)| *at).ok()?;
-        Some(&self.uncommitted[index].1)
+        let index = self.unwritten.binary_search_by_key(&position, |(at, _)| *at).ok()?;
+        Some(&self.unwritten[index].1)
     }
 
-    /// Adds a batch that was appended and is needed before it is committed.
+    /// Adds a batch that was appended and is needed before it is written.
     pub(crate) fn add(&mut self, position: u64, batch: &Batch) {
-        let last = self.uncommitted.back().map(|(last, _)| *last);
+        let last = self.unwritten.back().map(|(last, _)| *last);
         assert!(last < Some(position), "a lookup needs ascending positions");
-        self.uncommitted.push_back((position, batch.bytes().clone()));
+        self.unwritten.push_back((position, batch.bytes().clone()));
     }
 
     /// Drops the batches before `end`, which can be read from the journal now.
-    pub(crate) fn drop_committed(&mut self, end: Position) {
-        while self.uncommitted.pop_front_if(|(position, _)| *position < end.0).is_some() {}
+    pub(crate) fn drop_written(&mut self, end: Position) {
+        while self.unwritten.pop_front_if(|(position, _)| *position < end.0).is_some() {}
     }
 
     /// Adds a batch that is kept in memory alone, and returns its position.

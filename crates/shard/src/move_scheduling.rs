@@ -25,7 +25,7 @@ impl Shard {
     pub fn next_move(&mut self, now: Timestamp) -> Option<Container> {
         self.moves.skipped_until.retain(|_, until| now < *until);
         let others_wait = self.moves.was_move && self.needs_compaction() && !self.is_journal_long();
-        if self.fenced || !self.is_resting() || others_wait {
+        if self.fenced || !self.is_usable() || !self.is_resting() || others_wait {
             return None;
         }
         let MoveState { packs, skipped_until, journal_segments, .. } = &self.moves;
@@ -47,11 +47,11 @@ impl Shard {
     }
 
     /// Returns whether no move or compaction is under way, and the results of the last one are
-    /// committed.
+    /// secured.
     pub(crate) fn is_resting(&self) -> bool {
         let MoveState { under_way, pending, recorded, .. } = &self.moves;
         let is_still = under_way.is_none() && pending.is_empty() && self.compacting.is_resting();
-        is_still && *recorded <= self.committed
+        is_still && *recorded <= self.progress.secured()
     }
 
     /// Returns whether the journal is much longer than it should be, because moves have fallen
@@ -79,7 +79,7 @@ impl Shard {
     /// Handles the result of a move: its copies are the new places of the batches.
     pub fn handle_move(&mut self, moved: Moved, now: Timestamp) {
         let container = self.moves.under_way.take();
-        if self.fenced {
+        if self.fenced || !self.is_usable() {
             return;
         }
         if moved.batches.is_empty() {

@@ -28,7 +28,7 @@ pub(crate) struct MoveState {
     pub(crate) under_way: Option<Container>,
     /// Batches that were moved on disk and not yet in the state.
     pub(crate) pending: VecDeque<MovedBatch>,
-    /// The recorded moves are committed when everything before this position is. Until then an
+    /// The recorded moves are secured when everything before this position is. Until then an
     /// emptied container appears full.
     pub(crate) recorded: Position,
     /// Containers that could not be emptied, and when to try again.

@@ -19,10 +19,15 @@ impl Shard {
     /// because everything waits for the room.
     pub(crate) fn reclaim(&mut self) {
         let is_idle = !self.checkpoints.is_pending() && !self.writer.has_announced_replay();
-        let may = self.is_short() && !self.fenced && is_idle;
+        let may = self.is_short() && self.may_checkpoint() && is_idle;
         if may && (self.checkpoints.is_under_way() || self.is_to_reclaim()) {
             while !self.write_piece() {}
         }
+    }
+
+    /// Returns whether a checkpoint may be written: its state is not poisoned.
+    pub(crate) fn may_checkpoint(&self) -> bool {
+        !self.fenced && self.is_usable()
     }
 
     /// Returns whether to write a checkpoint because the disk is short. If there are few dead
@@ -85,7 +90,7 @@ impl Shard {
         self.moves.try_again();
         if self.is_short() {
             self.writer.segments.forget_fallback();
-            if !self.generation_is_durable {
+            if !self.generation_is_written {
                 // Starts that end before this is whole leave nothing that is needed: the next has the room.
                 self.reclaim_at_start();
             } else {
@@ -96,13 +101,13 @@ impl Shard {
 
     /// Writes a checkpoint first, if a replay has to read more than the last one.
     fn reclaim_at_start(&mut self) {
-        let may = !self.fenced && !self.checkpoints.is_pending();
+        let may = self.may_checkpoint() && !self.checkpoints.is_pending();
         if may && self.writer.is_past_checkpoint() {
             while !self.write_piece() {}
         }
     }
 
-    /// After the commit of a checkpoint: begins another segment, whose header frees those without
+    /// After a checkpoint is secured: begins another segment, whose header frees those without
     /// live messages.
     pub(crate) fn free_dead_segments(&mut self) {
         let enough = if self.is_low() { 1 } else { self.worth_reclaiming() };

@@ -4,21 +4,23 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use sennit_engine::{
-    Catalogue, Command, Effect, Engine, Findings, GroupCounts, Origin, Outbox, Payloads, Place,
-    Refusal, Stored, StreamCommand, Throttles,
+    Catalogue, Command, Effect, Engine, Findings, GroupCounts, Outbox, Place, Stored, Throttles,
 };
 use sennit_journal::{Container, Frame, Position};
 use sennit_model::{Offset, PartitionId, Timestamp};
 
 use crate::{
+    admission::{Admission, Gate},
     checkpoint::Checkpoints,
     compaction_state::CompactionState,
     counters::Counters,
-    memory_batches::MemoryBatches,
     move_state::MoveState,
-    packs::{Packs, pack_of},
-    read_cache::{CacheLookup, Fetch, ReadCache},
+    progress::Progress,
+    read_cache::{Fetch, ReadCache},
+    readable_batches::ReadableBatches,
+    standing::Standing,
     tail_cache::TailCache,
+    waiting_effects::WaitingEffects,
     writer::Writer,
 };
 
@@ -35,36 +37,31 @@ const PACE: u64 = 8;
 pub struct Shard {
     pub(crate) engine: Engine,
     pub(crate) writer: Writer,
-    cache: TailCache,
+    pub(crate) cache: TailCache,
     pub(crate) reads: ReadCache,
     pub(crate) moves: MoveState,
     pub(crate) compacting: CompactionState,
     pub(crate) checkpoints: Checkpoints,
-    /// The lane has taken everything before this position.
-    taken: Position,
-    /// Everything before this position is committed.
-    pub(crate) committed: Position,
-    committed_at: Timestamp,
+    pub(crate) progress: Progress,
+    pub(crate) standing: Standing,
     /// The number of records that a later frame marks as durable.
     marked_records: u64,
-    /// For each position: the number of effects in `waiting` that wait for its commit.
-    waits: VecDeque<(Position, usize)>,
-    waiting: VecDeque<Effect>,
-    /// Batches that are freed once this position is committed; until then a crash may bring them
-    /// back.
-    freed: VecDeque<(Position, Place)>,
-    effects: Vec<Effect>,
-    outbox: Outbox,
+    pub(crate) waiting: WaitingEffects,
+    /// Batches that are freed once everything before this position is written and committed; until then
+    /// a crash or another leader may bring them back.
+    pub(crate) freed: VecDeque<(Position, Place)>,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) outbox: Outbox,
     /// The number of spare slots that the lane has after everything before this position is
     /// written.
     pub(crate) spare_slots: (usize, Position),
     pub(crate) storage_full: bool,
     pub(crate) disk_short: bool,
     pub(crate) fenced: bool,
-    /// Whether a record of this generation is durable. Until then nothing is delivered: if a start
-    /// wrote nothing, the next start would reuse its generation.
-    pub(crate) generation_is_durable: bool,
-    counters: Counters,
+    /// Whether a record of this generation is written. Until then a shard that is alone delivers nothing:
+    /// if a start wrote nothing, the next start would reuse its generation.
+    pub(crate) generation_is_written: bool,
+    pub(crate) counters: Counters,
 }
 
 impl Shard {
@@ -86,12 +83,10 @@ impl Shard {
             moves,
             compacting,
             checkpoints,
-            taken: committed,
-            committed,
-            committed_at: now,
+            progress: Progress::new(committed, now),
+            standing: Standing::Alone,
             marked_records: 0,
-            waits: VecDeque::new(),
-            waiting: VecDeque::new(),
+            waiting: WaitingEffects::default(),
             freed: VecDeque::new(),
             effects: Vec::new(),
             outbox: Outbox::default(),
@@ -99,60 +94,28 @@ impl Shard {
             storage_full: false,
             disk_short: false,
             fenced: false,
-            generation_is_durable: false,
+            generation_is_written: false,
             counters: Counters::default(),
         }
     }
 
     /// Executes commands in order, and delivers the messages that became ready.
     pub fn handle(&mut self, commands: &mut Vec<Command>, now: Timestamp) {
+        let Self { standing, fenced, storage_full, .. } = *self;
+        let gate = Gate { standing, fenced, storage_full };
         for command in commands.drain(..) {
-            match self.refusal(&command) {
-                Some((origin, refusal)) => {
+            match gate.admission(&command) {
+                Admission::Admitted => {
+                    self.engine.handle(command, now, &mut self.writer, &mut self.outbox);
+                }
+                Admission::Refused(origin, refusal) => {
                     self.outbox.now.push(Effect::Refused { origin, refusal });
                 }
-                None if self.fenced => {}
-                None => self.engine.handle(command, now, &mut self.writer, &mut self.outbox),
+                Admission::Ignored => {}
             }
         }
         self.engine.end_turn(&mut self.writer);
         self.finish_turn(now);
-    }
-
-    /// The refusal of a command before it reaches the engine. Settlements, deletes and
-    /// subscriptions continue on a full disk, because they free it.
-    fn refusal(&self, command: &Command) -> Option<(Origin, Refusal)> {
-        let (origin, grows) = match command {
-            Command::Publish(publish) | Command::PublishAt(publish, _) => (publish.origin, true),
-            Command::PublishAtomic(step) => (step.origin, true),
-            Command::Settle(settle) => (settle.origin, false),
-            Command::Subscribe(subscribe) => (subscribe.origin, false),
-            Command::Read(read) => (read.origin, false),
-            Command::Catalogue(origin, _) | Command::Partition(origin, _, _) => (*origin, false),
-            Command::Stream(origin, _, StreamCommand::Open(_)) => (*origin, true),
-            Command::Stream(origin, _, StreamCommand::Append(append)) => {
-                (*origin, append.content.is_some())
-            }
-            Command::AppendTogether(origin, appends) => {
-                (*origin, appends.iter().any(|(_, append)| append.content.is_some()))
-            }
-            Command::Stream(_, _, StreamCommand::StopReading) => return None,
-            Command::Stream(origin, _, _) => (*origin, false),
-            Command::SetCredit { .. }
-            | Command::Reader { .. }
-            | Command::SetThrottles(_)
-            | Command::WatchFailures(_)
-            | Command::DecideFailures(_)
-            | Command::Unsubscribe { .. }
-            | Command::EndSession { .. } => {
-                return None;
-            }
-        };
-        match (self.fenced, self.storage_full && grows) {
-            (true, _) => Some((origin, Refusal::OutcomeUnknown)),
-            (false, true) => Some((origin, Refusal::StorageFull)),
-            (false, false) => None,
-        }
     }
 
     /// Runs the timers that are due, and writes the durable mark of an idle lane.
@@ -160,10 +123,10 @@ impl Shard {
         if self.fenced {
             return;
         }
-        if self.engine.next_timer().is_some_and(|due| due <= now) {
+        if self.decides() && self.engine.next_timer().is_some_and(|due| due <= now) {
             self.engine.advance(now, &mut self.writer);
         }
-        if self.needs_mark() && now >= self.committed_at.plus(MARK_AFTER) {
+        if self.needs_mark() && now >= self.progress.written_at().plus(MARK_AFTER) {
             self.writer.seal_mark();
             self.marked_records = self.writer.record_count;
         }
@@ -193,7 +156,8 @@ impl Shard {
     }
 
     fn needs_mark(&self) -> bool {
-        self.marked_records < self.writer.record_count && self.committed == self.writer.end()
+        self.marked_records < self.writer.record_count
+            && self.progress.written() == self.writer.end()
     }
 
     /// The time at which [`Shard::advance`] has work next, if nothing else happens.
@@ -202,25 +166,25 @@ impl Shard {
         if self.fenced {
             return None;
         }
-        let mark = self.needs_mark().then(|| self.committed_at.plus(MARK_AFTER));
+        let mark = self.needs_mark().then(|| self.progress.written_at().plus(MARK_AFTER));
         // Filters that have more to look at than a turn allows go on at once.
-        let more = (self.engine.has_ready_partitions() && self.generation_is_durable)
-            .then_some(Timestamp(0));
-        self.engine.next_timer().into_iter().chain(mark).chain(more).min()
+        let more = (self.engine.has_ready_partitions() && self.delivers()).then_some(Timestamp(0));
+        let timer = self.engine.next_timer().filter(|_| self.decides());
+        timer.into_iter().chain(mark).chain(more).min()
     }
 
     /// Delivers messages, and separates effects that may go out from those that wait for the
     /// commit.
     pub(crate) fn finish_turn(&mut self, now: Timestamp) {
-        if self.engine.has_ready_partitions() && self.generation_is_durable && !self.fenced {
+        if self.engine.has_ready_partitions() && self.delivers() {
             let memory_batches = std::mem::take(&mut self.writer.memory_batches);
-            let mut batches = Batches {
+            let mut batches = ReadableBatches {
                 memory_batches: &memory_batches,
                 cache: &self.cache,
                 reads: &mut self.reads,
                 packs: &self.moves.packs,
                 segment_bytes: self.writer.segments.segment_bytes(),
-                committed: self.committed,
+                written: self.progress.written(),
                 damaged: Vec::new(),
             };
             loop {
@@ -240,6 +204,7 @@ impl Shard {
         let memory_batches = &mut self.writer.memory_batches;
         let in_journal =
             self.engine.take_freed().filter(|place| !memory_batches.free(place.position));
+        let in_journal = in_journal.filter(|_| self.standing != Standing::Poisoned);
         self.freed.extend(in_journal.map(|place| (end, place)));
         self.give_up_freed();
         self.outbox.now.iter().for_each(|effect| self.counters.count_effect(effect));
@@ -247,33 +212,12 @@ impl Shard {
         if self.outbox.after_commit.is_empty() {
             return;
         }
-        if end <= self.committed {
+        if end <= self.progress.committed() {
             self.outbox.after_commit.iter().for_each(|effect| self.counters.count_effect(effect));
             self.effects.append(&mut self.outbox.after_commit);
             return;
         }
-        let count = self.outbox.after_commit.len();
-        self.waiting.extend(self.outbox.after_commit.drain(..));
-        match self.waits.back_mut() {
-            Some((position, waiting)) if *position == end => *waiting += count,
-            last => {
-                assert!(last.is_none_or(|(position, _)| *position < end), "effects out of order");
-                self.waits.push_back((end, count));
-            }
-        }
-    }
-
-    /// Frees the batches that no crash can bring back.
-    fn give_up_freed(&mut self) {
-        while let Some(&(end, place)) = self.freed.front()
-            && end <= self.committed
-        {
-            self.freed.pop_front();
-            match pack_of(place.position) {
-                Some(pack) => self.moves.packs.remove_live(pack, place.bytes),
-                None => self.writer.segments.remove_live(Position(place.position), place.bytes),
-            }
-        }
+        self.waiting.add(end, &mut self.outbox.after_commit);
     }
 
     /// The effects that go out now. The caller drains them after each call that changes the shard.
@@ -285,6 +229,7 @@ impl Shard {
     #[must_use]
     pub fn has_frames(&self) -> bool {
         let writes_checkpoint = self.checkpoints.is_under_way() || self.checkpoints.is_requested();
+        let writes_checkpoint = writes_checkpoint && self.may_checkpoint();
         !self.fenced && (self.writer.has_gathered() || writes_checkpoint)
     }
 
@@ -321,9 +266,8 @@ impl Shard {
         }
         // A piece a turn: nobody waits for more of it than that. A turn that writes much waits for
         // a few, so that the end comes before as much is journaled as a replay may take.
-        if self.checkpoints.is_under_way()
-            || self.checkpoints.is_due(self.writer.since_checkpoint())
-        {
+        let is_due = self.checkpoints.is_due(self.writer.since_checkpoint());
+        if (self.checkpoints.is_under_way() || is_due) && self.may_checkpoint() {
             let piece_bytes = self.checkpoints.piece_bytes() as u64;
             let pieces = 1 + self.gathered_bytes() / (PACE * piece_bytes);
             for _ in 0..pieces {
@@ -336,7 +280,7 @@ impl Shard {
             self.cache.push(frame.clone());
             out.push(frame);
         }
-        self.taken = self.writer.end();
+        self.progress.taken = self.writer.end();
     }
 
     /// Writes a piece of a checkpoint; returns whether it is complete.
@@ -346,76 +290,18 @@ impl Shard {
         is_whole
     }
 
-    /// Handles a commit: the lane has synced everything before `end`. The effects that waited for
-    /// it go out.
-    pub fn handle_commit(&mut self, end: Position, now: Timestamp) {
-        if self.fenced {
-            return;
-        }
-        assert!(self.committed <= end && end <= self.taken, "the lane commits what it has not got");
-        self.generation_is_durable = true;
-        self.committed = end;
-        self.committed_at = now;
-        self.counters.commits += 1;
-        self.writer.handle_commit(end);
-        if self.is_short() {
-            self.writer.segments.forget_fallback();
-        }
-        if let Some(begin) = self.checkpoints.take_committed(end) {
-            self.writer.set_replay_from(begin);
-            self.free_dead_segments();
-        } else {
-            self.reclaim();
-        }
-        while let Some(&(position, count)) = self.waits.front()
-            && position <= end
-        {
-            self.waits.pop_front();
-            for effect in self.waiting.drain(..count) {
-                self.counters.count_effect(&effect);
-                self.effects.push(effect);
-            }
-        }
-        self.engine.committed(end.0);
-        self.record_moves();
-        self.record_compaction(now);
-        self.finish_turn(now);
-    }
-
     /// Handles a failed lane: nothing more is written. All open and later requests learn that the
     /// outcome is unknown.
     pub fn fence(&mut self) {
         self.fenced = true;
-        self.waits.clear();
-        for effect in self.waiting.drain(..) {
-            let origin = match &effect {
-                Effect::Done { origin, .. }
-                | Effect::PublishedAt { origin, .. }
-                | Effect::Walked { origin, .. }
-                | Effect::Refused { origin, .. }
-                | Effect::Stream(origin, _) => *origin,
-                Effect::Settled(settled) => settled.origin,
-                Effect::Confirmed(confirmed) => confirmed.origin,
-                Effect::PublishedAtomic { origin, .. } => *origin,
-                _ => continue,
-            };
-            self.effects.push(Effect::Refused { origin, refusal: Refusal::OutcomeUnknown });
-        }
+        self.give_up_waiting();
         self.engine.roll_back(&mut self.outbox);
-        self.effects.append(&mut self.outbox.now);
-    }
-
-    /// Steps down at `now`: nothing more is decided or written. Open and later requests learn that the
-    /// outcome is unknown, and consumers and readers that they have to ask again.
-    pub fn rest(&mut self, now: Timestamp) {
-        self.fence();
-        self.engine.rest(now, &mut self.outbox);
         self.effects.append(&mut self.outbox.now);
     }
 
     /// Ends publishing: gives back reserved offsets, so that the next start has no gap.
     pub fn stop(&mut self) {
-        if !self.fenced {
+        if self.decides() {
             self.engine.give_back_reserved(&mut self.writer);
         }
     }
@@ -423,7 +309,7 @@ impl Shard {
     /// Returns whether a caller waits for a commit that the lane has not taken.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
-        self.waits.back().is_some_and(|(position, _)| *position > self.taken)
+        self.waiting.waits_behind(self.progress.taken)
     }
 
     /// Appends the reads to `out`; the caller answers each with [`Shard::handle_fetch`].
@@ -491,13 +377,13 @@ impl Shard {
     /// Bytes appended and not yet taken by the lane.
     #[must_use]
     pub fn gathered_bytes(&self) -> u64 {
-        self.writer.end().0 - self.taken.0
+        self.writer.end().0 - self.progress.taken.0
     }
 
     /// Bytes appended and not yet committed.
     #[must_use]
     pub fn uncommitted_bytes(&self) -> u64 {
-        self.writer.end().0 - self.committed.0
+        self.writer.end().0 - self.progress.committed().0
     }
 
     /// Bytes of memory that hold frames and chunks for reading.
@@ -523,48 +409,5 @@ impl Shard {
     #[must_use]
     pub fn segment_count(&self) -> usize {
         self.writer.segments.count()
-    }
-}
-
-/// The engine's view of the readable batches.
-struct Batches<'a> {
-    memory_batches: &'a MemoryBatches,
-    cache: &'a TailCache,
-    reads: &'a mut ReadCache,
-    packs: &'a Packs,
-    segment_bytes: u64,
-    /// Nothing at or after this position may be read, because it is not written yet.
-    committed: Position,
-    damaged: Vec<(PartitionId, Place)>,
-}
-
-impl Payloads for Batches<'_> {
-    fn batch(&mut self, partition: PartitionId, place: Place) -> Option<Bytes> {
-        if let Some(bytes) = self.memory_batches.get(place.position) {
-            return Some(bytes.clone());
-        }
-        let (position, length) = (Position(place.position), place.bytes as usize);
-        if let Some(bytes) = self.cache.read(position, length) {
-            return Some(bytes);
-        }
-        let limit = match position.pack() {
-            Some((pack, _)) => match self.packs.bytes_of(pack) {
-                // It is lost, and reading it will say so.
-                0 => position.plus(place.bytes.into()),
-                bytes => Position::of_pack(pack, 0).plus(bytes),
-            },
-            None => {
-                let segment = position.segment(self.segment_bytes);
-                self.committed.min(Position((segment + 1) * self.segment_bytes))
-            }
-        };
-        match self.reads.read(partition, position, length, limit) {
-            CacheLookup::Batch(bytes) => Some(bytes),
-            CacheLookup::Pending => None,
-            CacheLookup::Damaged => {
-                self.damaged.push((partition, place));
-                None
-            }
-        }
     }
 }

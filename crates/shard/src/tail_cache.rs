@@ -1,4 +1,5 @@
 //! Keeps the newest frames in memory, up to a budget of bytes, so that consumers which keep up never use the disk.
+//! Frames that are not written can be read nowhere else, and stay beyond the budget.
 
 use std::collections::VecDeque;
 
@@ -11,11 +12,13 @@ pub(crate) struct TailCache {
     frames: VecDeque<Frame>,
     bytes: usize,
     budget_bytes: usize,
+    /// Everything before this position is written.
+    written: Position,
 }
 
 impl TailCache {
     pub(crate) fn new(budget_bytes: usize) -> Self {
-        Self { frames: VecDeque::new(), bytes: 0, budget_bytes }
+        Self { frames: VecDeque::new(), bytes: 0, budget_bytes, written: Position(0) }
     }
 
     /// The number of bytes in the cache.
@@ -29,8 +32,18 @@ impl TailCache {
         assert!(is_next, "a lookup needs ascending frames");
         self.bytes += frame.bytes.len();
         self.frames.push_back(frame);
+        self.evict();
+    }
+
+    /// Everything before `end` is written.
+    pub(crate) fn set_written(&mut self, end: Position) {
+        self.written = end;
+        self.evict();
+    }
+
+    fn evict(&mut self) {
         while self.bytes > self.budget_bytes
-            && let Some(oldest) = self.frames.pop_front()
+            && let Some(oldest) = self.frames.pop_front_if(|oldest| oldest.end <= self.written)
         {
             self.bytes -= oldest.bytes.len();
         }

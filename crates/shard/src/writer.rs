@@ -11,8 +11,8 @@ use crate::{memory_batches::MemoryBatches, segments::Segments};
 /// The start of a replay that the header of a segment announces.
 #[derive(Debug)]
 struct AnnouncedReplay {
-    /// The end of the segment's first frame: it holds once this is committed.
-    committed_at: Position,
+    /// The end of the segment's first frame: it holds once everything before that is written.
+    written_at: Position,
     from: Position,
 }
 
@@ -28,10 +28,10 @@ pub(crate) struct Writer {
     /// The start of a replay that the gathering frame's segment header announces, if it is the
     /// first of a segment.
     frame_replay_from: Position,
-    /// The starts of a replay that the headers of uncommitted segments announce.
+    /// The starts of a replay that the headers of unwritten segments announce.
     announced_replays: VecDeque<AnnouncedReplay>,
     /// Segments that hold nothing of the log. They are released once the first frame of this
-    /// generation, which says so, is committed.
+    /// generation, which says so, is written.
     empty_segments: Vec<u64>,
     /// The end of the last checkpoint, or the start of the replay.
     checkpoint_end: Position,
@@ -137,8 +137,8 @@ impl Writer {
     fn keep(&mut self, frame: Frame) {
         if frame.first_of_segment {
             self.segments.add(self.segments.of(frame.position));
-            let (committed_at, from) = (frame.end, self.frame_replay_from);
-            self.announced_replays.push_back(AnnouncedReplay { committed_at, from });
+            let (written_at, from) = (frame.end, self.frame_replay_from);
+            self.announced_replays.push_back(AnnouncedReplay { written_at, from });
         }
         self.sealed.push(frame);
     }
@@ -154,20 +154,20 @@ impl Writer {
         self.sealed.drain(..)
     }
 
-    /// Handles the commit up to `end`.
-    pub(crate) fn handle_commit(&mut self, end: Position) {
+    /// The lane has written everything before `end`.
+    pub(crate) fn handle_written(&mut self, end: Position) {
         self.builder.set_durable(end);
-        self.memory_batches.drop_committed(end);
+        self.memory_batches.drop_written(end);
         for segment in self.empty_segments.drain(..) {
             self.segments.give_up(segment);
         }
-        let is_committed = |announced: &mut AnnouncedReplay| announced.committed_at <= end;
-        while let Some(announced) = self.announced_replays.pop_front_if(is_committed) {
+        let is_written = |announced: &mut AnnouncedReplay| announced.written_at <= end;
+        while let Some(announced) = self.announced_replays.pop_front_if(is_written) {
             self.segments.set_replay_from(announced.from);
         }
     }
 
-    /// Returns whether an uncommitted segment announces a later start of a replay.
+    /// Returns whether an unwritten segment announces a later start of a replay.
     pub(crate) fn has_announced_replay(&self) -> bool {
         self.announced_replays
             .back()
@@ -270,7 +270,7 @@ mod tests {
         let mark = writer.push(1, &[b"second"]);
         writer.set_replay_from(mark);
         writer.seal();
-        writer.handle_commit(writer.end());
+        writer.handle_written(writer.end());
         let mut released = Vec::new();
         writer.segments.forget_fallback();
         writer.segments.take_released(&mut released);
@@ -279,7 +279,7 @@ mod tests {
         writer.start_segment();
         writer.push(1, &[b"third"]);
         writer.seal();
-        writer.handle_commit(writer.end());
+        writer.handle_written(writer.end());
         writer.segments.forget_fallback();
         writer.segments.take_released(&mut released);
         assert_eq!(released, [0]);

@@ -18,7 +18,7 @@ impl World {
         self.parts.shard.take_frames(&mut frames);
         self.follower.hear(&frames);
         let is_heard = !self.is_fenced;
-        self.parts.shard.rest(self.now);
+        self.parts.shard.stand(Standing::Follower { leader: None }, self.now);
         self.parts.shard.effects().clear();
         match is_heard {
             true => self.compare("a rested leader and its follower", Vec::new()),

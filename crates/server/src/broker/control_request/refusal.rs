@@ -116,6 +116,8 @@ impl ControlRefusal {
                     | Refusal::TopicFull { .. }
                     | Refusal::DedupFull
                     | Refusal::MessageLeased
+                    | Refusal::NotLeader { .. }
+                    | Refusal::NoLeader
                     | Refusal::OutcomeUnknown
             ),
             Self::OverQuota(over) => over.retry != QuotaRetry::ByHand,

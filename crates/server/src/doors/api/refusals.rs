@@ -131,6 +131,7 @@ fn of_engine(refusal: &Refusal) -> (StatusCode, &'static str) {
         Refusal::TopicFull { .. } | Refusal::DedupFull => {
             (Status::INSUFFICIENT_STORAGE, "topic_full")
         }
+        Refusal::NotLeader { .. } | Refusal::NoLeader => (Status::SERVICE_UNAVAILABLE, "no_leader"),
         Refusal::OutcomeUnknown => (Status::SERVICE_UNAVAILABLE, "outcome_unknown"),
         Refusal::UnknownTopic => (Status::NOT_FOUND, "unknown_topic"),
         Refusal::StreamClosed => (Status::CONFLICT, "stream_closed"),

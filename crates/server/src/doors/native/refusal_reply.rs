@@ -39,6 +39,7 @@ pub(crate) fn reply(refusal: &Refusal) -> control::Error {
             };
         }
         Refusal::StorageFull => ErrorCode::StorageFull,
+        Refusal::NotLeader { .. } | Refusal::NoLeader => ErrorCode::NoLeader,
         Refusal::OutcomeUnknown => ErrorCode::OutcomeUnknown,
     };
     let mut error = control::Error::new(code, refusal.to_string());
@@ -184,6 +185,8 @@ mod tests {
             Refusal::UnknownTopic,
             Refusal::StorageFull,
             Refusal::OutcomeUnknown,
+            Refusal::NoLeader,
+            Refusal::NotLeader { leader: 2 },
             Refusal::SequenceGap { expected: 1, received: 2 },
             Refusal::KeyMissing,
             Refusal::NotDeadLetters,

@@ -235,6 +235,7 @@ fn of_engine(refusal: &Refusal) -> (StatusCode, &'static str) {
     use StatusCode as Status;
     match refusal {
         Refusal::StorageFull => (Status::INSUFFICIENT_STORAGE, "storage_full"),
+        Refusal::NotLeader { .. } | Refusal::NoLeader => (Status::SERVICE_UNAVAILABLE, "no_leader"),
         Refusal::OutcomeUnknown => (Status::SERVICE_UNAVAILABLE, "outcome_unknown"),
         Refusal::TopicFull { .. } | Refusal::DedupFull => {
             (Status::INSUFFICIENT_STORAGE, "topic_full")
@@ -311,6 +312,7 @@ mod tests {
             (ControlRefusal::ShuttingDown, 503, true),
             (ControlRefusal::Busy(NoRoom::TooLong), 429, true),
             (ControlRefusal::Engine(Refusal::OutcomeUnknown), 503, true),
+            (ControlRefusal::Engine(Refusal::NoLeader), 503, true),
             (ControlRefusal::WrongAnswer, 500, false),
         ] {
             let response = answer(refusal.clone());

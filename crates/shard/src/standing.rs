@@ -1,0 +1,54 @@
+//! A shard's standing in its group: whether it decides. It knows no raft: a replica says what its standing is.
+
+use sennit_engine::Refusal;
+
+/// The standing of a shard. A shard that is no replica is alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// There is no group: what the own lane has written is committed.
+    Alone,
+    /// It decides. The first entry of its term is committed, and no transfer is under way.
+    Leader {
+        /// Its term.
+        term: u64,
+        /// Whether it may deliver, which takes the leader's lease.
+        may_give: bool,
+    },
+    /// A leader whose leadership is being transferred: it decides nothing more, and still tells what becomes
+    /// committed.
+    HandingOver {
+        /// Its term.
+        term: u64,
+    },
+    /// It applies what the leader has decided.
+    Follower {
+        /// The id of the replica that leads, if it is known.
+        leader: Option<u64>,
+    },
+    /// Its state has applied what the group did not decide. It is thrown away.
+    Poisoned,
+}
+
+impl Standing {
+    /// Returns whether commands and timers are decided.
+    #[must_use]
+    pub fn decides(self) -> bool {
+        matches!(self, Self::Alone | Self::Leader { .. })
+    }
+
+    /// Returns whether effects wait for commits: a leader's do.
+    pub(crate) fn leads(self) -> bool {
+        self.decides() || matches!(self, Self::HandingOver { .. })
+    }
+
+    /// The refusal of commands where nothing is decided.
+    pub(crate) fn refusal(self) -> Option<Refusal> {
+        match self {
+            Self::Alone | Self::Leader { .. } => None,
+            Self::Follower { leader: Some(leader) } => Some(Refusal::NotLeader { leader }),
+            Self::HandingOver { .. } | Self::Follower { leader: None } | Self::Poisoned => {
+                Some(Refusal::NoLeader)
+            }
+        }
+    }
+}
