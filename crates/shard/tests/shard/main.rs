@@ -4,12 +4,15 @@
 
 mod atomic_publish;
 mod broker;
+mod commit_order;
 mod compaction;
 mod durability;
 mod full;
 mod headless;
+mod member;
 mod moving;
 mod restart;
 mod rot;
+mod standing;
 mod together;
 mod two_rots;
