@@ -9,7 +9,7 @@ use sennit_journal::Position;
 use sennit_model::{Offset, PartitionId};
 use sennit_shard::Standing;
 
-use crate::member::{DURABLE, EARLY, LEADER, Member};
+use crate::member::{DURABLE, EARLY, LEADER, Member, SEGMENT_BYTES};
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -54,7 +54,7 @@ impl Batches {
 
     /// No released segment holds a batch that is not acked, or whose ack a crash or another leader may take back.
     fn check(&self, released: &[u64], secured: Position) {
-        let in_released = |position: &Position| released.contains(&position.segment(64 << 10));
+        let in_released = |position: &Position| released.contains(&position.segment(SEGMENT_BYTES));
         for (batch, (_, acked)) in self.known.iter().filter(|(_, (at, _))| in_released(at)) {
             assert!(acked.is_some_and(|acked| acked <= secured), "{batch:?} is freed too early");
         }
@@ -63,7 +63,10 @@ impl Batches {
 
 /// What a member says to such steps, and the number of segments that came free.
 fn run(standing: Standing, cache_bytes: usize, steps: &[Step]) -> (Vec<Effect>, usize) {
-    let mut member = Member::with_queues(standing, cache_bytes);
+    run_on(Member::with_queues(standing, cache_bytes), steps)
+}
+
+fn run_on(mut member: Member, steps: &[Step]) -> (Vec<Effect>, usize) {
     let (mut batches, mut freed) = (Batches::default(), 0);
     for &step in steps {
         match step {
@@ -102,8 +105,10 @@ proptest! {
 
     #[test]
     fn whenever_the_lane_writes_a_leader_says_what_a_shard_alone_says(steps in vec(step(), 1..80)) {
-        let (alone, _) = run(Standing::Alone, 64 << 20, &steps);
-        let (leader, _) = run(LEADER, 64 << 20, &steps);
+        // A segment is too long for a checkpoint, whose pieces would be something else to wait for.
+        let steps: Vec<_> = steps.into_iter().filter(|step| !matches!(step, Step::Checkpoint)).collect();
+        let (alone, _) = run_on(Member::with_segments(Standing::Alone, 64 << 20, 1 << 20), &steps);
+        let (leader, _) = run_on(Member::with_segments(LEADER, 64 << 20, 1 << 20), &steps);
         prop_assert_eq!(alone, leader);
     }
 

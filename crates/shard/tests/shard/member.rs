@@ -14,6 +14,7 @@ use sennit_model::{
 use sennit_shard::{PackLengths, Recovered, Settings, Standing, recover};
 
 pub(crate) const NOW: Timestamp = Timestamp(1_000);
+pub(crate) const SEGMENT_BYTES: u64 = 64 << 10;
 pub(crate) const GROUP: GroupId = GroupId(1);
 pub(crate) const LEADER: Standing = Standing::Leader { term: 1, may_give: true };
 /// A queue that is durable, and one that delivers before the commit.
@@ -34,13 +35,18 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    pub(crate) fn new(standing: Standing, cache_bytes: usize) -> Self {
-        Self::open(&MemoryDisk::default(), standing, cache_bytes)
+    pub(crate) fn open(disk: &MemoryDisk, standing: Standing, cache_bytes: usize) -> Self {
+        Self::open_with(disk, standing, cache_bytes, SEGMENT_BYTES)
     }
 
-    pub(crate) fn open(disk: &MemoryDisk, standing: Standing, cache_bytes: usize) -> Self {
+    fn open_with(
+        disk: &MemoryDisk,
+        standing: Standing,
+        cache_bytes: usize,
+        segment_bytes: u64,
+    ) -> Self {
         let directory = PathBuf::from("data/lane-0");
-        let config = LaneConfig { directory, lane: 0, segment_bytes: 64 << 10, incarnation: 42 };
+        let config = LaneConfig { directory, lane: 0, segment_bytes, incarnation: 42 };
         let settings = Settings {
             cache_bytes,
             journal_segments: 1000,
@@ -58,7 +64,16 @@ impl Member {
 
     /// One with two queues, a consumer of each, and everything committed and written.
     pub(crate) fn with_queues(standing: Standing, cache_bytes: usize) -> Self {
-        let mut member = Self::new(standing, cache_bytes);
+        Self::with_segments(standing, cache_bytes, SEGMENT_BYTES)
+    }
+
+    pub(crate) fn with_segments(
+        standing: Standing,
+        cache_bytes: usize,
+        segment_bytes: u64,
+    ) -> Self {
+        let disk = MemoryDisk::default();
+        let mut member = Self::open_with(&disk, standing, cache_bytes, segment_bytes);
         for (partition, durability) in
             [(DURABLE, Durability::Durable), (EARLY, Durability::Speculative)]
         {
