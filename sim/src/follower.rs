@@ -3,6 +3,7 @@
 use sennit_engine::{Engine, Record};
 use sennit_journal::{Frame, Position};
 use sennit_model::{Generation, Timestamp};
+use sennit_shard::GroupRecord;
 
 /// The records of a shard, of all its lives.
 #[derive(Debug, Default)]
@@ -19,7 +20,8 @@ impl Follower {
         if self.is_lost {
             return;
         }
-        for (kind, position, body) in frames.iter().flat_map(Frame::records) {
+        let records = frames.iter().flat_map(Frame::records);
+        for (kind, position, body) in records.filter(|(kind, ..)| !GroupRecord::is_kind(*kind)) {
             let (record, head) = Record::decode(kind, body).expect("it was encoded just now");
             let is_checkpoint = matches!(
                 record,

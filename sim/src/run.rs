@@ -166,6 +166,7 @@ impl Run {
             journal_segments: swarm.journal_segments,
             packs: swarm.packs,
             writes_superseded: swarm.writes_superseded,
+            replica: swarm.replica,
         };
         let mut world = World::begin(random.number(), swarm.segment_bytes, settings, trace)?;
         if !swarm.is_followed {

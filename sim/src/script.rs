@@ -74,8 +74,13 @@ impl Script {
     /// The promise that was broken.
     pub fn begin(trace: Trace) -> Result<Self, Violation> {
         let packs = PackLengths { finished: 24 << 10, own: 16 << 10 };
-        let settings =
-            Settings { cache_bytes: 0, journal_segments: 1, packs, writes_superseded: false };
+        let settings = Settings {
+            cache_bytes: 0,
+            journal_segments: 1,
+            packs,
+            writes_superseded: false,
+            replica: None,
+        };
         let world = World::begin(1, SEGMENT_BYTES, settings, trace)?;
         let mails = PartitionId { topic: TopicId(0), index: PartitionIndex(0) };
         let mut script = Self {

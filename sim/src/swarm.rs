@@ -11,7 +11,7 @@ use sennit_model::{
     TopicKind, TopicLimit, WhenFull,
 };
 
-use sennit_shard::PackLengths;
+use sennit_shard::{PackLengths, Replica};
 
 use crate::{fair_settings, random::Random};
 
@@ -115,6 +115,8 @@ pub struct Swarm {
     pub is_followed: bool,
     /// Whether compaction leaves messages where they are, and records what went without a place.
     pub writes_superseded: bool,
+    /// The replica that the shard is, alone in its group, if its lane is the log of one.
+    pub replica: Option<Replica>,
     /// How often, in a thousand operations, the delay of a message is cancelled or changed.
     pub delay_changes: u32,
     /// How many appends of a thousand to streams have several batches.
@@ -143,6 +145,9 @@ const BLOCK_BYTES: u64 = sennit_journal::BLOCK_BYTES as u64;
 
 /// Derives the random source that says which shards have a follower.
 const FOLLOWED: u64 = 0xF011_0E4D;
+
+/// Derives the random source that says which shards are replicas.
+const REPLICAS: u64 = 0x4E91_1CA5;
 
 /// Derives the random source of the form of compaction, which changes no other draw.
 const SUPERSEDED: u64 = 0x5075_E25E;
@@ -197,6 +202,8 @@ impl Swarm {
         }
         swarm.is_followed = Random::new(seed ^ FOLLOWED).chance(300);
         swarm.writes_superseded = Random::new(seed ^ SUPERSEDED).chance(500);
+        let is_replica = Random::new(seed ^ REPLICAS).chance(333);
+        swarm.replica = is_replica.then_some(Replica { group: 7, id: 3, is_alone: true });
         if RETRY_SEEDS.contains(&(seed % 10)) {
             swarm.retry_policies = [300, 1000][random.below(2) as usize];
         }
@@ -279,6 +286,7 @@ impl Swarm {
             several_batches: some(&mut Random::new(random.clone().number()), 300, [50, 200, 500]),
             is_followed: true,
             writes_superseded: false,
+            replica: None,
             delay_changes: 0,
             retry_policies: 0,
             limits: 0,

@@ -33,6 +33,8 @@ use crate::{
 pub enum Replayed {
     /// It changed the state, or passed by.
     Applied,
+    /// The checkpoint begins with which the replay does.
+    CheckpointBegan,
     /// It was part of a checkpoint, which is of use once it is whole.
     PartOfCheckpoint,
     /// A checkpoint begins, later than the replay did: what it will say is known already.
@@ -104,6 +106,13 @@ impl Replay {
         self.engine.highest_place
     }
 
+    /// The replay begins with an empty state: a checkpoint that comes is a later one, even before all other records.
+    pub fn begins_without_checkpoint(&mut self) {
+        if self.stage == Stage::Fresh {
+            self.stage = Stage::Whole;
+        }
+    }
+
     /// Records are missing here, of `bytes` bytes at most.
     pub fn damage(&mut self, bytes: u64) {
         self.holes.add(bytes);
@@ -130,7 +139,7 @@ impl Replay {
             (Stage::Fresh, Record::CheckpointBegan { next_topic, next_group }) => {
                 self.engine.catalogue.set_next_ids((*next_topic, *next_group));
                 self.stage = Stage::Loading;
-                return Ok(Replayed::Applied);
+                return Ok(Replayed::CheckpointBegan);
             }
             (Stage::Fresh, _) => self.stage = Stage::Whole,
             (Stage::Broken, _) => return Ok(Replayed::Applied),

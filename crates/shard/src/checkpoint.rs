@@ -49,14 +49,19 @@ struct PendingCheckpoint {
 }
 
 impl Checkpoints {
-    pub(crate) fn new(segment_bytes: u64, found_span: u64) -> Self {
+    /// Those of a shard whose last life has left the checkpoint `pending`, which is whole and not committed.
+    pub(crate) fn new(
+        segment_bytes: u64,
+        found_span: u64,
+        pending: Option<Range<Position>>,
+    ) -> Self {
         Self {
             segment_bytes,
             last_bytes: 0,
             last_span: found_span,
             is_requested: false,
             under_way: None,
-            pending: None,
+            pending,
         }
     }
 
@@ -162,7 +167,7 @@ mod tests {
     #[test]
     fn the_longer_a_checkpoint_the_more_is_journaled_until_the_next() {
         let between = |last_bytes| {
-            let checkpoints = Checkpoints { last_bytes, ..Checkpoints::new(64 << 20, 0) };
+            let checkpoints = Checkpoints { last_bytes, ..Checkpoints::new(64 << 20, 0, None) };
             assert!(!checkpoints.is_due(checkpoints.interval() - 1));
             assert!(checkpoints.is_due(checkpoints.interval()));
             checkpoints.interval() >> 20

@@ -9,8 +9,11 @@ mod compaction_scheduling;
 mod compaction_state;
 mod compactor;
 mod counters;
+mod entry_queue;
+mod group_log;
 mod group_record;
 mod key_table;
+mod labels;
 mod memory_batches;
 mod move_scheduling;
 mod move_state;
@@ -26,6 +29,8 @@ mod recover_error;
 mod references;
 mod repair;
 mod replay;
+mod replica_log;
+mod replica_reading;
 mod segments;
 mod shard;
 mod slot_budget;
@@ -41,6 +46,7 @@ pub use group_record::{
     Entry, EntryContent, EntryId, GroupRecord, GroupRecordError, Here, MEMBERS_MAX, Membership,
     Stands,
 };
+pub use labels::{LOG_BEGIN, Label, Labels};
 pub use mover::{MoveError, Moved, MovedBatch, Mover, PackLengths, RetentionClass, StoredBatch};
 pub use packs::PackSummary;
 pub use progress::{LANE_LAG_BYTES_MAX, LANE_LAG_MAX};
@@ -49,6 +55,8 @@ pub use recover::{Recovered, RecoveryReport, Settings, recover};
 pub use recover_error::RecoverError;
 pub use references::{References, find_references};
 pub use repair::{RepairError, Repaired, repair};
+pub use replica_log::Replica;
+pub use replica_reading::{ReplicaError, UNCOMMITTED_BYTES_MAX};
 pub use shard::Shard;
 pub use slot_budget::{START_SLOTS, SlotBudget, SlotRequest, SpareSlots, held_slots};
 pub use standing::Standing;

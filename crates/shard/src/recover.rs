@@ -18,7 +18,8 @@ use crate::{
     mover::{Mover, PackLengths, StoredBatch},
     packs::Packs,
     recover_error::RecoverError,
-    replay::{ReadBack, Reading, replay},
+    replay::{ReadBack, Reading, ReplayedLane, replay},
+    replica_log::Replica,
     segments::Segments,
     shard::Shard,
     tail_cache::TailCache,
@@ -37,6 +38,9 @@ pub struct Settings {
     /// Whether compaction writes `Superseded`, which names no place, and leaves what stays where it
     /// lies. If not it writes `Compacted`, which every version reads.
     pub writes_superseded: bool,
+    /// The replica of a group that the shard is, if it is one: its lane is the group's log, and compaction writes
+    /// `Superseded`.
+    pub replica: Option<Replica>,
 }
 
 /// The results of a recovery.
@@ -99,7 +103,8 @@ pub fn recover<D: Disk>(
     now: Timestamp,
 ) -> Result<Recovered<D>, RecoverError> {
     let segment_bytes = config.segment_bytes;
-    let ReadBack { mut recovered, reading, mut engine, lost } = replay(disk, &config, now)?;
+    let of = settings.replica.map_or(ReplayedLane::Plain, ReplayedLane::Of);
+    let ReadBack { mut recovered, reading, mut engine, lost } = replay(disk, &config, of, now)?;
     let generation = Generation(recovered.builder.generation());
     let replay_from = recovered.replay_from;
     let empty_segments = end_log_at_needed(&mut recovered, &reading, segment_bytes);
@@ -112,6 +117,17 @@ pub fn recover<D: Disk>(
     let mut writer = Writer::new(recovered.builder, segments, replay_from);
     writer.skip_segments(empty_segments);
     let committed = writer.end();
+    if let Some(begin) = reading.newest_checkpoint {
+        // The last life may have ended before a segment's header said so: this life's first does.
+        writer.set_replay_from(begin);
+    }
+    writer.log = reading.replica.map(|replica| replica.log);
+    if let Some(log) = &mut writer.log {
+        log.begin_life(committed, generation, now);
+        if log.replica.is_alone {
+            writer.begin_term();
+        }
+    }
     for record in &lost {
         // Before anything else is: a later replay must not take the next messages for these.
         writer.append(record);
@@ -142,14 +158,12 @@ pub fn recover<D: Disk>(
         unreadable_slots,
         generation,
     };
-    if let Some(begin) = reading.newest_checkpoint {
-        // The last life may have ended before a segment's header said so: this life's first does.
-        writer.set_replay_from(begin);
-    }
     let cache = TailCache::new(settings.cache_bytes);
     let moves = MoveState::new(packs, settings.journal_segments);
-    let checkpoints = Checkpoints::new(segment_bytes, reading.checkpoint_span);
-    let compacting = CompactionState::new(settings.writes_superseded);
+    let pending = reading.pending_checkpoint.map(|found| found.range);
+    let checkpoints = Checkpoints::new(segment_bytes, reading.checkpoint_span, pending);
+    let writes_superseded = settings.writes_superseded || settings.replica.is_some();
+    let compacting = CompactionState::new(writes_superseded);
     let mut shard =
         Shard::new(engine, writer, committed, cache, (moves, compacting), checkpoints, now);
     // The first frame takes one.

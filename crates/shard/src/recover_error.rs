@@ -3,6 +3,8 @@
 use sennit_engine::RecordError;
 use sennit_journal::{Fault, Position};
 
+use crate::replica_reading::ReplicaError;
+
 /// The reason why a shard cannot be recovered. It refuses rather than lose committed data.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
@@ -16,6 +18,14 @@ pub enum RecoverError {
         position: Position,
         /// The error.
         error: RecordError,
+    },
+    /// A frame is not one of this replica's lane.
+    #[error("frame at position {position}: {error}", position = .position.0)]
+    Replica {
+        /// The position of a record in it.
+        position: Position,
+        /// The error.
+        error: ReplicaError,
     },
     /// The checkpoint at the start of the replay is damaged, and the one before no longer exists.
     #[error("the checkpoint at position {position} is damaged, and there is no older one: restore a backup", position = .position.0)]

@@ -10,7 +10,7 @@ use crate::{
     mover::{Mover, PackLengths},
     recover::find_moved,
     recover_error::RecoverError,
-    replay::{ReadBack, replay},
+    replay::{ReadBack, ReplayedLane, replay},
 };
 
 /// The containers of wanted messages.
@@ -34,7 +34,8 @@ pub fn find_references<D: Disk>(
     now: Timestamp,
 ) -> Result<References, RecoverError> {
     let segment_bytes = config.segment_bytes;
-    let ReadBack { recovered, reading, engine, .. } = replay(disk, &config, now)?;
+    let ReadBack { recovered, reading, engine, .. } =
+        replay(disk, &config, ReplayedLane::Either, now)?;
     let mut moved = BTreeMap::new();
     if !reading.damage.is_empty() {
         let held: BTreeSet<_> = packs(disk, &config)?.iter().map(|pack| pack.number).collect();

@@ -54,8 +54,13 @@ pub fn repair<D: Disk>(
 ) -> Result<Repaired, RepairError> {
     let verdict = verify(disk, config)?;
     let packs = PackLengths::default();
-    let settings =
-        Settings { cache_bytes: 0, journal_segments: usize::MAX, packs, writes_superseded: false };
+    let settings = Settings {
+        cache_bytes: 0,
+        journal_segments: usize::MAX,
+        packs,
+        writes_superseded: false,
+        replica: None,
+    };
     let parts = recover(disk, config.clone(), settings, now)?;
     let report = parts.report.clone();
     let mut containers: BTreeMap<Container, BTreeSet<PathBuf>> = BTreeMap::new();

@@ -1,13 +1,30 @@
 //! Replays the journal: reads the records in order, notes damage, and builds the state.
 
-use bytes::Bytes;
+use std::ops::Range;
+
 use sennit_engine::{Engine, Record, Replay, Replayed};
 use sennit_journal::{
     BLOCK_BYTES, Damage, Disk, LaneConfig, Position, RecoveredLane, ReplayFrom, WalkItem, recover,
 };
 use sennit_model::{Generation, Timestamp};
 
-use crate::recover_error::RecoverError;
+use crate::{
+    group_record::GroupRecord,
+    recover_error::RecoverError,
+    replica_log::Replica,
+    replica_reading::{EngineRecord, ReplicaReading},
+};
+
+/// The lane that is replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReplayedLane {
+    /// That of a shard which is no replica.
+    Plain,
+    /// That of this replica.
+    Of(Replica),
+    /// Its first record says whether it is a replica's.
+    Either,
+}
 
 /// A lane that was read back, and its state.
 pub(crate) struct ReadBack<D: Disk> {
@@ -23,6 +40,7 @@ pub(crate) struct ReadBack<D: Disk> {
 pub(crate) fn replay<D: Disk>(
     disk: &D,
     config: &LaneConfig,
+    of: ReplayedLane,
     now: Timestamp,
 ) -> Result<ReadBack<D>, RecoverError> {
     let mut from = ReplayFrom::Newest;
@@ -30,8 +48,9 @@ pub(crate) fn replay<D: Disk>(
     let mut newest_tried = Position(0);
     let mut highest_place = 0;
     loop {
-        let mut reading = Reading::new(now);
+        let mut reading = Reading::new(of, now);
         let recovered = recover(disk, config.clone(), from, |walked| reading.take(walked))?;
+        reading.finish()?;
         damage.append(&mut reading.damage);
         let generation = Generation(recovered.builder.generation());
         let replay = std::mem::replace(&mut reading.replay, Replay::new(now));
@@ -64,13 +83,20 @@ pub(crate) fn replay<D: Disk>(
 /// The state of a replay.
 pub(crate) struct Reading {
     replay: Replay,
-    /// The position of the frame in which the newest whole checkpoint begins, if that is after the
+    /// A replica's log.
+    pub(crate) replica: Option<ReplicaReading>,
+    detects_replica: bool,
+    /// The position of the frame in which the newest usable checkpoint begins, if that is after the
     /// one at the start of the replay.
     pub(crate) newest_checkpoint: Option<Position>,
+    /// A later checkpoint, which is whole and may yet be overridden.
+    pub(crate) pending_checkpoint: Option<FoundCheckpoint>,
     /// The same for a checkpoint whose end was not read yet.
     begun_checkpoint: Option<Position>,
     /// The position of the first record; a checkpoint begins there, if there is one.
     first: Option<Position>,
+    /// Whether a record was applied.
+    has_begun: bool,
     /// The position of the last record.
     pub(crate) last: Position,
     /// Bytes of the journal from the begin to the end of the last complete checkpoint.
@@ -83,29 +109,69 @@ pub(crate) struct Reading {
     pub(crate) damage: Vec<Damage>,
 }
 
+/// A whole checkpoint in a replica's lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FoundCheckpoint {
+    /// From the frame in which it begins to the record with which it ends.
+    pub(crate) range: Range<Position>,
+    /// The last entry before its end: once that is committed, a replay may begin with it.
+    last_index: u64,
+}
+
 impl Reading {
-    fn new(now: Timestamp) -> Self {
-        let (newest_checkpoint, begun_checkpoint) = (None, None);
-        let replay = Replay::new(now);
-        let (checkpoint_span, records, bytes, damage) = (0, 0, 0, Vec::new());
+    fn new(of: ReplayedLane, now: Timestamp) -> Self {
+        let replica = match of {
+            ReplayedLane::Of(replica) => Some(ReplicaReading::new(Some(replica))),
+            ReplayedLane::Plain | ReplayedLane::Either => None,
+        };
         Self {
-            replay,
-            newest_checkpoint,
-            begun_checkpoint,
+            replay: Replay::new(now),
+            replica,
+            detects_replica: of == ReplayedLane::Either,
+            newest_checkpoint: None,
+            pending_checkpoint: None,
+            begun_checkpoint: None,
             first: None,
+            has_begun: false,
             last: Position(0),
-            checkpoint_span,
+            checkpoint_span: 0,
             needed: Position(0),
-            records,
-            bytes,
-            damage,
+            records: 0,
+            bytes: 0,
+            damage: Vec::new(),
         }
     }
 
     fn take(&mut self, walked: WalkItem) -> Result<(), RecoverError> {
         match walked {
-            WalkItem::Record { kind, position, body, .. } => self.record(kind, position, body),
+            WalkItem::Record { kind, position, body, frame } => {
+                assert!(self.last < position, "the journal passes records out of order");
+                self.last = position;
+                self.records += 1;
+                self.bytes += body.len() as u64;
+                let is_first = self.first.is_none();
+                let first = *self.first.get_or_insert(position);
+                if is_first && self.detects_replica && GroupRecord::is_kind(kind) {
+                    self.replica = Some(ReplicaReading::new(None));
+                }
+                let Some(replica) = &mut self.replica else {
+                    return self.apply((kind, position, body));
+                };
+                if !self.has_begun && first < frame.frame {
+                    self.replay.begins_without_checkpoint();
+                }
+                let mut ready = Vec::new();
+                let taken = replica.take((kind, position, body), frame, &mut ready);
+                taken.map_err(|error| RecoverError::Replica { position, error })?;
+                self.apply_ready(ready)
+            }
             WalkItem::Damage(damage) => {
+                if let Some(replica) = &mut self.replica {
+                    let (position, mut ready) = (damage.position, Vec::new());
+                    let taken = replica.damage(&mut ready);
+                    taken.map_err(|error| RecoverError::Replica { position, error })?;
+                    self.apply_ready(ready)?;
+                }
                 self.replay.damage(damage.bytes);
                 // No replay begins with a checkpoint of which something may be missing.
                 self.begun_checkpoint = None;
@@ -115,15 +181,43 @@ impl Reading {
         }
     }
 
-    fn record(&mut self, kind: u8, position: Position, body: Bytes) -> Result<(), RecoverError> {
-        assert!(self.last < position, "the journal passes records out of order");
-        self.last = position;
-        self.records += 1;
-        self.first.get_or_insert(position);
-        self.bytes += body.len() as u64;
+    fn finish(&mut self) -> Result<(), RecoverError> {
+        let Some(replica) = &mut self.replica else { return Ok(()) };
+        let (position, mut ready) = (self.last, Vec::new());
+        replica.finish(&mut ready).map_err(|error| RecoverError::Replica { position, error })?;
+        self.apply_ready(ready)
+    }
+
+    /// Applies records of a replica's lane, and sees which checkpoints that leaves.
+    fn apply_ready(&mut self, ready: Vec<EngineRecord>) -> Result<(), RecoverError> {
+        if let Some(voided) = self.replica.as_mut().and_then(ReplicaReading::take_voided) {
+            // Checkpoints since then may have what is void.
+            self.begun_checkpoint = None;
+            self.pending_checkpoint.take_if(|found| found.last_index >= voided);
+        }
+        for record in ready {
+            self.apply(record)?;
+        }
+        let Some(replica) = &mut self.replica else { return Ok(()) };
+        self.needed = self.needed.max(replica.needed);
+        let commit = replica.log.here.commit;
+        if let Some(found) = self.pending_checkpoint.take_if(|found| found.last_index <= commit) {
+            self.newest_checkpoint = Some(found.range.start);
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, (kind, position, body): EngineRecord) -> Result<(), RecoverError> {
+        self.has_begun = true;
         let replayed = self.replay.record(kind, position.0, body);
         match replayed.map_err(|error| RecoverError::Record { position, error })? {
-            Replayed::Applied => self.needed = position,
+            Replayed::Applied => self.needed = self.needed.max(position),
+            Replayed::CheckpointBegan => {
+                self.needed = self.needed.max(position);
+                if let Some(replica) = &mut self.replica {
+                    replica.is_loading = true;
+                }
+            }
             Replayed::PartOfCheckpoint => {}
             Replayed::LaterCheckpointBegan => {
                 // It is the first record of its frame, and frames begin with a block.
@@ -131,12 +225,26 @@ impl Reading {
                 self.begun_checkpoint = Some(Position(position.0 - in_block));
             }
             Replayed::CheckpointEnded { bytes } => {
-                self.needed = position;
+                self.needed = self.needed.max(position);
                 let begun = self.begun_checkpoint.or(self.first);
                 self.checkpoint_span = begun.map_or(bytes, |begun| position.0 - begun.0);
-                self.newest_checkpoint = self.begun_checkpoint.take().or(self.newest_checkpoint);
+                self.end_checkpoint(position);
             }
         }
         Ok(())
+    }
+
+    /// A checkpoint ends here: the one with which the replay began, or a later one.
+    fn end_checkpoint(&mut self, position: Position) {
+        let begun = self.begun_checkpoint.take();
+        let Some(replica) = &mut self.replica else {
+            self.newest_checkpoint = begun.or(self.newest_checkpoint);
+            return;
+        };
+        replica.is_loading = false;
+        if let Some(begun) = begun {
+            let last_index = replica.log.labels.last().index;
+            self.pending_checkpoint = Some(FoundCheckpoint { range: begun..position, last_index });
+        }
     }
 }

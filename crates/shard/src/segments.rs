@@ -73,6 +73,11 @@ impl Segments {
         self.replay_from
     }
 
+    /// The start of the oldest segment of which everything is kept, whether its messages are wanted or not.
+    pub(crate) fn kept_whole_from(&self) -> Position {
+        Position(self.of(self.fallback_from) * self.segment_bytes)
+    }
+
     /// Gives up the fallback, because the room is needed.
     pub(crate) fn forget_fallback(&mut self) {
         self.fallback_from = self.replay_from;

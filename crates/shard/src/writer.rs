@@ -1,12 +1,20 @@
 //! The engine's view of the journal: takes records and returns positions. It keeps sealed frames for the lane.
+//!
+//! In the lane of a replica each frame is an entry of the group's log or the replica's own. A record of the other sort
+//! seals the frame that gathers, so positions are known at once, and both frames go down in one write.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, iter};
 
 use sennit_engine::{Journal, Record};
 use sennit_journal::{Frame, FrameBuilder, Position, PushError};
 use sennit_model::Batch;
 
-use crate::{memory_batches::MemoryBatches, segments::Segments};
+use crate::{
+    group_record::{Entry, EntryContent, EntryId, GroupRecord},
+    memory_batches::MemoryBatches,
+    replica_log::{FrameSort, ReplicaLog},
+    segments::Segments,
+};
 
 /// The start of a replay that the header of a segment announces.
 #[derive(Debug)]
@@ -39,6 +47,8 @@ pub(crate) struct Writer {
     pub(crate) record_count: u64,
     /// Batches that cannot be read from the journal.
     pub(crate) memory_batches: MemoryBatches,
+    /// The log of a replica; `None` if the shard is no replica of a group.
+    pub(crate) log: Option<ReplicaLog>,
     head: Vec<u8>,
 }
 
@@ -55,6 +65,7 @@ impl Writer {
             checkpoint_end: replay_from,
             record_count: 0,
             memory_batches: MemoryBatches::default(),
+            log: None,
             head: Vec::new(),
         }
     }
@@ -89,6 +100,55 @@ impl Writer {
         }
     }
 
+    /// In the lane of a replica: makes room for a record of this length. Returns the record that comes behind it.
+    fn make_room_for(&mut self, record: &Record, length: usize) -> Option<GroupRecord> {
+        self.log.as_mut()?.note_time(record);
+        if !matches!(record, Record::CheckpointBegan { .. }) {
+            self.make_room(FrameSort::of(record), &[length]);
+            return None;
+        }
+        // It stands behind all that gathers.
+        self.seal();
+        let stands = GroupRecord::Stands(self.log.as_ref()?.stands());
+        self.make_room(FrameSort::Local, &[length, stands.encode().len()]);
+        Some(stands)
+    }
+
+    /// Makes room for records of these lengths in one frame of this sort, which begins with its head.
+    fn make_room(&mut self, sort: FrameSort, lengths: &[usize]) {
+        loop {
+            let log = self.log.as_ref().expect("only a replica has two sorts of frames");
+            if self.builder.is_empty() {
+                return self.begin_frame(&log.head(sort), lengths);
+            }
+            if log.gathers(sort) && self.builder.hold_together(lengths.iter().copied()).is_ok() {
+                return;
+            }
+            self.seal();
+        }
+    }
+
+    /// Begins a frame with this record, and with room for others of these lengths.
+    fn begin_frame(&mut self, head: &GroupRecord, lengths: &[usize]) {
+        self.note_frame_start();
+        let body = head.encode();
+        let room =
+            self.builder.hold_together(iter::once(body.len()).chain(lengths.iter().copied()));
+        room.expect("what is appended together within its limits fits a frame");
+        self.builder.push(head.kind(), &[&body]).expect("there is room for it");
+        self.log.as_mut().expect("only a replica has such frames").begin(head);
+    }
+
+    /// Appends the entry with which the term of a replica begins that is alone.
+    pub(crate) fn begin_term(&mut self) {
+        self.seal();
+        let log = self.log.as_ref().expect("only a replica has terms");
+        let id = EntryId { term: log.here.term, index: log.labels.last().index + 1 };
+        let entry = Entry { id, commit: 0, content: EntryContent::TermBegan };
+        self.begin_frame(&entry.into(), &[]);
+        self.seal();
+    }
+
     /// Bytes of the journal since the last checkpoint, which a replay would read, with the unused
     /// ends of blocks and segments.
     pub(crate) fn since_checkpoint(&self) -> u64 {
@@ -115,13 +175,20 @@ impl Writer {
     /// Seals the gathering frame, if it has records.
     pub(crate) fn seal(&mut self) {
         if let Some(frame) = self.builder.seal() {
+            if let Some(log) = &mut self.log {
+                log.seal(frame.body);
+            }
             self.keep(frame);
         }
     }
 
-    /// Adds a frame with only the durable mark.
+    /// Adds a frame with only the durable mark, and what a replica knows of its group.
     pub(crate) fn seal_mark(&mut self) {
         self.seal();
+        if let Some(log) = &self.log {
+            self.begin_frame(&log.head(FrameSort::Local), &[]);
+            return self.seal();
+        }
         self.note_frame_start();
         let frame = self.builder.seal_mark();
         self.keep(frame);
@@ -158,12 +225,23 @@ impl Writer {
     pub(crate) fn handle_written(&mut self, end: Position) {
         self.builder.set_durable(end);
         self.memory_batches.drop_written(end);
+        if let Some(log) = &mut self.log {
+            log.handle_synced(end);
+        }
         for segment in self.empty_segments.drain(..) {
             self.segments.give_up(segment);
         }
         let is_written = |announced: &mut AnnouncedReplay| announced.written_at <= end;
         while let Some(announced) = self.announced_replays.pop_front_if(is_written) {
             self.segments.set_replay_from(announced.from);
+        }
+        self.release_labels();
+    }
+
+    /// Lets a replica's log begin with the oldest segment that is kept whole.
+    pub(crate) fn release_labels(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.labels.release_before(self.segments.kept_whole_from());
         }
     }
 
@@ -195,7 +273,12 @@ impl Journal for Writer {
         head.clear();
         record.encode_head(&mut head);
         let batch = record.batch().map(|batch| &batch.bytes()[..]).unwrap_or_default();
+        let behind = self.make_room_for(record, head.len() + batch.len());
         let body = self.push(record.kind(), &[&head, batch]);
+        if let Some(behind) = behind {
+            let pushed = self.builder.push(behind.kind(), &[&behind.encode()]);
+            pushed.expect("room was made for it");
+        }
         let position = Position(body.0 + head.len() as u64);
         if let Ok(bytes @ 1..) = u32::try_from(batch.len()) {
             self.segments.add_live(position, bytes);
@@ -217,6 +300,9 @@ impl Journal for Writer {
         self.head = head;
         if lengths.is_empty() {
             return;
+        }
+        if self.log.is_some() {
+            return self.make_room(FrameSort::Entry, &lengths);
         }
         loop {
             self.note_frame_start();
@@ -246,8 +332,106 @@ mod tests {
     use std::path::PathBuf;
 
     use sennit_journal::{Fault, LaneConfig, ReplayFrom, disk::MemoryDisk};
+    use sennit_model::{
+        Generation, PartitionId, Timestamp, TopicId,
+        limits::{APPEND_BYTES_MAX, ATOMIC_APPENDS_MAX},
+    };
 
     use super::*;
+    use crate::{group_record::Here, replica_log::Replica};
+
+    const ENTRY: Record = Record::TopicDeleted { topic: TopicId(1) };
+
+    fn local() -> Record {
+        let partition = PartitionId { topic: TopicId(1), ..PartitionId::default() };
+        Record::Moved { partition, moves: Vec::new() }
+    }
+
+    fn of_replica(segment_bytes: u64) -> Writer {
+        let directory = PathBuf::from("data/lane-0");
+        let config = LaneConfig { directory, lane: 0, segment_bytes, incarnation: 7 };
+        let none = |_| Ok::<_, Fault>(());
+        let disk = MemoryDisk::default();
+        let lane = sennit_journal::recover(&disk, config, ReplayFrom::Newest, none).unwrap();
+        let segments = Segments::new(segment_bytes, lane.replay_from);
+        let mut writer = Writer::new(lane.builder, segments, lane.replay_from);
+        let mut log = ReplicaLog::new(Replica { group: 1, id: 2, is_alone: true });
+        log.begin_life(Position(0), Generation(3), Timestamp(0));
+        writer.log = Some(log);
+        writer
+    }
+
+    /// The first record of each frame, and the kinds of the others.
+    fn frames(writer: &mut Writer) -> Vec<(GroupRecord, Vec<u8>)> {
+        let read = |frame: Frame| {
+            let mut records = frame.records();
+            let (kind, _, body) = records.next().unwrap();
+            let others = records.map(|(kind, ..)| kind).collect();
+            (GroupRecord::decode(kind, &body).unwrap(), others)
+        };
+        writer.take_sealed().map(read).collect()
+    }
+
+    fn entry(index: u64, commit: u64, content: EntryContent) -> GroupRecord {
+        Entry { id: EntryId { term: 3, index }, commit, content }.into()
+    }
+
+    #[test]
+    fn a_record_of_the_other_sort_seals_the_frame_that_gathers() {
+        let mut writer = of_replica(16 << 10);
+        writer.begin_term();
+        for record in [&ENTRY, &ENTRY, &local(), &local(), &ENTRY] {
+            writer.append(record);
+        }
+        let here = GroupRecord::Here(Here { term: 3, vote: 2, commit: 1 });
+        let (records, moved) = (EntryContent::Records, local().kind());
+        let expected = [
+            (entry(2, 0, EntryContent::TermBegan), vec![]),
+            (entry(3, 1, records), vec![ENTRY.kind(); 2]),
+            (here, vec![moved; 2]),
+            (entry(4, 1, records), vec![ENTRY.kind()]),
+        ];
+        assert_eq!(frames(&mut writer), expected);
+        writer.handle_commit(writer.end());
+        writer.append(&ENTRY);
+        assert_eq!(frames(&mut writer), [(entry(5, 4, records), vec![ENTRY.kind()])]);
+    }
+
+    #[test]
+    fn frames_that_are_full_are_entries_of_their_own() {
+        let mut writer = of_replica(16 << 10);
+        for _ in 0..2_000 {
+            writer.append(&ENTRY);
+        }
+        let frames = frames(&mut writer);
+        assert!(frames.len() > 2);
+        for (index, (head, _)) in (2..).zip(&frames) {
+            assert_eq!(*head, entry(index, 1, EntryContent::Records));
+        }
+        let records: usize = frames.iter().map(|(_, records)| records.len()).sum();
+        assert_eq!(records, 2_000);
+        let log = writer.log.as_ref().unwrap();
+        assert_eq!(log.labels.last().index, 1 + frames.len() as u64);
+    }
+
+    #[test]
+    fn what_is_appended_together_at_its_limit_fits_the_shortest_segment_of_a_broker() {
+        /// Of `server/config`.
+        const SHORTEST: u64 = 20 << 20;
+        const HEAD_MAX: usize = 4096;
+        let mut writer = of_replica(SHORTEST);
+        let lengths = [APPEND_BYTES_MAX / ATOMIC_APPENDS_MAX + HEAD_MAX; ATOMIC_APPENDS_MAX];
+        for _ in 0..2 {
+            writer.make_room(FrameSort::Entry, &lengths);
+            let bytes = vec![0; lengths[0]];
+            lengths.iter().for_each(|_| _ = writer.push(1, &[&bytes]));
+        }
+        let longest = SHORTEST as usize - sennit_journal::BLOCK_BYTES - 64 - 40 - 8;
+        writer.make_room(FrameSort::Entry, &[longest]);
+        writer.push(1, &[&vec![0; longest]]);
+        let counts: Vec<_> = frames(&mut writer).iter().map(|(_, records)| records.len()).collect();
+        assert_eq!(counts, [ATOMIC_APPENDS_MAX, ATOMIC_APPENDS_MAX, 1]);
+    }
 
     #[test]
     fn a_segment_that_began_before_a_replay_mark_does_not_release_what_it_still_says() {

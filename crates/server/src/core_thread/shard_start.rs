@@ -51,6 +51,7 @@ impl RecoveredShard {
             journal_segments: config.journal_segments,
             packs: PackLengths::default(),
             writes_superseded: false,
+            replica: None,
         };
         let path = lane.directory.clone();
         let shard = index.0;

@@ -374,6 +374,7 @@ mod tests {
             journal_segments: 8,
             packs: PackLengths::default(),
             writes_superseded: false,
+            replica: None,
         };
         let disk = RealDisk::new(Access::Buffered);
         let parts = sennit_shard::recover(&disk, lane, settings, Timestamp(1)).unwrap();

@@ -51,7 +51,13 @@ impl Shard {
         let (directory, segment_bytes) = (data.join("lane-0"), SEGMENT_BYTES);
         let lane = LaneConfig { directory, lane: 0, segment_bytes, incarnation: INCARNATION };
         let (packs, writes_superseded) = (PackLengths::default(), true);
-        let settings = Settings { cache_bytes: 0, journal_segments: 8, packs, writes_superseded };
+        let settings = Settings {
+            cache_bytes: 0,
+            journal_segments: 8,
+            packs,
+            writes_superseded,
+            replica: None,
+        };
         let parts = recover(&RealDisk::new(Access::Buffered), lane, settings, now).unwrap();
         Self { parts, now }
     }

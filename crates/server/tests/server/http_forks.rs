@@ -68,6 +68,7 @@ fn done_before_a_kill(folder: &Path, stream: TopicId, command: StreamCommand) {
         journal_segments: 8,
         packs: PackLengths::default(),
         writes_superseded: false,
+        replica: None,
     };
     let now = Timestamp(1);
     let disk = RealDisk::new(Access::Buffered);

@@ -59,7 +59,13 @@ impl Broker {
 
     pub(crate) fn try_open(disk: &MemoryDisk, segment_bytes: u64) -> Result<Self, RecoverError> {
         let (packs, writes_superseded) = (PackLengths::default(), false);
-        let settings = Settings { cache_bytes: 0, journal_segments: 1, packs, writes_superseded };
+        let settings = Settings {
+            cache_bytes: 0,
+            journal_segments: 1,
+            packs,
+            writes_superseded,
+            replica: None,
+        };
         Self::open_with(disk, segment_bytes, settings)
     }
 
@@ -163,7 +169,7 @@ impl Broker {
         }
     }
 
-    fn write(&mut self, frames: &[Frame], now: Timestamp) {
+    pub(crate) fn write(&mut self, frames: &[Frame], now: Timestamp) {
         let end = self.parts.lane.append(frames).unwrap();
         self.parts.shard.set_spare_slots(self.parts.lane.spare_count(), end);
         self.parts.shard.handle_commit(end, now);

@@ -61,7 +61,13 @@ impl Keys {
 
     fn settings(in_place: bool) -> Settings {
         let packs = PackLengths::default();
-        Settings { cache_bytes: 0, journal_segments: 1, packs, writes_superseded: in_place }
+        Settings {
+            cache_bytes: 0,
+            journal_segments: 1,
+            packs,
+            writes_superseded: in_place,
+            replica: None,
+        }
     }
 
     fn open(&mut self, config: TopicConfig, groups: Vec<GroupSetting>) {

@@ -92,6 +92,7 @@ impl<D: Disk> Life<D> {
             journal_segments: 1000,
             packs,
             writes_superseded: false,
+            replica: None,
         };
         let parts = recover(disk, config, settings, NOW)?;
         Ok(Self { parts, told, published: BTreeMap::new(), request })

@@ -55,6 +55,7 @@ fn begins(broker: Broker, frames_written: usize) -> Broker {
         journal_segments: 1,
         packs: PackLengths::default(),
         writes_superseded: false,
+        replica: None,
     };
     let config = Broker::config(SEGMENT_BYTES);
     let mut parts = recover(&broker.disk, config, settings, NOW).unwrap();
@@ -118,6 +119,7 @@ fn how_long_the_checkpoints_of_earlier_lives_were_is_known_before_the_first_of_t
         journal_segments: 1,
         packs: PackLengths::default(),
         writes_superseded: false,
+        replica: None,
     };
     let next = recover(&broker.disk, Broker::config(SEGMENT_BYTES), settings, NOW).unwrap();
     assert_eq!(next.shard.counters().checkpoints, 0);

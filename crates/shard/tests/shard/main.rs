@@ -11,6 +11,7 @@ mod full;
 mod headless;
 mod member;
 mod moving;
+mod replica;
 mod restart;
 mod rot;
 mod standing;

@@ -52,6 +52,7 @@ impl Member {
             journal_segments: 1000,
             packs: PackLengths::default(),
             writes_superseded: true,
+            replica: None,
         };
         let mut parts = recover(disk, config, settings, NOW).unwrap();
         if standing != Standing::Alone {

@@ -52,6 +52,7 @@ impl<D: Disk> Broker<D> {
                 journal_segments: 1000,
                 packs: PackLengths::default(),
                 writes_superseded: false,
+                replica: None,
             },
             now,
         )
@@ -428,6 +429,7 @@ fn a_slot_that_cannot_be_read_refuses_the_start_only_if_something_may_lie_there(
         journal_segments: 1000,
         packs: PackLengths::default(),
         writes_superseded: false,
+        replica: None,
     };
     let open = || recover(&disk, config.clone(), settings, Timestamp(1_000));
     let mut slots: Vec<_> = disk.files().into_iter().map(|(path, _)| path).collect();

@@ -48,6 +48,7 @@ fn core(folder: &std::path::Path) -> CoreHandle {
         journal_segments: 8,
         packs: PackLengths::default(),
         writes_superseded: false,
+        replica: None,
     };
     let disk = RealDisk::new(Access::Buffered);
     let parts = sennit_shard::recover(&disk, lane, settings, Timestamp(1)).unwrap();

@@ -1,0 +1,28 @@
+//! The log of a replica as its shard offers it to those who run its group.
+
+use crate::{
+    group_record::{Here, Membership},
+    labels::Labels,
+    shard::Shard,
+};
+
+impl Shard {
+    /// The labels of the entries whose frames the lane holds; `None` if the shard is no replica.
+    pub fn labels(&mut self) -> Option<&Labels> {
+        // Segments may have come free since the last commit.
+        self.writer.release_labels();
+        self.writer.log.as_ref().map(|log| &log.labels)
+    }
+
+    /// What the replica knows of its group: term, vote and commit; `None` if the shard is no replica.
+    #[must_use]
+    pub fn here(&self) -> Option<Here> {
+        self.writer.log.as_ref().map(|log| log.here)
+    }
+
+    /// The members of the group as of the commit; `None` if the shard is no replica.
+    #[must_use]
+    pub fn membership(&self) -> Option<&Membership> {
+        self.writer.log.as_ref().map(|log| &log.membership)
+    }
+}

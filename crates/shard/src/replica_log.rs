@@ -1,0 +1,150 @@
+//! The log of a replica, as the writer keeps it: the labels of the entries, and what the first record of the next frame
+//! says. It does not write: the `writer` does, and the `replay` rebuilds it.
+
+use sennit_engine::Record;
+use sennit_journal::{FrameBody, Position};
+use sennit_model::{Generation, Timestamp};
+
+use crate::{
+    group_record::{Entry, EntryContent, EntryId, GroupRecord, Here, Membership, Stands},
+    labels::{LOG_BEGIN, Label, Labels},
+};
+
+/// A shard as a replica of a group: its lane is the group's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replica {
+    /// The number of the group.
+    pub group: u64,
+    /// The number of the replica; never 0.
+    pub id: u64,
+    /// Whether it is its group's only voter and no raft runs: each start is a term, and what the lane has synced is
+    /// committed.
+    pub is_alone: bool,
+}
+
+/// The two sorts of frames in a replica's lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FrameSort {
+    /// An entry: what the group decided, the same on every replica.
+    Entry,
+    /// What this replica did by itself.
+    Local,
+}
+
+impl FrameSort {
+    /// The sort of frame in which records of the engine of this kind lie.
+    pub(crate) fn of(record: &Record) -> Self {
+        match record {
+            Record::Moved { .. }
+            | Record::CheckpointBegan { .. }
+            | Record::CheckpointPart { .. }
+            | Record::CheckpointEnded { .. } => Self::Local,
+            _ => Self::Entry,
+        }
+    }
+}
+
+/// The log of a replica, and what it knows of its group.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplicaLog {
+    pub(crate) replica: Replica,
+    /// What the next local frame says.
+    pub(crate) here: Here,
+    /// The members as of the commit.
+    pub(crate) membership: Membership,
+    /// The newest time in the group's records.
+    pub(crate) time: Timestamp,
+    pub(crate) labels: Labels,
+    /// The sort of the frame that gathers, and the term of its entry.
+    gathers: (FrameSort, u64),
+}
+
+impl ReplicaLog {
+    /// The log of a new replica.
+    pub(crate) fn new(replica: Replica) -> Self {
+        let membership = match replica.is_alone {
+            true => Membership::of_one(replica.id),
+            false => Membership::default(),
+        };
+        Self {
+            replica,
+            here: Here { term: 0, vote: 0, commit: LOG_BEGIN.index },
+            membership,
+            time: Timestamp(0),
+            labels: Labels::behind(LOG_BEGIN),
+            gathers: (FrameSort::Local, 0),
+        }
+    }
+
+    /// Begins a life of the replica, in a lane that ends at `end`. Each life of one that is alone is a term, and what
+    /// its lane has is committed.
+    pub(crate) fn begin_life(&mut self, end: Position, generation: Generation, now: Timestamp) {
+        self.labels.cut_behind(end);
+        let last = self.labels.last().index;
+        self.here.commit = self.here.commit.min(last);
+        if self.replica.is_alone {
+            let term = u64::from(generation.0);
+            self.here = Here { term, vote: self.replica.id, commit: last };
+            self.time = self.time.max(now);
+        }
+    }
+
+    /// Returns whether the frame that gathers is of this sort.
+    pub(crate) fn gathers(&self, sort: FrameSort) -> bool {
+        self.gathers.0 == sort
+    }
+
+    /// The first record of the next frame, for one that holds records of the engine.
+    pub(crate) fn head(&self, sort: FrameSort) -> GroupRecord {
+        match sort {
+            FrameSort::Entry => {
+                let id = EntryId { term: self.here.term, index: self.labels.last().index + 1 };
+                let (commit, content) = (self.here.commit, EntryContent::Records);
+                Entry { id, commit, content }.into()
+            }
+            FrameSort::Local => self.here.into(),
+        }
+    }
+
+    /// Notes that a frame begins with this record.
+    pub(crate) fn begin(&mut self, head: &GroupRecord) {
+        self.gathers = match head {
+            GroupRecord::Entry(entry) => (FrameSort::Entry, entry.id.term),
+            _ => (FrameSort::Local, 0),
+        };
+    }
+
+    /// Notes that the frame that gathers is sealed.
+    pub(crate) fn seal(&mut self, body: FrameBody) {
+        if let (FrameSort::Entry, term) = self.gathers {
+            self.labels.push(Label { term, body });
+        }
+    }
+
+    /// The record that says where the checkpoint stands that begins now.
+    pub(crate) fn stands(&self) -> Stands {
+        let Replica { group, id: replica, .. } = self.replica;
+        let (last, time, membership) = (self.labels.last(), self.time, self.membership.clone());
+        Stands { group, replica, last, time, membership }
+    }
+
+    /// Notes the time of a record of the group.
+    pub(crate) fn note_time(&mut self, record: &Record) {
+        let time = match record {
+            Record::Appended { appended_at, .. }
+            | Record::Buried { appended_at, .. }
+            | Record::Requeued { appended_at, .. } => *appended_at,
+            Record::Failed { failed_at, .. } => *failed_at,
+            Record::StreamOpened(opened) => opened.opened_at,
+            _ => return,
+        };
+        self.time = self.time.max(time);
+    }
+
+    /// Handles that the lane has synced everything before `end`.
+    pub(crate) fn handle_synced(&mut self, end: Position) {
+        if self.replica.is_alone {
+            self.here.commit = self.labels.last_before(end).max(self.here.commit);
+        }
+    }
+}
