@@ -155,7 +155,7 @@ impl PackHeader {
     }
 }
 
-/// The body of a frame: where it lies, its length and its checksum.
+/// The body of a frame: where it lies, its length, its checksum and the number of its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameBody {
     /// The position of the frame's header. The body begins [`FRAME_HEADER_BYTES`] behind it.
@@ -164,6 +164,8 @@ pub struct FrameBody {
     pub bytes: u32,
     /// Its CRC-32C.
     pub checksum: u32,
+    /// The number of its records.
+    pub records: u32,
 }
 
 impl FrameBody {
@@ -245,7 +247,12 @@ impl FrameHeader {
 
     /// The body that it describes.
     pub(crate) fn body(&self) -> FrameBody {
-        FrameBody { frame: self.position, bytes: self.body_len, checksum: self.body_crc }
+        FrameBody {
+            frame: self.position,
+            bytes: self.body_len,
+            checksum: self.body_crc,
+            records: self.record_count,
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The log of a replica as its shard offers it to those who run its group.
 
+use sennit_journal::Position;
+
 use crate::{
     group_record::{Here, Membership},
     labels::Labels,
@@ -12,6 +14,13 @@ impl Shard {
         // Segments may have come free since the last commit.
         self.writer.release_labels();
         self.writer.log.as_ref().map(|log| &log.labels)
+    }
+
+    /// The position before which everything is committed once the entries up to `index` are: frames of the replica's
+    /// own behind them count. `None` if the shard is no replica.
+    #[must_use]
+    pub fn end_of(&self, index: u64) -> Option<Position> {
+        self.writer.end_of(index)
     }
 
     /// What the replica knows of its group: term, vote and commit; `None` if the shard is no replica.

@@ -1,11 +1,11 @@
 //! The labels of a replica's log: for each entry its term, and where in the lane its frame lies. They say what a
 //! group has agreed on and not one byte of it; bodies are read from the lane.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use sennit_journal::{FrameBody, Position};
 
-use crate::group_record::EntryId;
+use crate::group_record::{EntryContent, EntryId, Membership};
 
 /// The entry before the first of a new group's log. Nobody has it: a replica that has nothing is not fed with
 /// entries alone.
@@ -16,6 +16,8 @@ pub const LOG_BEGIN: EntryId = EntryId { term: 1, index: 1 };
 pub struct Label {
     /// The term of the leader that made it.
     pub term: u64,
+    /// Its content.
+    pub content: EntryContent,
     /// The body of its frame in the lane.
     pub body: FrameBody,
 }
@@ -26,13 +28,15 @@ pub struct Labels {
     /// The entry before the first.
     before: EntryId,
     labels: VecDeque<Label>,
+    /// What the entries say that change the group's members.
+    memberships: BTreeMap<u64, Membership>,
 }
 
 impl Labels {
     /// The labels of a log that begins behind the entry `before`.
     #[must_use]
     pub fn behind(before: EntryId) -> Self {
-        Self { before, labels: VecDeque::new() }
+        Self { before, labels: VecDeque::new(), memberships: BTreeMap::new() }
     }
 
     /// The entry before the first: its term is known, its body is not.
@@ -70,6 +74,12 @@ impl Labels {
         self.labels.get(usize::try_from(at).ok()?)
     }
 
+    /// The members of which the entry at `index` speaks, if it changes them.
+    #[must_use]
+    pub fn membership(&self, index: u64) -> Option<&Membership> {
+        self.memberships.get(&index)
+    }
+
     /// The highest index whose frame ends at or before `end`. O(log entries).
     #[must_use]
     pub fn last_before(&self, end: Position) -> u64 {
@@ -89,6 +99,17 @@ impl Labels {
         self.last().index
     }
 
+    /// Notes the members of which the last entry speaks.
+    ///
+    /// # Panics
+    /// If it does not change them.
+    pub(crate) fn note_membership(&mut self, membership: Membership) {
+        let changes =
+            self.labels.back().is_some_and(|last| last.content == EntryContent::Membership);
+        assert!(changes, "the entry changes no members");
+        self.memberships.insert(self.last().index, membership);
+    }
+
     /// Cuts the log: drops the entries from `index` on.
     ///
     /// # Panics
@@ -97,6 +118,7 @@ impl Labels {
         assert!(self.before.index < index, "the log begins behind entry {index}");
         let kept = usize::try_from(index - self.first_index()).unwrap_or(usize::MAX);
         self.labels.truncate(kept);
+        self.memberships.split_off(&index);
     }
 
     /// Drops the entries whose frames end behind `end`.
@@ -108,6 +130,7 @@ impl Labels {
     pub(crate) fn release_before(&mut self, position: Position) {
         while let Some(released) = self.labels.pop_front_if(|label| label.body.frame < position) {
             self.before = EntryId { term: released.term, index: self.before.index + 1 };
+            self.memberships.remove(&self.before.index);
         }
     }
 }
@@ -119,7 +142,8 @@ mod tests {
     /// The label of an entry of `term`, whose frame is the `block`th block.
     fn label(term: u64, block: u64) -> Label {
         let frame = Position(block * 4096);
-        Label { term, body: FrameBody { frame, bytes: 100, checksum: block as u32 } }
+        let body = FrameBody { frame, bytes: 100, checksum: block as u32, records: 1 };
+        Label { term, content: EntryContent::Records, body }
     }
 
     fn labels(terms: &[u64]) -> Labels {
@@ -173,7 +197,22 @@ mod tests {
     }
 
     #[test]
-    fn a_label_takes_24_bytes() {
-        assert_eq!(size_of::<Label>(), 24);
+    fn a_label_takes_40_bytes() {
+        assert_eq!(size_of::<Label>(), 40);
+    }
+
+    #[test]
+    fn members_are_known_as_long_as_their_entries() {
+        let mut labels = Labels::behind(LOG_BEGIN);
+        for block in 1..=3 {
+            labels.push(Label { content: EntryContent::Membership, ..label(1, block) });
+            labels.note_membership(Membership::of_one(block));
+        }
+        let known = |labels: &Labels| [2, 3, 4].map(|index| labels.membership(index).is_some());
+        assert_eq!(labels.membership(3), Some(&Membership::of_one(2)));
+        labels.cut_from(4);
+        assert_eq!(known(&labels), [true, true, false]);
+        labels.release_before(Position(2 * 4096));
+        assert_eq!(known(&labels), [false, true, false]);
     }
 }

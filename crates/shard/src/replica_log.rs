@@ -55,8 +55,8 @@ pub(crate) struct ReplicaLog {
     /// The newest time in the group's records.
     pub(crate) time: Timestamp,
     pub(crate) labels: Labels,
-    /// The sort of the frame that gathers, and the term of its entry.
-    gathers: (FrameSort, u64),
+    /// What gathers: an entry, or a frame of the replica's own.
+    gathers: Option<Entry>,
 }
 
 impl ReplicaLog {
@@ -72,7 +72,7 @@ impl ReplicaLog {
             membership,
             time: Timestamp(0),
             labels: Labels::behind(LOG_BEGIN),
-            gathers: (FrameSort::Local, 0),
+            gathers: None,
         }
     }
 
@@ -91,7 +91,7 @@ impl ReplicaLog {
 
     /// Returns whether the frame that gathers is of this sort.
     pub(crate) fn gathers(&self, sort: FrameSort) -> bool {
-        self.gathers.0 == sort
+        (sort == FrameSort::Entry) == self.gathers.is_some()
     }
 
     /// The first record of the next frame, for one that holds records of the engine.
@@ -109,15 +109,15 @@ impl ReplicaLog {
     /// Notes that a frame begins with this record.
     pub(crate) fn begin(&mut self, head: &GroupRecord) {
         self.gathers = match head {
-            GroupRecord::Entry(entry) => (FrameSort::Entry, entry.id.term),
-            _ => (FrameSort::Local, 0),
+            GroupRecord::Entry(entry) => Some(*entry),
+            _ => None,
         };
     }
 
     /// Notes that the frame that gathers is sealed.
     pub(crate) fn seal(&mut self, body: FrameBody) {
-        if let (FrameSort::Entry, term) = self.gathers {
-            self.labels.push(Label { term, body });
+        if let Some(Entry { id, content, .. }) = self.gathers.take() {
+            self.labels.push(Label { term: id.term, content, body });
         }
     }
 

@@ -174,7 +174,7 @@ impl ReplicaReading {
         match head {
             GroupRecord::Entry(entry) => {
                 self.commit(entry.commit, ready);
-                self.label(entry.id, frame)?;
+                self.label(&entry, frame)?;
                 let (membership, records) = (None, Vec::new());
                 Ok(OpenFrame::Entry(entry, WaitingEntry { membership, records }))
             }
@@ -193,7 +193,8 @@ impl ReplicaReading {
     }
 
     /// Labels an entry. It overrides those from its index on that lie before it.
-    fn label(&mut self, id: EntryId, body: FrameBody) -> Result<(), ReplicaError> {
+    fn label(&mut self, entry: &Entry, body: FrameBody) -> Result<(), ReplicaError> {
+        let Entry { id, content, .. } = *entry;
         let (last, commit) = (self.log.labels.last(), self.log.here.commit);
         if self.may_skip && id.index > last.index + 1 {
             // The log begins again behind the first entry that is there.
@@ -213,7 +214,7 @@ impl ReplicaReading {
             self.void_from(id.index);
         }
         self.may_skip = false;
-        self.log.labels.push(Label { term: id.term, body });
+        self.log.labels.push(Label { term: id.term, content, body });
         if !self.log.replica.is_alone {
             self.needed = body.frame;
         }
@@ -237,8 +238,14 @@ impl ReplicaReading {
             return Ok(());
         };
         let EntryId { index, .. } = entry.id;
-        if entry.content == EntryContent::Membership && waiting.membership.is_none() {
-            return Err(ReplicaError::Misplaced { kind: ENTRY });
+        match &waiting.membership {
+            None if entry.content == EntryContent::Membership => {
+                return Err(ReplicaError::Misplaced { kind: ENTRY });
+            }
+            Some(membership) if self.log.labels.get(index).is_some() => {
+                self.log.labels.note_membership(membership.clone());
+            }
+            _ => {}
         }
         self.queue.push(index, frame.bytes as usize, waiting);
         let bytes = self.queue.bytes();

@@ -238,6 +238,15 @@ impl Writer {
         self.release_labels();
     }
 
+    /// The end of what is committed once the entries up to `index` are: frames of the replica's own behind them count.
+    /// `None` if the shard is no replica.
+    pub(crate) fn end_of(&self, index: u64) -> Option<Position> {
+        let log = self.log.as_ref()?;
+        let next = log.labels.get(index + 1).map(|next| next.body.frame);
+        let gathers = !self.builder.is_empty() && log.gathers(FrameSort::Entry);
+        Some(next.unwrap_or(if gathers { self.frame_start() } else { self.end() }))
+    }
+
     /// Lets a replica's log begin with the oldest segment that is kept whole.
     pub(crate) fn release_labels(&mut self) {
         if let Some(log) = &mut self.log {
@@ -392,8 +401,14 @@ mod tests {
             (entry(4, 1, records), vec![ENTRY.kind()]),
         ];
         assert_eq!(frames(&mut writer), expected);
-        writer.handle_commit(writer.end());
+        // Entry 4, and before it entry 3 with the replica's own frame behind it.
+        assert_eq!(writer.end_of(4), Some(writer.end()));
+        let fourth = writer.log.as_ref().unwrap().labels.get(4).unwrap().body.frame;
+        assert_eq!(writer.end_of(3), Some(fourth));
+        writer.handle_written(writer.end());
+        let end = writer.end();
         writer.append(&ENTRY);
+        assert_eq!(writer.end_of(4), Some(end), "what gathers is an entry of its own");
         assert_eq!(frames(&mut writer), [(entry(5, 4, records), vec![ENTRY.kind()])]);
     }
 

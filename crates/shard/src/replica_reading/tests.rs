@@ -32,7 +32,8 @@ impl Lane {
     ) -> Result<u64, ReplicaError> {
         self.blocks += 1;
         let frame = Position(self.blocks * BLOCK_BYTES as u64);
-        let body = FrameBody { frame, bytes: 100, checksum: self.blocks as u32 };
+        let records = 1 + rest.len() as u32;
+        let body = FrameBody { frame, bytes: 100, checksum: self.blocks as u32, records };
         let head = head.into();
         let head = (head.kind(), head.encode());
         for (at, (kind, record)) in [&head].into_iter().chain(rest).enumerate() {
@@ -223,6 +224,8 @@ fn members_are_those_of_the_last_change_that_is_committed() {
     change(3, 2, &other);
     lane.finish();
     assert_eq!(lane.log().membership, one);
+    let labels = &lane.log().labels;
+    assert_eq!((labels.membership(2), labels.membership(3)), (Some(&one), Some(&other)));
 }
 
 #[test]
@@ -287,13 +290,14 @@ fn frames_that_no_replica_writes_are_refused_by_name() {
     let other = Err(ReplicaError::Other { group: 1, replica: 3 });
     assert_eq!(lane.frame(here(2), &[(130, GroupRecord::Stands(stands).encode())]), other);
     let headless = (RECORD, Position(1 << 20), Bytes::new());
-    let frame = FrameBody { frame: Position(1 << 20), bytes: 0, checksum: 0 };
+    let frame = FrameBody { frame: Position(1 << 20), bytes: 0, checksum: 0, records: 1 };
     assert_eq!(lane.reading.take(headless, frame, &mut Vec::new()), Err(ReplicaError::NoHead));
 }
 
 #[test]
 fn more_than_a_group_accepts_without_a_commit_is_refused_and_alone_is_committed() {
-    let frame = |block: u64| FrameBody { frame: Position(block), bytes: 20 << 20, checksum: 0 };
+    let frame =
+        |block: u64| FrameBody { frame: Position(block), bytes: 20 << 20, checksum: 0, records: 1 };
     let fill = |replica| {
         let mut reading = ReplicaReading::new(Some(replica));
         for index in 2..7 {

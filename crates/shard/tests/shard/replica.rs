@@ -109,6 +109,7 @@ fn labels_say_where_the_entries_lie_that_the_lane_has_and_a_start_finds_them_aga
             newest = label.body.frame;
             let entry = entry_of(&mut broker, label);
             assert_eq!(entry.id, EntryId { term: label.term, index });
+            assert_eq!(entry.content, label.content);
             let is_began = entry.content == EntryContent::TermBegan;
             assert_eq!(is_began, labels.term(index) > labels.term(index - 1));
         }
