@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::tree::{cargo_metadata, read, root};
 
 /// Crates in which time, randomness and disk are arguments.
-const BELOW_THE_WATERLINE: [&str; 5] = ["model", "protocol", "journal", "engine", "shard"];
+const BELOW_THE_WATERLINE: [&str; 6] =
+    ["model", "protocol", "journal", "engine", "shard", "replication"];
 
 /// What the `clippy.toml` of each of them must ban.
 const BANNED: [&str; 6] = [
@@ -107,6 +108,27 @@ fn every_guest_is_named_with_its_job() {
             .filter_map(|line| line.strip_prefix('|')?.split('|').next())
             .any(|cell| cell.contains(&format!("`{guest}`")));
         assert!(named, "docs/decisions/0005-dependencies.md has no row for {guest}");
+    }
+}
+
+/// Guests that one crate alone names, because it is their wall: none of their types shows in its interface.
+const WALLED_GUESTS: [(&str, &str); 2] = [("raft", "replication"), ("slog", "replication")];
+
+#[test]
+fn a_walled_guest_is_named_by_one_crate() {
+    let metadata = cargo_metadata();
+    let packages = metadata["packages"].as_array().expect("Cargo lists packages");
+    for (guest, host) in WALLED_GUESTS {
+        let names_it = |package: &&Value| {
+            let dependencies = package["dependencies"].as_array().expect("a list");
+            dependencies.iter().any(|dependency| dependency["name"] == guest)
+        };
+        let hosts: Vec<_> = packages
+            .iter()
+            .filter(names_it)
+            .filter_map(|package| package["name"].as_str())
+            .collect();
+        assert_eq!(hosts, [format!("sennit-{host}")], "the crates that name {guest}");
     }
 }
 
