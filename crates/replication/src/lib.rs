@@ -17,10 +17,11 @@ mod membership;
 mod message;
 mod message_codec;
 mod orders;
+mod outcome;
 mod raft_form;
 mod refusal;
 mod settings;
-mod taking;
+mod sync_queue;
 
 pub use label::{Body, Content, EntryId, GROUP_BEGINS, Label};
 pub use member::Member;

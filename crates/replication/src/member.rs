@@ -1,9 +1,7 @@
 //! A member of a group: one replica's part of raft, and the only owner of it.
 //!
-//! raft hands out work as a `Ready`, and between taking one and returning it nothing may be called; `taking` does both
+//! raft hands out work as a `Ready`, and between taking one and returning it nothing may be called; `outcome` does both
 //! in one function. What raft would panic on is looked for before it is told.
-
-use std::collections::VecDeque;
 
 use raft::{Config, RawNode, ReadOnlyOption, StateRole};
 
@@ -12,13 +10,13 @@ use crate::lease::Lease;
 use crate::log::Log;
 use crate::membership::Membership;
 use crate::message::{Message, MessageKind};
-use crate::orders::{Mark, Role, Round, Standing, Vote};
+use crate::orders::{Role, Round, Standing, Vote};
 use crate::refusal::{HearError, Quarantine, Refusal};
 use crate::settings::{
     ELECTION_TICKS, ELECTION_TICKS_END, HEARTBEAT_TICKS, ROUNDS_MAX, Settings, Start, StartError,
     WINDOW_MAX, WINDOW_MIN,
 };
-use crate::taking::Unsynced;
+use crate::sync_queue::SyncQueue;
 use crate::{change, election, raft_form};
 
 /// A replica's part of its group.
@@ -29,10 +27,8 @@ pub struct Member {
     pub(crate) membership: Membership,
     /// The term and vote that were last told to be kept.
     pub(crate) kept: Vote,
-    /// What raft has handed out and the lane has not synced, in order.
-    pub(crate) unsynced: VecDeque<Unsynced>,
-    /// The newest mark that was told to be synced.
-    pub(crate) synced: u64,
+    /// What the lane has not synced.
+    pub(crate) unsynced: SyncQueue,
     /// Messages that had to wait for a sync that is done.
     pub(crate) released: Vec<Message>,
     pub(crate) lease: Lease,
@@ -87,8 +83,7 @@ impl Member {
             node,
             membership,
             kept,
-            unsynced: VecDeque::new(),
-            synced: 0,
+            unsynced: SyncQueue::default(),
             released: Vec::new(),
             lease: Lease::default(),
             lease_term: None,
@@ -100,6 +95,7 @@ impl Member {
             timeout: (0, 0),
             quarantine: None,
         };
+        member.set_timeout(member.node.raft.term);
         member.stepped();
         if member.membership.is_sole_voter(settings.replica) {
             member.campaign();
@@ -230,16 +226,6 @@ impl Member {
         }
     }
 
-    /// All that was to be written up to the mark is synced.
-    ///
-    /// # Panics
-    /// If the mark was not given by [`Self::orders`](Member::orders).
-    pub fn synced(&mut self, mark: Mark) {
-        self.synced = self.synced.max(mark.0);
-        self.settle();
-        self.stepped();
-    }
-
     /// The link to a replica has lost messages.
     pub fn link_lost(&mut self, replica: u64) {
         self.node.report_unreachable(replica);
@@ -260,6 +246,12 @@ impl Member {
         let applied = self.node.raft.raft_log.applied;
         assert!(index <= applied + 1, "entry {} is not decided", index - 1);
         self.node.mut_store().begin_with(index);
+    }
+
+    /// Which member it is.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        self.settings
     }
 
     /// The standing.

@@ -1,4 +1,4 @@
-//! Taking orders: raft's `Ready`s become one [`Orders`], and what waits for a sync waits here.
+//! What comes of all that a member was told: raft's `Ready`s become one [`Orders`].
 
 use raft::eraftpb::{Entry, EntryType, MessageType};
 use raft::{Ready, StateRole};
@@ -8,19 +8,8 @@ use crate::member::Member;
 use crate::message::{Message, MessageKind};
 use crate::orders::{Confirmed, Mark, MembershipChange, Orders, Round, Vote};
 use crate::refusal::Quarantine;
+use crate::sync_queue::HandedOut;
 use crate::{change, raft_form};
-
-/// A `Ready` that was taken and is not synced.
-pub(crate) struct Unsynced {
-    /// raft's number of it.
-    number: u64,
-    /// It has something to write.
-    writes: bool,
-    /// It cuts the log.
-    cuts: bool,
-    /// Messages that speak of what it writes.
-    messages: Vec<Message>,
-}
 
 impl Member {
     /// What is to be done, since this was asked last. `now_ns` is the time on a clock that only goes forward: a lease
@@ -39,6 +28,13 @@ impl Member {
         orders.standing = self.standing();
         orders.behind = self.node.store().take_behind().into_iter().collect();
         orders
+    }
+
+    /// All that was to be written up to the mark is synced.
+    pub fn synced(&mut self, mark: Mark) {
+        self.unsynced.synced(mark.0);
+        self.settle();
+        self.stepped();
     }
 
     /// Takes one `Ready` and gives it back. Nothing else is asked of raft in between.
@@ -75,34 +71,17 @@ impl Member {
         }
         self.has_left(labels.last(), now_ns);
         orders.append.extend(labels);
-        self.unsynced.push_back(Unsynced {
-            number,
-            writes,
-            cuts: cut_from.is_some(),
-            messages: later,
-        });
+        self.unsynced.push(HandedOut { number, writes, cuts: cut_from.is_some(), messages: later });
         self.settle();
         self.apply(&decided, orders);
         self.stepped();
     }
 
-    /// Tells raft of all that is synced, and lets go of the messages that waited for it. What has nothing to write is
-    /// synced when all before it is. As long as a cut is not synced nothing is told: raft knows what was synced by term
-    /// and index, and an entry that was cut may come again.
-    pub(crate) fn settle(&mut self) {
-        let synced = self.synced;
-        if self.unsynced.iter().any(|taken| taken.cuts && taken.number > synced) {
-            return;
-        }
-        let mut last = None;
-        while let Some(taken) =
-            self.unsynced.pop_front_if(|taken| taken.number <= synced || !taken.writes)
-        {
-            last = Some(taken.number);
-            self.released.extend(taken.messages);
-        }
-        if let Some(number) = last {
+    /// Tells raft of all that is synced, and lets go of the messages that waited for it.
+    fn settle(&mut self) {
+        if let Some((number, messages)) = self.unsynced.take_synced() {
             self.node.on_persist_ready(number);
+            self.released.extend(messages);
         }
     }
 
