@@ -369,7 +369,7 @@ impl Member {
     fn has_to_wait(&self) -> bool {
         self.membership.is_sole_voter(self.settings.replica)
             && self.node.raft.state != StateRole::Leader
-            && (!self.unsynced.is_empty() || self.node.has_ready())
+            && (!self.is_all_synced() || self.node.has_ready())
     }
 
     /// A replica that has just started may have promised its leader not to vote. It does not know; so it waits. What a
@@ -411,8 +411,19 @@ impl Member {
             {
                 Err(HearError::UnknownReplica { replica: from })
             }
+            MessageKind::Vote { pre_vote: false, granted: true, .. }
+                if raft.state == StateRole::Candidate && !self.is_all_synced() =>
+            {
+                Err(HearError::VoteUnasked { replica: from, term })
+            }
             _ => Ok(()),
         }
+    }
+
+    /// All of the log is synced. A request for votes leaves only then, and raft wants it of a new leader.
+    fn is_all_synced(&self) -> bool {
+        let log = &self.node.raft.raft_log;
+        log.persisted == log.last_index() && self.unsynced.is_empty()
     }
 
     /// An entry of the leader's where another one is committed here.

@@ -123,7 +123,8 @@ impl Message {
         within("term", 1, self.term, NUMBER_MAX)?;
         match &self.kind {
             MessageKind::Append { before, commit, label } => {
-                check_id("entry before", *before)?;
+                // raft takes term 0 for the term of what lies beyond its log.
+                check_entry("entry before", *before)?;
                 within("commit", 0, *commit, NUMBER_MAX)?;
                 within("term of the entry before", 0, before.term, self.term)?;
                 label.as_ref().map_or(Ok(()), |label| self.check_label(*before, label))
@@ -138,10 +139,10 @@ impl Message {
                 check_id("hint", *hint)
             }
             MessageKind::RequestVote { last, commit, .. } => {
-                check_id("last entry", *last)?;
-                check_id("commit", *commit)
+                check_entry("last entry", *last)?;
+                check_entry("commit", *commit)
             }
-            MessageKind::Vote { commit, .. } => check_id("commit", *commit),
+            MessageKind::Vote { commit, .. } => check_entry("commit", *commit),
             MessageKind::Heartbeat { commit, .. } | MessageKind::HeartbeatHeard { commit, .. } => {
                 within("commit", 0, *commit, NUMBER_MAX)
             }
@@ -156,6 +157,15 @@ impl Message {
             Content::Membership(membership) => Ok(membership.check()?),
             Content::Records(_) | Content::TermBegan => Ok(()),
         }
+    }
+}
+
+/// An entry, or what lies before all entries: with a term as well as an index, or with neither.
+fn check_entry(field: &'static str, id: EntryId) -> Result<(), MessageError> {
+    check_id(field, id)?;
+    match (id.term == 0) == (id.index == 0) {
+        true => Ok(()),
+        false => Err(MessageError::Field { field, value: id.index }),
     }
 }
 

@@ -93,6 +93,14 @@ pub enum HearError {
         /// The leader's last index.
         last: u64,
     },
+    /// A vote came before this replica has asked for it.
+    #[error("replica {replica} gives a vote for term {term} that it was not asked for")]
+    VoteUnasked {
+        /// The replica.
+        replica: u64,
+        /// The term.
+        term: u64,
+    },
     /// This replica has lost what it had acknowledged.
     #[error("the replica is in quarantine")]
     Quarantined(#[from] Quarantine),

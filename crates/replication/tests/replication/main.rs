@@ -5,6 +5,7 @@ mod chaos;
 mod checkers;
 mod elections;
 mod hearing;
+mod hostile;
 mod lane;
 mod leases;
 mod logs;

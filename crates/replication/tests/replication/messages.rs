@@ -8,7 +8,11 @@ use sennit_replication::{
 };
 
 fn id() -> impl Strategy<Value = EntryId> {
-    (0..=NUMBER_MAX, 0..=NUMBER_MAX).prop_map(|(term, index)| EntryId { term, index })
+    let entry = (1..=NUMBER_MAX, 1..=NUMBER_MAX);
+    prop_oneof![
+        8 => entry.prop_map(|(term, index)| EntryId { term, index }),
+        1 => Just(EntryId::default()),
+    ]
 }
 
 fn membership() -> impl Strategy<Value = Membership> {
@@ -67,9 +71,20 @@ fn kind() -> impl Strategy<Value = MessageKind> {
     ]
 }
 
+/// An entry is of its message's term or an older one.
+fn with_a_term_that_can_be(message: Message) -> Message {
+    match &message.kind {
+        MessageKind::Append { before, .. } => {
+            Message { term: before.term.saturating_add(3).min(NUMBER_MAX), ..message }
+        }
+        _ => message,
+    }
+}
+
 fn message() -> impl Strategy<Value = Message> {
     (any::<u64>(), 1..=u64::MAX, 1..=u64::MAX, 1..=NUMBER_MAX, kind())
         .prop_map(|(group, from, to, term, kind)| Message { group, from, to, term, kind })
+        .prop_map(with_a_term_that_can_be)
         .prop_filter("a message that can be", |message| message.check().is_ok())
 }
 
