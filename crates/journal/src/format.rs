@@ -169,6 +169,12 @@ pub struct FrameBody {
 }
 
 impl FrameBody {
+    /// The position of its first byte.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.frame.plus(FRAME_HEADER_BYTES as u64)
+    }
+
     /// The end of the frame: the position of the next one in the segment.
     #[must_use]
     pub fn frame_end(&self) -> Position {

@@ -13,6 +13,7 @@ use crate::{
     frame_buffer::{FRAME_TARGET_BYTES, FrameBuffer},
     lane_config::LaneConfig,
     position::Position,
+    received_body::{BodyError, ReceivedBody},
 };
 
 /// A sealed frame: whole blocks, to be written at `position`. Cloning shares the bytes.
@@ -32,15 +33,19 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// The bytes of its body.
+    #[must_use]
+    pub fn body_bytes(&self) -> Bytes {
+        let begin = (self.body.position().0 - self.position.0) as usize;
+        self.bytes.slice(begin..begin + self.body.bytes as usize)
+    }
+
     /// Its records, in order: kind, position of the body, body.
     ///
     /// # Panics
     /// If the body is not whole records.
     pub fn records(&self) -> impl Iterator<Item = (u8, Position, Bytes)> {
-        let front = if self.first_of_segment { BLOCK_BYTES } else { 0 };
-        let begin = front + FRAME_HEADER_BYTES;
-        let body = self.bytes.slice(begin..begin + self.body.bytes as usize);
-        let body_at = self.position.plus(begin as u64);
+        let (body, body_at) = (self.body_bytes(), self.body.position());
         let found: Vec<_> = records(&body).collect();
         found.into_iter().map(move |found| {
             let (kind, start, end) = found.expect("a sealed frame has whole records");
@@ -150,6 +155,18 @@ impl FrameBuilder {
             return self.last_end;
         }
         self.start.plus(self.buffer.frame_len() as u64)
+    }
+
+    /// The end of the last sealed frame.
+    #[must_use]
+    pub fn sealed_end(&self) -> Position {
+        self.last_end
+    }
+
+    /// Drops the records that gather. Their positions are given again.
+    pub fn drop_gathering(&mut self) {
+        self.buffer.clear();
+        self.joined_end = 0;
     }
 
     /// The position of the gathering frame, or of the last one.
@@ -272,19 +289,24 @@ impl FrameBuilder {
 
     /// Seals the gathering frame; `None` if there is none.
     pub fn seal(&mut self) -> Option<Frame> {
+        self.seal_with(None)
+    }
+
+    fn seal_with(&mut self, checksum: Option<u32>) -> Option<Frame> {
         if self.is_empty() {
             return None;
         }
         self.joined_end = 0;
         let front = self.buffer.front();
-        let (chain, body) = self.buffer.seal(FrameHeader {
+        let header = FrameHeader {
             position: self.start,
             incarnation: self.config.incarnation,
             durable: self.durable,
             chain: self.chain,
             generation: self.generation,
             ..FrameHeader::default()
-        });
+        };
+        let (chain, body) = self.buffer.seal(header, checksum);
         self.chain = chain;
         let bytes = self.buffer.take();
         let position = Position(self.start.0 - front as u64);
@@ -293,6 +315,34 @@ impl FrameBuilder {
         assert_eq!(segment(Position(self.next.0 - 1)), segment(position), "a frame is cut in two");
         self.last_end = self.next;
         Some(Frame { position, bytes, end: self.next, first_of_segment: front != 0, body })
+    }
+
+    /// Returns whether a segment can hold a body that another lane has made.
+    ///
+    /// # Errors
+    /// [`BodyError::TooLong`] if none can.
+    pub fn check_fits(&self, body: &ReceivedBody) -> Result<(), BodyError> {
+        let limit = self.config.segment_bytes as usize - BLOCK_BYTES - FRAME_HEADER_BYTES;
+        let length = body.bytes.len();
+        match length <= limit {
+            true => Ok(()),
+            false => Err(BodyError::TooLong { length, limit }),
+        }
+    }
+
+    /// Seals a frame with a body that another lane has made.
+    ///
+    /// # Errors
+    /// [`BodyError::TooLong`] if no segment can hold it.
+    ///
+    /// # Panics
+    /// If a frame gathers.
+    pub fn seal_received(&mut self, body: &ReceivedBody) -> Result<Frame, BodyError> {
+        assert!(self.is_empty(), "the frame that gathers is sealed first");
+        self.check_fits(body)?;
+        self.begin(body.bytes.len());
+        self.buffer.push_body(&body.bytes, body.record_count);
+        Ok(self.seal_with(Some(body.checksum)).expect("a frame was begun"))
     }
 
     /// Seals a frame without records, which carries only the durable mark.

@@ -91,16 +91,27 @@ impl FrameBuffer {
         (body_at - self.header_at) as u64
     }
 
-    /// Pads the frame to whole blocks and writes its header: `header`, completed from the body.
-    /// Returns the chain value for the next frame, and what the header says of the body.
-    pub(crate) fn seal(&mut self, header: FrameHeader) -> (u64, FrameBody) {
+    /// Adds a whole body with its records, as the only one of the frame.
+    pub(crate) fn push_body(&mut self, body: &[u8], record_count: u32) {
+        let at = self.header_at + FRAME_HEADER_BYTES;
+        assert_eq!(self.used, at, "a frame has one body");
+        self.used = at + body.len();
+        self.blocks.grow(self.used);
+        self.blocks.as_mut()[at..self.used].copy_from_slice(body);
+        self.record_count = record_count;
+    }
+
+    /// Pads the frame to whole blocks and writes its header: `header`, completed from the body, whose
+    /// `checksum` may be known. Returns the chain value for the next frame, and what the header says of
+    /// the body.
+    pub(crate) fn seal(&mut self, header: FrameHeader, checksum: Option<u32>) -> (u64, FrameBody) {
         let length = self.used.next_multiple_of(BLOCK_BYTES);
         self.blocks.grow(length);
         let bytes = &mut self.blocks.as_mut()[..length];
         bytes[self.used..].fill(0);
         let body = self.header_at + FRAME_HEADER_BYTES..self.used;
         let header = FrameHeader {
-            body_crc: crc32c(&bytes[body.clone()]),
+            body_crc: checksum.unwrap_or_else(|| crc32c(&bytes[body.clone()])),
             body_len: u32::try_from(body.len()).expect("a frame is limited far below 4 GiB"),
             record_count: self.record_count,
             ..header

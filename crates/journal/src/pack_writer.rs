@@ -199,13 +199,14 @@ impl<D: Disk> PackWriter<D> {
     }
 
     fn write_frame(&mut self, durable: Position) -> Result<(), Fault> {
-        (self.chain, _) = self.buffer.seal(FrameHeader {
+        let header = FrameHeader {
             position: self.frame_start(),
             incarnation: self.config.incarnation,
             durable,
             chain: self.chain,
             ..FrameHeader::default()
-        });
+        };
+        (self.chain, _) = self.buffer.seal(header, None);
         let written = self.file.write_at(self.buffer.sealed(), self.at);
         self.is_broken = written.is_err();
         written.map_err(Fault::io("write", &self.path))?;

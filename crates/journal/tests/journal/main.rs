@@ -19,6 +19,7 @@ mod pack_crashes;
 mod pack_rot;
 mod packs;
 mod passed_over;
+mod received;
 mod recovery;
 mod rot;
 mod rot_skipped;
