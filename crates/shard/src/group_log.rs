@@ -5,6 +5,7 @@ use sennit_journal::Position;
 use crate::{
     group_record::{Here, Membership},
     labels::Labels,
+    replica_log::Replica,
     shard::Shard,
 };
 
@@ -21,6 +22,12 @@ impl Shard {
     #[must_use]
     pub fn end_of(&self, index: u64) -> Option<Position> {
         self.writer.end_of(index)
+    }
+
+    /// The replica that the shard is; `None` if it is none.
+    #[must_use]
+    pub fn replica(&self) -> Option<Replica> {
+        self.writer.log.as_ref().map(|log| log.replica)
     }
 
     /// What the replica knows of its group: term, vote and commit; `None` if the shard is no replica.

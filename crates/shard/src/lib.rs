@@ -10,7 +10,9 @@ mod compaction_state;
 mod compactor;
 mod counters;
 mod entry_queue;
+mod entry_writing;
 mod group_log;
+mod group_orders;
 mod group_record;
 mod key_table;
 mod labels;
@@ -23,6 +25,7 @@ mod paged_batches;
 mod progress;
 mod read_cache;
 mod readable_batches;
+mod received_entry;
 mod reclaim;
 mod recover;
 mod recover_error;
@@ -42,6 +45,7 @@ mod writer;
 
 pub use compactor::{CompactionDone, CompactionStep, CompactionWork};
 pub use counters::Counters;
+pub use group_orders::EntryBody;
 pub use group_record::{
     Entry, EntryContent, EntryId, GroupRecord, GroupRecordError, Here, MEMBERS_MAX, Membership,
     Stands,
@@ -51,6 +55,7 @@ pub use mover::{MoveError, Moved, MovedBatch, Mover, PackLengths, RetentionClass
 pub use packs::PackSummary;
 pub use progress::{LANE_LAG_BYTES_MAX, LANE_LAG_MAX};
 pub use read_cache::Fetch;
+pub use received_entry::{EntryError, EntrySize, ReceivedEntry};
 pub use recover::{Recovered, RecoveryReport, Settings, recover};
 pub use recover_error::RecoverError;
 pub use references::{References, find_references};

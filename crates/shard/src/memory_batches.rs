@@ -52,6 +52,11 @@ impl MemoryBatches {
         while self.unwritten.pop_front_if(|(position, _)| *position < end.0).is_some() {}
     }
 
+    /// Drops the batches from `start` on, which are never written.
+    pub(crate) fn drop_from(&mut self, start: Position) {
+        while self.unwritten.pop_back_if(|(position, _)| *position >= start.0).is_some() {}
+    }
+
     /// Adds a batch that is kept in memory alone, and returns its position.
     pub(crate) fn keep(&mut self, batch: &Batch) -> u64 {
         // A copy: what came with it from the socket is not to stay for it.

@@ -30,6 +30,11 @@ impl Progress {
         Self { taken: end, written: end, committed: end, written_at: now, unwritten: None }
     }
 
+    /// A journal of which only what lies before `end` is known to be committed.
+    pub(crate) fn begin_in_group(&mut self, end: Position) {
+        self.committed = end.min(self.committed);
+    }
+
     /// Everything before this position is written and synced by the own lane.
     pub(crate) fn written(&self) -> Position {
         self.written

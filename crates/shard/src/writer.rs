@@ -27,10 +27,10 @@ struct AnnouncedReplay {
 /// Gathers records into frames.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    builder: FrameBuilder,
+    pub(crate) builder: FrameBuilder,
     pub(crate) segments: Segments,
     /// Frames that the lane has not taken.
-    sealed: Vec<Frame>,
+    pub(crate) sealed: Vec<Frame>,
     /// The start of a replay that the next segment's header announces.
     replay_from: Position,
     /// The start of a replay that the gathering frame's segment header announces, if it is the
@@ -129,7 +129,7 @@ impl Writer {
     }
 
     /// Begins a frame with this record, and with room for others of these lengths.
-    fn begin_frame(&mut self, head: &GroupRecord, lengths: &[usize]) {
+    pub(crate) fn begin_frame(&mut self, head: &GroupRecord, lengths: &[usize]) {
         self.note_frame_start();
         let body = head.encode();
         let room =
@@ -195,13 +195,13 @@ impl Writer {
     }
 
     /// Notes the replay start that the next frame announces, unless a frame gathers.
-    fn note_frame_start(&mut self) {
+    pub(crate) fn note_frame_start(&mut self) {
         if self.builder.is_empty() {
             self.frame_replay_from = self.replay_from;
         }
     }
 
-    fn keep(&mut self, frame: Frame) {
+    pub(crate) fn keep(&mut self, frame: Frame) {
         if frame.first_of_segment {
             self.segments.add(self.segments.of(frame.position));
             let (written_at, from) = (frame.end, self.frame_replay_from);

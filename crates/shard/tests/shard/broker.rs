@@ -211,13 +211,17 @@ impl Broker {
     }
 
     pub(crate) fn publish(&mut self, partition: PartitionId, texts: &[String]) {
+        self.tell(Self::publication(partition, texts));
+    }
+
+    pub(crate) fn publication(partition: PartitionId, texts: &[String]) -> Command {
         let mut builder = BatchBuilder::new();
         for text in texts {
             builder.push(&Message::new(text.clone())).unwrap();
         }
         let producer = ProducerStamp::default();
         let batch = builder.take().unwrap();
-        self.tell(Command::Publish(Publish { origin: ORIGIN, partition, producer, batch }));
+        Command::Publish(Publish { origin: ORIGIN, partition, producer, batch })
     }
 
     pub(crate) fn subscription(partition: PartitionId) -> Command {

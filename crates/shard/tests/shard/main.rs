@@ -11,6 +11,7 @@ mod full;
 mod headless;
 mod member;
 mod moving;
+mod received;
 mod replica;
 mod restart;
 mod rot;
