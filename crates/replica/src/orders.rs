@@ -1,0 +1,96 @@
+//! The group's orders are carried out: what is to be written goes to the shard, messages to the links, and the shard's
+//! standing follows the group.
+
+use sennit_replication::{Content, Message, MessageKind, Orders, Refusal, Role};
+use sennit_shard::{EntryBody, Standing};
+
+use crate::{label, moment::Moment, replica::Replica};
+
+impl Replica {
+    /// Carries out what the group wants done since it was asked last.
+    pub(crate) fn carry_out(&mut self, now: Moment) {
+        let orders = self.member.orders(now.monotonic_ns);
+        // A leader that is one no more decides nothing, and what it has not proposed is dropped, before anything else
+        // is written.
+        self.step_down(now);
+        self.write(&orders, now);
+        self.shard.commit_entries(orders.committed, now.time);
+        for message in orders.messages {
+            let body = self.body_of(&message);
+            self.messages.push(message, body);
+        }
+        self.behind.extend(orders.behind);
+        self.follow_standing(now);
+    }
+
+    /// Writes what is ordered; the mark names its end.
+    fn write(&mut self, orders: &Orders, now: Moment) {
+        if let Some(index) = orders.cut_from {
+            self.shard.cut_from(index, now.time);
+        }
+        if let Some(vote) = orders.vote {
+            self.shard.keep_vote(vote.term, vote.vote.unwrap_or(0));
+        }
+        for label in &orders.append {
+            let id = label::id_of_group(label.id);
+            if self.shard.labels().is_some_and(|all| all.term(id.index) == Some(id.term)) {
+                // The leader has sealed it.
+                continue;
+            }
+            match &label.content {
+                Content::TermBegan => self.shard.append_made(id, None),
+                Content::Membership(members) => {
+                    self.shard.append_made(id, Some(&label::members_of_group(members)));
+                }
+                Content::Records(_) => {
+                    let entry = self.received.remove(&id).expect("its body has come with it");
+                    self.shard.receive(&entry, now.time).expect("it fits, as was checked");
+                }
+            }
+        }
+        self.received.clear();
+        if let Some(mark) = orders.mark {
+            self.marks.push_back((mark, self.shard.sealed_end()));
+        }
+    }
+
+    fn body_of(&self, message: &Message) -> Option<EntryBody> {
+        let MessageKind::Append { label: Some(label), .. } = &message.kind else { return None };
+        match label.content {
+            Content::Records(_) => self.shard.entry_body(label.id.index),
+            Content::TermBegan | Content::Membership(_) => None,
+        }
+    }
+
+    fn step_down(&mut self, now: Moment) {
+        let standing = self.standing(now);
+        let leads =
+            |standing| matches!(standing, Standing::Leader { .. } | Standing::HandingOver { .. });
+        if leads(self.shard.standing()) && !leads(standing) {
+            self.shard.stand(standing, now.time);
+            self.shard.drop_gathering_entry(now.time);
+        }
+    }
+
+    /// Has the shard stand as its replica does in the group. The lease may have come or gone with time alone.
+    pub(crate) fn follow_standing(&mut self, now: Moment) {
+        let standing = self.standing(now);
+        if standing != self.shard.standing() && self.shard.standing() != Standing::Poisoned {
+            self.shard.stand(standing, now.time);
+        }
+    }
+
+    fn standing(&self, now: Moment) -> Standing {
+        let standing = self.member.standing();
+        let term = standing.term;
+        match (standing.role, self.member.next_entry()) {
+            (Role::Leader, Ok(_)) => {
+                let until_ns = self.member.lease_until_ns();
+                Standing::Leader { term, may_give: until_ns > Some(now.monotonic_ns) }
+            }
+            (Role::Leader, Err(Refusal::HandingOver)) => Standing::HandingOver { term },
+            (Role::Follower, _) => Standing::Follower { leader: standing.leader },
+            _ => Standing::Follower { leader: None },
+        }
+    }
+}

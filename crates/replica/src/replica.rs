@@ -1,0 +1,324 @@
+//! The replica: takes commands, time, messages, and what the lane has done; returns effects, messages, frames and reads.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+};
+
+use bytes::Bytes;
+use sennit_engine::{Command, Effect};
+use sennit_journal::{Frame, Position};
+use sennit_replication::{
+    Content, HEARTBEAT_TICKS, Label, Mark, Member, Membership, Message, MessageKind, Quarantine,
+    Refusal, Role, WINDOW_MAX, WINDOW_MIN,
+};
+use sennit_shard::{EntryError, EntryId, Fetch, ReceivedEntry, Shard, Standing};
+
+use crate::{
+    label,
+    message_queue::{MessageQueue, OutgoingMessage},
+    moment::Moment,
+    start::{self, StartError},
+};
+
+/// Bytes of entries that may be under way to a follower.
+const WINDOW_BYTES: u64 = 16 << 20;
+
+/// The settings of a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaSettings {
+    /// The members of a new group. A replica whose lane knows of members goes by these.
+    pub first_members: Membership,
+}
+
+/// The reason why a message was not heard. It has changed nothing, except that the replica may be in quarantine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HearError {
+    /// The group does not hear it.
+    #[error(transparent)]
+    Group(#[from] sennit_replication::HearError),
+    /// The body that came with it is not that of its entry.
+    #[error(transparent)]
+    Body(#[from] EntryError),
+    /// A body came without an entry of records, or an entry of records without a body.
+    #[error("a message of a group and the body beside it do not belong together")]
+    BodyMissing,
+}
+
+/// A shard in a group.
+pub struct Replica {
+    pub(crate) id: u64,
+    pub(crate) shard: Shard,
+    pub(crate) member: Member,
+    /// What was ordered to be written, up to these positions.
+    pub(crate) marks: VecDeque<(Mark, Position)>,
+    pub(crate) messages: MessageQueue,
+    /// Entries that have come and are not ordered to be written.
+    pub(crate) received: BTreeMap<EntryId, ReceivedEntry>,
+    /// Replicas that need what lies before the log.
+    pub(crate) behind: Vec<u64>,
+    /// The average length of an entry, in bytes.
+    entry_bytes: u64,
+    /// Ticks since the start.
+    ticks: usize,
+}
+
+impl fmt::Debug for Replica {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (id, standing) = (&self.id, self.shard.standing());
+        f.debug_struct("Replica")
+            .field("id", id)
+            .field("standing", &standing)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Replica {
+    /// A replica that begins with what its lane says, and follows nobody yet.
+    ///
+    /// # Errors
+    /// A [`StartError`] if the lane is not that of a replica in a group.
+    pub fn new(
+        mut shard: Shard,
+        settings: &ReplicaSettings,
+        now: Moment,
+    ) -> Result<Self, StartError> {
+        let (member, replica) = start::member(&mut shard, &settings.first_members, now)?;
+        let mut started = Self {
+            id: replica.id,
+            shard,
+            member,
+            marks: VecDeque::new(),
+            messages: MessageQueue::default(),
+            received: BTreeMap::new(),
+            behind: Vec::new(),
+            entry_bytes: 0,
+            ticks: 0,
+        };
+        started.carry_out(now);
+        Ok(started)
+    }
+
+    /// Executes commands in order, if this replica leads; otherwise they are refused.
+    pub fn handle(&mut self, commands: &mut Vec<Command>, now: Moment) {
+        self.follow_standing(now);
+        self.shard.handle(commands, now.time);
+        self.propose_sealed(now);
+    }
+
+    /// Runs the timers that are due, if this replica leads.
+    pub fn advance(&mut self, now: Moment) {
+        self.follow_standing(now);
+        self.shard.advance(now.time);
+        self.propose_sealed(now);
+    }
+
+    /// A tick of [`sennit_replication::TICK_MS`] has passed.
+    pub fn tick(&mut self, now: Moment) {
+        self.ticks += 1;
+        // A state that is thrown away does not lead.
+        if self.shard.standing() != Standing::Poisoned {
+            self.member.tick();
+        }
+        if self.shard.standing().decides() {
+            if self.shard.is_lane_behind(now.time) {
+                self.hand_over(now);
+            } else if self.ticks.is_multiple_of(HEARTBEAT_TICKS) {
+                // Without publishes this renews the lease. A round that cannot begin is asked for again.
+                let _ = self.member.confirm_leadership();
+            }
+        }
+        self.carry_out(now);
+    }
+
+    /// Hears a message of the group. The body of an entry with records comes beside it.
+    ///
+    /// # Errors
+    /// A [`HearError`]; nothing has changed, except that the replica may be in quarantine from now on.
+    pub fn hear(
+        &mut self,
+        message: &Message,
+        body: Option<Bytes>,
+        now: Moment,
+    ) -> Result<(), HearError> {
+        let received = match (&message.kind, body) {
+            (
+                MessageKind::Append {
+                    label: Some(Label { id, content: Content::Records(size) }),
+                    ..
+                },
+                Some(body),
+            ) => {
+                let (id, size) = (label::id_of_group(*id), label::size_of_group(*size));
+                let entry = ReceivedEntry::check(id, size, body)?;
+                self.shard.check_fits(&entry).map_err(EntryError::from)?;
+                Some(entry)
+            }
+            (
+                MessageKind::Append {
+                    label: Some(Label { content: Content::Records(_), .. }), ..
+                },
+                None,
+            )
+            | (_, Some(_)) => return Err(HearError::BodyMissing),
+            (_, None) => None,
+        };
+        self.received.extend(received.map(|entry| (entry.id(), entry)));
+        let heard = self.member.hear(message);
+        self.carry_out(now);
+        Ok(heard?)
+    }
+
+    /// Seals the gathered records, proposes them, and appends the frames to `out`. The lane writes these next, in order,
+    /// once the messages have left.
+    pub fn take_frames(&mut self, out: &mut Vec<Frame>, now: Moment) {
+        self.follow_standing(now);
+        self.shard.take_frames(out);
+        self.propose_sealed(now);
+    }
+
+    /// The lane has synced everything before `end`.
+    pub fn written(&mut self, end: Position, now: Moment) {
+        self.shard.written(end, now.time);
+        let mut synced = None;
+        while let Some((mark, _)) = self.marks.pop_front_if(|(_, position)| *position <= end) {
+            synced = Some(mark);
+        }
+        if let Some(mark) = synced {
+            self.member.synced(mark);
+        }
+        self.carry_out(now);
+        self.release_labels();
+    }
+
+    /// Takes the messages that leave now, in order.
+    pub fn take_messages(&mut self, out: &mut Vec<OutgoingMessage>) {
+        self.messages.take_ready(out);
+    }
+
+    /// Appends the reads to `out`; the caller answers each with [`Replica::handle_fetch`].
+    pub fn take_fetches(&mut self, out: &mut Vec<Fetch>) {
+        self.messages.take_wanted(out);
+        self.shard.take_fetches(out);
+    }
+
+    /// Handles a read; `None` if it failed.
+    pub fn handle_fetch(&mut self, fetch: Fetch, bytes: Option<Bytes>, now: Moment) {
+        match self.messages.handle_body(fetch, bytes.as_ref()) {
+            None => self.shard.handle_fetch(fetch, bytes, now.time),
+            Some(lost) => lost.into_iter().for_each(|receiver| self.member.link_lost(receiver)),
+        }
+        self.carry_out(now);
+    }
+
+    /// The link to a replica has lost messages.
+    pub fn link_lost(&mut self, replica: u64, now: Moment) {
+        self.messages.forget(replica);
+        self.member.link_lost(replica);
+        self.carry_out(now);
+    }
+
+    /// Hands leadership to another voter. What was decided is proposed first, and nothing more is decided.
+    ///
+    /// # Errors
+    /// A [`Refusal`] if this replica does not lead, or the other has no vote.
+    pub fn transfer(&mut self, to: u64, now: Moment) -> Result<(), Refusal> {
+        self.shard.seal();
+        self.propose_sealed(now);
+        let transferred = self.member.transfer(to);
+        self.carry_out(now);
+        transferred
+    }
+
+    /// Asks for votes now.
+    pub fn campaign(&mut self, now: Moment) {
+        self.member.campaign();
+        self.carry_out(now);
+    }
+
+    /// The effects that go out now. The caller drains them after each call.
+    pub fn effects(&mut self) -> &mut Vec<Effect> {
+        self.shard.effects()
+    }
+
+    /// The role in the group, as raft has it. Commands are decided by who leads and is established:
+    /// [`Shard::standing`].
+    #[must_use]
+    pub fn role(&self) -> Role {
+        self.member.standing().role
+    }
+
+    /// The term.
+    #[must_use]
+    pub fn term(&self) -> u64 {
+        self.member.standing().term
+    }
+
+    /// The reason why the replica neither votes nor acknowledges any more, if it does not.
+    #[must_use]
+    pub fn quarantine(&self) -> Option<Quarantine> {
+        self.member.quarantine()
+    }
+
+    /// The replicas that need what lies before the log, since this was asked last.
+    pub fn take_behind(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.behind)
+    }
+
+    /// The shard, read-only.
+    #[must_use]
+    pub fn shard(&self) -> &Shard {
+        &self.shard
+    }
+
+    /// The shard, for what is this replica's own: moves, compaction, settings of the broker.
+    pub fn shard_mut(&mut self) -> &mut Shard {
+        &mut self.shard
+    }
+
+    /// Proposes the entries that are sealed. A leader that decides is one that takes them.
+    fn propose_sealed(&mut self, now: Moment) {
+        let mut has_proposed = false;
+        while let Ok(next) = self.member.next_entry() {
+            let Some(label) = self.shard.labels().and_then(|all| label::of_shard(all, next.index))
+            else {
+                break;
+            };
+            if let Content::Records(body) = label.content {
+                self.note_length(body.length.into());
+            }
+            self.member.propose(&label).expect("the next entry of a leader is taken");
+            has_proposed = true;
+        }
+        if has_proposed {
+            self.carry_out(now);
+        }
+    }
+
+    /// The longer entries are, the fewer may be under way.
+    fn note_length(&mut self, bytes: u64) {
+        self.entry_bytes = (self.entry_bytes * 7 + bytes) / 8;
+        let entries = WINDOW_BYTES / self.entry_bytes.max(1);
+        let entries = usize::try_from(entries).unwrap_or(WINDOW_MAX);
+        self.member.set_window(entries.clamp(WINDOW_MIN, WINDOW_MAX));
+    }
+
+    /// Hands over to another voter, because the own lane is behind: in turn, as one may be gone.
+    fn hand_over(&mut self, now: Moment) {
+        let others: Vec<u64> =
+            self.member.membership().voters.iter().copied().filter(|id| *id != self.id).collect();
+        let Some(turn) = self.ticks.checked_rem(others.len()) else { return };
+        // A transfer that is refused is tried again with the next tick.
+        let _ = self.transfer(others[turn], now);
+    }
+
+    /// Lets the group's log begin where the lane's does.
+    fn release_labels(&mut self) {
+        let Some(first) = self.shard.labels().map(sennit_shard::Labels::first_index) else {
+            return;
+        };
+        if first > self.member.first_index() {
+            self.member.log_begins(first);
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! A group of replicas, each with a disk in memory and a lane that writes when a test lets it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    path::PathBuf,
+};
+
+use sennit_engine::{
+    Command, Credit, DeadLetters, Effect, GroupSetting, Origin, PartitionCommand, Publish, Refusal,
+    SessionId, Subscribe,
+};
+use sennit_journal::{Frame, LaneConfig, disk::MemoryDisk};
+use sennit_model::{
+    BatchBuilder, GroupConfig, GroupId, Message as Text, Messages, PartitionId, PartitionIndex,
+    ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
+};
+use sennit_replica::{Moment, OutgoingMessage, Replica, ReplicaSettings};
+use sennit_replication::{Membership, Role, TICK_MS};
+use sennit_shard::{PackLengths, Recovered, Settings, recover};
+
+pub(crate) const ORDERS: PartitionId = PartitionId { topic: TopicId(1), index: PartitionIndex(0) };
+const GROUP: GroupId = GroupId(1);
+
+/// A replica and its surroundings.
+pub(crate) struct Node {
+    pub(crate) disk: MemoryDisk,
+    pub(crate) replica: Replica,
+    parts: Parts,
+    /// Frames that the lane has taken and not written.
+    pub(crate) taken: VecDeque<Frame>,
+    /// Whether the lane writes.
+    pub(crate) writes: bool,
+    pub(crate) effects: Vec<Effect>,
+}
+
+struct Parts {
+    lane: sennit_journal::Lane<MemoryDisk>,
+    slots: sennit_journal::SlotMaker<MemoryDisk>,
+    reader: sennit_journal::Reader<MemoryDisk>,
+}
+
+impl Node {
+    fn open(disk: &MemoryDisk, id: u64, members: &Membership, now: Moment) -> Self {
+        let directory = PathBuf::from("data/lane-0");
+        let config = LaneConfig { directory, lane: 0, segment_bytes: 64 << 10, incarnation: id };
+        let settings = Settings {
+            cache_bytes: 0,
+            journal_segments: 1000,
+            packs: PackLengths::default(),
+            writes_superseded: true,
+            replica: Some(sennit_shard::Replica { group: 7, id, is_alone: false }),
+        };
+        let recovered = recover(disk, config, settings, now.time).unwrap();
+        let Recovered { shard, lane, reader, slots, .. } = recovered;
+        let settings = ReplicaSettings { first_members: members.clone() };
+        let replica = Replica::new(shard, &settings, now).unwrap();
+        let parts = Parts { lane, slots, reader };
+        let (taken, effects, disk) = (VecDeque::new(), Vec::new(), disk.clone());
+        Self { disk, replica, parts, taken, writes: true, effects }
+    }
+
+    /// The lane writes what it has taken.
+    pub(crate) fn write(&mut self, now: Moment) {
+        let frames: Vec<Frame> = self.taken.drain(..).collect();
+        if frames.is_empty() {
+            return;
+        }
+        let Parts { lane, slots, .. } = &mut self.parts;
+        while lane.spare_count() < frames.len() {
+            lane.add_spare(slots.make().unwrap());
+        }
+        let end = lane.append(&frames).unwrap();
+        self.replica.written(end, now);
+    }
+
+    fn step(&mut self, now: Moment) -> bool {
+        let mut frames = Vec::new();
+        if self.replica.shard().has_frames() {
+            self.replica.take_frames(&mut frames, now);
+        }
+        self.taken.extend(frames);
+        let mut is_busy = false;
+        let mut fetches = Vec::new();
+        self.replica.take_fetches(&mut fetches);
+        for fetch in fetches {
+            is_busy = true;
+            let bytes = self.parts.reader.read(fetch.position, fetch.length).ok();
+            self.replica.handle_fetch(fetch, bytes, now);
+        }
+        if self.writes && !self.taken.is_empty() {
+            is_busy = true;
+            self.write(now);
+        }
+        let mut released = Vec::new();
+        self.replica.shard_mut().take_released(&mut released);
+        released.into_iter().for_each(|segment| self.parts.lane.release(segment));
+        self.effects.append(self.replica.effects());
+        is_busy
+    }
+
+    pub(crate) fn confirms(&self) -> usize {
+        self.effects.iter().filter(|effect| matches!(effect, Effect::Confirmed(_))).count()
+    }
+
+    pub(crate) fn refusals(&self) -> Vec<&Refusal> {
+        let refused = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Refused { refusal, .. } => Some(refusal),
+            _ => None,
+        });
+        refused.collect()
+    }
+
+    pub(crate) fn delivered(&self) -> Vec<String> {
+        let delivered = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Deliver(delivery) => Some(&delivery.messages),
+            _ => None,
+        });
+        let texts = delivered.flat_map(|messages| Messages::of_checked(messages));
+        texts.map(|message| String::from_utf8_lossy(message.payload()).into_owned()).collect()
+    }
+}
+
+/// The group, and the links between its nodes.
+pub(crate) struct Group {
+    pub(crate) nodes: BTreeMap<u64, Node>,
+    members: Membership,
+    pub(crate) now: Moment,
+    /// Messages on their way.
+    links: VecDeque<OutgoingMessage>,
+    /// Pairs that do not hear each other.
+    pub(crate) cut: BTreeSet<(u64, u64)>,
+    request: u64,
+}
+
+impl Group {
+    pub(crate) fn new(count: u64) -> Self {
+        let members = Membership::of(1..=count);
+        let now = Moment { time: Timestamp(1_000_000), monotonic_ns: 1_000_000_000 };
+        let nodes = (1..=count)
+            .map(|id| (id, Node::open(&MemoryDisk::default(), id, &members, now)))
+            .collect();
+        let (links, cut) = (VecDeque::new(), BTreeSet::new());
+        Self { nodes, members, now, links, cut, request: 0 }
+    }
+
+    /// One with a leader, a topic, and all of it everywhere.
+    pub(crate) fn with_leader(count: u64) -> (Self, u64) {
+        let mut group = Self::new(count);
+        let leader = group.elect();
+        group.open_orders(leader);
+        group.tick();
+        group.tick();
+        (group, leader)
+    }
+
+    pub(crate) fn node(&mut self, id: u64) -> &mut Node {
+        self.nodes.get_mut(&id).unwrap()
+    }
+
+    /// Lets all do what they can until nothing more happens.
+    pub(crate) fn run(&mut self) {
+        loop {
+            let mut is_busy = false;
+            for node in self.nodes.values_mut() {
+                is_busy |= node.step(self.now);
+                let mut messages = Vec::new();
+                node.replica.take_messages(&mut messages);
+                self.links.extend(messages);
+            }
+            while let Some(OutgoingMessage { message, body }) = self.links.pop_front() {
+                is_busy = true;
+                let is_cut = self.cut.contains(&(message.from, message.to));
+                if let Some(node) = self.nodes.get_mut(&message.to).filter(|_| !is_cut) {
+                    node.replica.hear(&message, body, self.now).unwrap();
+                }
+            }
+            if !is_busy {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn tick(&mut self) {
+        self.now.time = Timestamp(self.now.time.0 + TICK_MS);
+        self.now.monotonic_ns += TICK_MS * 1_000_000;
+        for node in self.nodes.values_mut() {
+            node.replica.tick(self.now);
+            node.replica.advance(self.now);
+        }
+        self.run();
+    }
+
+    /// Ticks until one leads that hears a majority; returns it.
+    pub(crate) fn elect(&mut self) -> u64 {
+        for _ in 0..100 {
+            self.tick();
+            if let Some(leader) = self.leader() {
+                return leader;
+            }
+        }
+        panic!("nobody is elected");
+    }
+
+    /// The one that decides.
+    pub(crate) fn leader(&self) -> Option<u64> {
+        let leads = |node: &&Node| node.replica.shard().standing().decides();
+        let mut leaders: Vec<_> = self.nodes.values().filter(leads).collect();
+        leaders.sort_by_key(|node| node.replica.term());
+        let of = leaders.pop()?;
+        assert_eq!(of.replica.role(), Role::Leader);
+        self.nodes.iter().find(|(_, node)| std::ptr::eq(*node, of)).map(|(id, _)| *id)
+    }
+
+    /// Cuts a node off from all others, or links it again.
+    pub(crate) fn isolate(&mut self, id: u64, is_cut: bool) {
+        for other in self.members.voters.clone() {
+            for pair in [(id, other), (other, id)] {
+                match is_cut {
+                    true => _ = self.cut.insert(pair),
+                    false => _ = self.cut.remove(&pair),
+                }
+            }
+        }
+    }
+
+    /// A crash: what the lane has not written is gone.
+    pub(crate) fn restart(&mut self, id: u64) {
+        let (disk, members) = (self.node(id).disk.clone(), self.members.clone());
+        let node = Node::open(&disk, id, &members, self.now);
+        self.nodes.insert(id, node);
+    }
+
+    pub(crate) fn origin(&mut self) -> Origin {
+        self.request += 1;
+        Origin { session: SessionId(1), request: self.request }
+    }
+
+    /// Tells a node a command, and lets nothing else happen.
+    pub(crate) fn tell(&mut self, id: u64, command: Command) {
+        let now = self.now;
+        self.node(id).replica.handle(&mut vec![command], now);
+    }
+
+    fn open_orders(&mut self, id: u64) {
+        let setting =
+            GroupSetting { id: GROUP, config: GroupConfig::default(), start: StartAt::Earliest };
+        let open = PartitionCommand::Open {
+            config: TopicConfig::of_kind(TopicKind::Queue),
+            groups: vec![setting],
+            dead_letters: DeadLetters::NotYet,
+        };
+        let origin = self.origin();
+        self.tell(id, Command::Partition(origin, ORDERS, open));
+        self.run();
+    }
+
+    /// Publishes a message at a node, and lets nothing else happen.
+    pub(crate) fn publish(&mut self, id: u64, text: &str) {
+        let mut builder = BatchBuilder::new();
+        builder.push(&Text::new(text.to_owned())).unwrap();
+        let (origin, producer) = (self.origin(), ProducerStamp::default());
+        let batch = builder.take().unwrap();
+        self.tell(id, Command::Publish(Publish { origin, partition: ORDERS, producer, batch }));
+    }
+
+    pub(crate) fn subscribe(&mut self, id: u64) {
+        let credit = Credit { messages: 100_000, bytes: 1 << 30 };
+        let (origin, partition, group) = (self.origin(), ORDERS, GROUP);
+        let subscribe = Subscribe { origin, subscription: 1, partition, group, credit };
+        self.tell(id, Command::Subscribe(subscribe));
+    }
+
+    /// All nodes have the same state, places apart.
+    #[track_caller]
+    pub(crate) fn check_same_state(&self) {
+        let far = Timestamp(1 << 50);
+        let states: Vec<_> = self
+            .nodes
+            .values()
+            .map(|node| node.replica.shard().engine().replicated_state(far))
+            .collect();
+        for pair in states.windows(2) {
+            assert_eq!(pair[0].difference(&pair[1]), None);
+        }
+    }
+}
