@@ -25,11 +25,11 @@ use sennit_model::{
 };
 use sennit_seal::{Key, KeyKind, KeyRing, Sealer};
 use sennit_server::check_archive;
-use sennit_shard::{Entry, EntryContent, EntryId, GroupRecord, Here, Membership, Stands};
 use sennit_websocket::{Deflater, FrameHead, Opcode, WindowBits, client};
 use xxhash_rust::xxh3::xxh3_64;
 
 mod api_bodies;
+mod group_records;
 
 fn write(target: &str, name: &str, seed: &[u8]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
@@ -44,7 +44,7 @@ fn main() {
     for (kind, (name, body)) in records {
         write("record", &name, &[&[kind], &body[..]].concat());
     }
-    group_records();
+    group_records::write_all();
     for (index, snapshot) in snapshots.iter().enumerate().skip(1).step_by(5) {
         write("snapshot", &format!("{index}"), snapshot);
     }
@@ -369,29 +369,6 @@ fn wse() {
         }
     }
     write("wse", "topic-and-payload", b"ping\n{\"t\":\"batch\",\"p\":{}}");
-}
-
-/// One record of each kind that a group has.
-fn group_records() {
-    let last = EntryId { term: 3, index: 9 };
-    let membership = Membership { learners: [4].into(), ..Membership::of_one(2) };
-    let content = EntryContent::TermBegan;
-    let stands = Stands {
-        group: 1,
-        replica: 2,
-        last,
-        time: Timestamp(1_800_000_000_000),
-        membership: membership.clone(),
-    };
-    let records = [
-        ("entry", GroupRecord::Entry(Entry { id: last, commit: 7, content })),
-        ("here", GroupRecord::Here(Here { term: 3, vote: 2, commit: 8 })),
-        ("stands", GroupRecord::Stands(stands)),
-        ("membership", GroupRecord::Membership(membership)),
-    ];
-    for (name, record) in records {
-        write("group_record", name, &[&[record.kind()], &record.encode()[..]].concat());
-    }
 }
 
 /// Frames out of the protocol's own examples.
