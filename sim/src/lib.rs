@@ -3,7 +3,8 @@
 //!
 //! In reading order: `swarm` draws the parameters of a run, `run` draws its operations, `world` executes them with
 //! `mover_steps` for the mover, `publishers`, `consumers`, `readers`, `streams`, `native_publishers` and `topics`
-//! are its users, and `oracle` judges; `follower` has the state that the same records make.
+//! are its users, and `oracle` judges; `follower` has the state that the same records make. `group_lanes` has
+//! lanes of replicas, whose entries are overridden.
 
 mod act;
 mod atomic_append_actions;
@@ -16,6 +17,7 @@ mod drain;
 mod fair_settings;
 mod follower;
 mod full_disk;
+mod group_lanes;
 mod lane_batches;
 mod mover_steps;
 mod native_publishers;
@@ -44,6 +46,7 @@ mod world;
 
 pub use act::Act;
 pub use disk::InjectedFault;
+pub use group_lanes::{FailedLane, run_group_lanes};
 pub use run::{Failure, Finished, mix, run, run_all};
 pub use scenarios::{SCENARIOS, run_rot, run_scenarios};
 pub use script::Ending;

@@ -11,7 +11,8 @@ use std::{
 use clap::Parser;
 use progress::Progress;
 use sennit_sim::{
-    RunCounts, mix, run, run_all, run_rot, run_scenarios, run_sequences, traced_course,
+    RunCounts, mix, run, run_all, run_group_lanes, run_rot, run_scenarios, run_sequences,
+    traced_course,
 };
 
 /// Runs everything below the waterline on a disk that fails, as seeds tell it to.
@@ -35,6 +36,9 @@ struct Arguments {
     /// All scenarios, with each call of the disk failing.
     #[arg(long, conflicts_with_all = ["seed", "seeds"])]
     scenarios: bool,
+    /// Lanes of replicas, whose entries are overridden, one for each seed.
+    #[arg(long, value_name = "FROM..TO", value_parser = range, conflicts_with_all = ["seed", "seeds"])]
+    group_lanes: Option<(u64, u64)>,
     /// All scenarios, with bits that rot at their ends.
     #[arg(long, conflicts_with_all = ["seed", "seeds"])]
     rot: bool,
@@ -57,6 +61,9 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.sequences.is_some() || arguments.scenarios || arguments.rot {
         return courses(&arguments);
+    }
+    if let Some((from, to)) = arguments.group_lanes {
+        return group_lanes(from, to);
     }
     let (from, to) = arguments.seeds.unwrap_or((arguments.seed, arguments.seed + 1));
     let mut out = std::io::stdout();
@@ -87,6 +94,16 @@ fn main() -> ExitCode {
     progress.end();
     let _ = writeln!(out, "{count} seeds, {} failed", failures.len());
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs the lanes of these seeds.
+fn group_lanes(from: u64, to: u64) -> ExitCode {
+    let (line, code) = match run_group_lanes(from..to) {
+        Ok(count) => (format!("{count} lanes"), ExitCode::SUCCESS),
+        Err((seed, violation)) => (format!("lane {seed}: {violation}"), ExitCode::FAILURE),
+    };
+    let _ = writeln!(std::io::stdout(), "{line}");
+    code
 }
 
 /// Runs short sequences or scenarios. With a trace, it prints the steps of the one that fails.
