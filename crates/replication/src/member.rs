@@ -412,7 +412,9 @@ impl Member {
                 Err(HearError::UnknownReplica { replica: from })
             }
             MessageKind::Vote { pre_vote: false, granted: true, .. }
-                if raft.state == StateRole::Candidate && !self.is_all_synced() =>
+                if raft.state == StateRole::Candidate
+                    && raft.term == term
+                    && !self.is_all_synced() =>
             {
                 Err(HearError::VoteUnasked { replica: from, term })
             }

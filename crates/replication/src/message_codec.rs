@@ -114,7 +114,9 @@ impl Message {
     pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
         let (table, rest) = bytes.split_first_chunk().ok_or(MessageError::Length)?;
         let table = Table::decode(table)?;
-        if rest.len() != table.membership_bytes as usize {
+        let has_membership =
+            table.kind == APPEND && table.flags & HAS_ENTRY != 0 && table.content == 2;
+        if rest.len() != table.membership_bytes as usize || (!has_membership && !rest.is_empty()) {
             return Err(MessageError::Length);
         }
         let message = Self {
@@ -246,10 +248,6 @@ impl Table {
     }
 
     fn label(&self, membership: &[u8]) -> Result<Option<Label>, MessageError> {
-        let has_membership = self.flags & HAS_ENTRY != 0 && self.content == 2;
-        if !has_membership && !membership.is_empty() {
-            return Err(MessageError::Length);
-        }
         if self.flags & HAS_ENTRY == 0 {
             return Ok(None);
         }

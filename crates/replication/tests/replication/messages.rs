@@ -172,4 +172,7 @@ fn an_unknown_kind_and_fields_that_are_not_used_are_errors() {
         assert!(with(at, 1).is_err(), "byte {at}");
     }
     assert_eq!(with(4, 1), Err(MessageError::Length));
+    let mut longer = [&bytes[..], &[0]].concat();
+    longer[4] = 1;
+    assert_eq!(Message::decode(&longer), Err(MessageError::Length), "it carries no members");
 }
