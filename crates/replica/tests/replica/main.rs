@@ -3,5 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 mod changing;
+mod chaos;
 mod group;
 mod leading;
