@@ -395,6 +395,16 @@ impl Engine {
         self.throttles = throttles;
     }
 
+    /// Takes from the state before it what is in no record and outlives that state: the life of the shard, what its
+    /// broker has set, and the highest place.
+    pub fn succeed(&mut self, before: &Self) {
+        self.generation = before.generation;
+        self.throttles = before.throttles.clone();
+        self.watched = before.watched.clone();
+        self.storage_full = before.storage_full;
+        self.raise_highest_place(before.highest_place);
+    }
+
     fn set_throttles(&mut self, rules: &[ThrottleRule]) {
         self.throttles.set_rules(rules);
         let is_fair = |id: &PartitionId| {

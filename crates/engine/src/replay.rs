@@ -251,6 +251,30 @@ impl Replay {
         Ok(())
     }
 
+    /// The state of a replica from a journal without holes, for [`Engine::succeed`]; `None` if the checkpoint is not whole
+    /// with which the replay began. Offsets that were reserved are not lost before a leader says so in the group's log.
+    #[must_use]
+    pub fn finish_in_group(mut self) -> Option<Engine> {
+        let is_whole = matches!(self.stage, Stage::Fresh | Stage::Whole);
+        if !is_whole || !self.holes.is_none() {
+            return None;
+        }
+        self.begin_life();
+        Some(self.engine)
+    }
+
+    /// Ends the replay: what it did not need, a life does.
+    fn begin_life(&mut self) {
+        // The end of a checkpoint is only taken once nothing of it is missing.
+        assert!(self.loading.is_empty() && self.piece.is_empty(), "a checkpoint is not whole");
+        let engine = &mut self.engine;
+        engine.take_freed();
+        engine.use_streams(self.begins_at);
+        engine.recount_dirty();
+        // A start does not look at all that it has set: that is for the turns to come.
+        engine.timers_set = engine.wheel.set_count();
+    }
+
     /// The state, in the `generation`th life of the shard; `None` if the checkpoint is not whole with
     /// which the replay began, or had to begin because the journal is older than that. If there
     /// were holes, the records come with it that say what may be lost: they are applied already,
@@ -265,8 +289,6 @@ impl Replay {
         if !is_whole || self.begins_damaged && !is_oldest {
             return None;
         }
-        // The end of a checkpoint is only taken once nothing of it is missing.
-        assert!(self.loading.is_empty() && self.piece.is_empty(), "a checkpoint is not whole");
         let most = self.holes.messages_max();
         let engine = &mut self.engine;
         let unsure: Vec<_> = match self.holes.is_none() {
@@ -282,14 +304,10 @@ impl Replay {
         for record in &lost {
             engine.apply(record, 0);
         }
-        engine.take_freed();
-        engine.use_streams(self.begins_at);
-        engine.recount_dirty();
         engine.first_offset = most;
         engine.catalogue.skip_ids(most);
         engine.set_generation(generation);
-        // A start does not look at all that it has set: that is for the turns to come.
-        engine.timers_set = engine.wheel.set_count();
+        self.begin_life();
         Some((self.engine, lost))
     }
 

@@ -18,6 +18,7 @@ mod frame_buffer;
 mod headless;
 mod lane;
 mod lane_config;
+mod log_parts;
 mod open_files;
 mod paced_file;
 mod pack;

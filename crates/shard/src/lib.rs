@@ -25,6 +25,7 @@ mod paged_batches;
 mod progress;
 mod read_cache;
 mod readable_batches;
+mod rebuild;
 mod received_entry;
 mod reclaim;
 mod recover;
@@ -55,6 +56,7 @@ pub use mover::{MoveError, Moved, MovedBatch, Mover, PackLengths, RetentionClass
 pub use packs::PackSummary;
 pub use progress::{LANE_LAG_BYTES_MAX, LANE_LAG_MAX};
 pub use read_cache::Fetch;
+pub use rebuild::{Rebuild, TakeOver};
 pub use received_entry::{EntryError, EntrySize, ReceivedEntry};
 pub use recover::{Recovered, RecoveryReport, Settings, recover};
 pub use recover_error::RecoverError;

@@ -79,7 +79,11 @@ impl Shard {
     /// Handles the result of a move: its copies are the new places of the batches.
     pub fn handle_move(&mut self, moved: Moved, now: Timestamp) {
         let container = self.moves.under_way.take();
-        if self.fenced || !self.is_usable() {
+        if std::mem::take(&mut self.moves.is_void) || !self.is_usable() {
+            moved.packs.iter().for_each(|pack| self.moves.packs.give_up(pack));
+            return;
+        }
+        if self.fenced {
             return;
         }
         if moved.batches.is_empty() {
@@ -105,6 +109,9 @@ impl Shard {
     /// otherwise until the next start.
     pub fn handle_failed_move(&mut self, container: Container, error: &MoveError, now: Timestamp) {
         self.moves.under_way = None;
+        if std::mem::take(&mut self.moves.is_void) {
+            return;
+        }
         let until = match error {
             MoveError::Journal(Fault::StorageFull { .. }) => now.plus(MOVE_REST),
             _ => UNTIL_RESTART,

@@ -26,6 +26,8 @@ pub(crate) struct MoveState {
     pub(crate) packs: Packs,
     /// The container that is being emptied.
     pub(crate) under_way: Option<Container>,
+    /// Whether the state was thrown away for which that is done: its result is of no use.
+    pub(crate) is_void: bool,
     /// Batches that were moved on disk and not yet in the state.
     pub(crate) pending: VecDeque<MovedBatch>,
     /// The recorded moves are secured when everything before this position is. Until then an

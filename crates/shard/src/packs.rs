@@ -84,6 +84,17 @@ impl Packs {
         }
     }
 
+    /// Gives up a pack to which nothing refers, without it ever having been in use.
+    pub(crate) fn give_up(&mut self, pack: &Pack) {
+        self.released.push(pack.number);
+    }
+
+    /// Forgets which batches are live, to count them anew.
+    pub(crate) fn forget_live(&mut self) {
+        self.packs.values_mut().for_each(|held| held.live = 0);
+        self.total.live = 0;
+    }
+
     /// Notes that a batch is no longer wanted.
     pub(crate) fn remove_live(&mut self, pack: u32, bytes: u32) {
         if let Some(held) = self.packs.get_mut(&pack) {

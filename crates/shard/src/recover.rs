@@ -158,7 +158,7 @@ pub fn recover<D: Disk>(
         unreadable_slots,
         generation,
     };
-    let cache = TailCache::new(settings.cache_bytes);
+    let cache = TailCache::new(settings.cache_bytes, committed);
     let moves = MoveState::new(packs, settings.journal_segments);
     let pending = reading.pending_checkpoint.map(|found| found.range);
     let checkpoints = Checkpoints::new(segment_bytes, reading.checkpoint_span, pending);

@@ -10,6 +10,7 @@ use sennit_model::{Generation, Timestamp};
 
 use crate::{
     group_record::GroupRecord,
+    labels::Labels,
     recover_error::RecoverError,
     replica_log::Replica,
     replica_reading::{EngineRecord, ReplicaReading},
@@ -81,6 +82,7 @@ pub(crate) fn replay<D: Disk>(
 }
 
 /// The state of a replay.
+#[derive(Debug)]
 pub(crate) struct Reading {
     replay: Replay,
     /// A replica's log.
@@ -119,7 +121,7 @@ pub(crate) struct FoundCheckpoint {
 }
 
 impl Reading {
-    fn new(of: ReplayedLane, now: Timestamp) -> Self {
+    pub(crate) fn new(of: ReplayedLane, now: Timestamp) -> Self {
         let replica = match of {
             ReplayedLane::Of(replica) => Some(ReplicaReading::new(Some(replica))),
             ReplayedLane::Plain | ReplayedLane::Either => None,
@@ -142,7 +144,8 @@ impl Reading {
         }
     }
 
-    fn take(&mut self, walked: WalkItem) -> Result<(), RecoverError> {
+    /// Takes the next item of the lane.
+    pub(crate) fn take(&mut self, walked: WalkItem) -> Result<(), RecoverError> {
         match walked {
             WalkItem::Record { kind, position, body, frame } => {
                 assert!(self.last < position, "the journal passes records out of order");
@@ -179,6 +182,24 @@ impl Reading {
                 Ok(())
             }
         }
+    }
+
+    /// Ends the reading of a replica's log, of which these are the labels. Returns the state after the entry `commit`, if
+    /// the lane has one, and the records of the entries behind it.
+    ///
+    /// # Panics
+    /// If the lane is no replica's.
+    pub(crate) fn finish_at(
+        mut self,
+        labels: &Labels,
+        commit: u64,
+    ) -> Result<Option<(Engine, Vec<EngineRecord>)>, RecoverError> {
+        let replica = self.replica.as_mut().expect("the lane is a replica's");
+        let (position, mut ready, mut rest) = (self.last, Vec::new(), Vec::new());
+        let closed = replica.finish_at(labels, commit, &mut ready, &mut rest);
+        closed.map_err(|error| RecoverError::Replica { position, error })?;
+        self.apply_ready(ready)?;
+        Ok(self.replay.finish_in_group().map(|engine| (engine, rest)))
     }
 
     fn finish(&mut self) -> Result<(), RecoverError> {

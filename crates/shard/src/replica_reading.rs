@@ -306,6 +306,32 @@ impl ReplicaReading {
         Ok(())
     }
 
+    /// Ends the replay of a log, of which these are the labels: entries that are not where they say are cut. Those up to
+    /// the entry `commit` are ready; the records of the others are appended to `rest`.
+    pub(crate) fn finish_at(
+        &mut self,
+        labels: &Labels,
+        commit: u64,
+        ready: &mut Vec<EngineRecord>,
+        rest: &mut Vec<EngineRecord>,
+    ) -> Result<(), ReplicaError> {
+        self.close(ready)?;
+        let found = &self.log.labels;
+        let is_cut = |index: &u64| {
+            let [found, held] = [found, labels].map(|labels| labels.get(*index));
+            found.map(|label| label.body.frame) != held.map(|label| label.body.frame)
+        };
+        let last = found.last().index;
+        if let Some(cut) = (self.log.here.commit + 1..=last).find(is_cut) {
+            self.void_from(cut);
+        }
+        self.commit(commit.min(self.log.labels.last().index), ready);
+        while let Some(entry) = self.queue.pop_committed(u64::MAX) {
+            rest.extend(entry.records);
+        }
+        Ok(())
+    }
+
     /// Ends the replay. What waits is ready too; in a group it is not committed by that.
     pub(crate) fn finish(&mut self, ready: &mut Vec<EngineRecord>) -> Result<(), ReplicaError> {
         self.close(ready)?;

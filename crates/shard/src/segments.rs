@@ -48,6 +48,24 @@ impl Segments {
         *self.live_bytes.entry(self.of(position)).or_default() += u64::from(bytes);
     }
 
+    /// Forgets which batches are live, to count them anew.
+    pub(crate) fn forget_live(&mut self) {
+        self.live_bytes.values_mut().for_each(|live| *live = 0);
+    }
+
+    /// Notes a batch that was written before, if its segment is in use. If not, it is damaged.
+    pub(crate) fn add_live_if_held(&mut self, position: Position, bytes: u32) {
+        let segment = self.of(position);
+        if let Some(live) = self.live_bytes.get_mut(&segment) {
+            *live += u64::from(bytes);
+        }
+    }
+
+    /// Releases the segments that neither a replay nor a live batch needs.
+    pub(crate) fn release_unneeded(&mut self) {
+        self.release_passed();
+    }
+
     /// Notes that a batch is no longer wanted.
     pub(crate) fn remove_live(&mut self, position: Position, bytes: u32) {
         let segment = self.of(position);

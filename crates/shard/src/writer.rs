@@ -80,6 +80,11 @@ impl Writer {
         self.builder.end()
     }
 
+    /// The start of a replay that the next segment's header announces: a checkpoint that may be used begins there.
+    pub(crate) fn replay_from(&self) -> Position {
+        self.replay_from
+    }
+
     /// The position of the gathering frame.
     pub(crate) fn frame_start(&self) -> Position {
         self.builder.frame_start()
