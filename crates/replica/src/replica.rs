@@ -7,12 +7,14 @@ use std::{
 
 use bytes::Bytes;
 use sennit_engine::{Command, Effect};
-use sennit_journal::{Frame, Position};
+use sennit_journal::{Disk, Frame, Position, Reader};
 use sennit_replication::{
     Content, HEARTBEAT_TICKS, Label, Mark, Member, Membership, Message, MessageKind, Quarantine,
     Refusal, Role, WINDOW_MAX, WINDOW_MIN,
 };
-use sennit_shard::{EntryError, EntryId, Fetch, ReceivedEntry, Shard, Standing};
+use sennit_shard::{
+    EntryError, EntryId, Fetch, Rebuild, ReceivedEntry, RecoverError, Shard, Standing, TakeOver,
+};
 
 use crate::{
     label,
@@ -117,7 +119,7 @@ impl Replica {
     pub fn tick(&mut self, now: Moment) {
         self.ticks += 1;
         // A state that is thrown away does not lead.
-        if self.shard.standing() != Standing::Poisoned {
+        if !self.is_poisoned() {
             self.member.tick();
         }
         if self.shard.standing().decides() {
@@ -234,6 +236,39 @@ impl Replica {
     pub fn campaign(&mut self, now: Moment) {
         self.member.campaign();
         self.carry_out(now);
+    }
+
+    /// Returns whether the state is poisoned: it has to be made anew by [`Replica::begin_rebuild`]. Until then the replica
+    /// writes, acknowledges and votes, and does not campaign.
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        self.shard.standing() == Standing::Poisoned
+    }
+
+    /// Begins to make a poisoned state anew. `reader` is of the lane, and nobody else's. The rebuild may run on any
+    /// thread; [`Replica::take_over`] ends it.
+    ///
+    /// # Panics
+    /// If the state is not poisoned.
+    pub fn begin_rebuild<D: Disk>(&mut self, reader: Reader<D>, now: Moment) -> Rebuild<D> {
+        self.shard.begin_rebuild(reader, now.time)
+    }
+
+    /// Takes a rebuild over that has nothing more to read, unless the log has gone on too far meanwhile.
+    ///
+    /// # Errors
+    /// A [`RecoverError`]: the lane is damaged. The state stays poisoned.
+    ///
+    /// # Panics
+    /// If the state is not poisoned, or the rebuild has more to read.
+    pub fn take_over<D: Disk>(
+        &mut self,
+        rebuild: Rebuild<D>,
+        now: Moment,
+    ) -> Result<TakeOver<D>, RecoverError> {
+        let taken = self.shard.take_over(rebuild, now.time)?;
+        self.carry_out(now);
+        Ok(taken)
     }
 
     /// The effects that go out now. The caller drains them after each call.

@@ -67,7 +67,15 @@ pub(crate) fn replay<D: Disk>(
             continue;
         }
         let is_oldest = recovered.replay_from == Position(0);
-        if let Some((mut engine, lost)) = replay.finish(generation, is_oldest) {
+        let finished = match reading.is_in_group() {
+            // What may be lost of reservations, a leader says.
+            true => replay.finish_in_group().map(|mut engine| {
+                engine.succeed(&Engine::new(generation, now));
+                (engine, Vec::new())
+            }),
+            false => replay.finish(generation, is_oldest),
+        };
+        if let Some((mut engine, lost)) = finished {
             engine.raise_highest_place(highest_place);
             damage.sort_unstable_by_key(|damage| damage.position);
             damage.dedup();
@@ -200,6 +208,11 @@ impl Reading {
         closed.map_err(|error| RecoverError::Replica { position, error })?;
         self.apply_ready(ready)?;
         Ok(self.replay.finish_in_group().map(|engine| (engine, rest)))
+    }
+
+    /// Returns whether the lane is that of a replica which is not alone.
+    fn is_in_group(&self) -> bool {
+        self.replica.as_ref().is_some_and(|replica| !replica.log.replica.is_alone)
     }
 
     fn finish(&mut self) -> Result<(), RecoverError> {

@@ -16,7 +16,7 @@ use sennit_model::{
 };
 use sennit_replica::{HearError, Moment, OutgoingMessage, Replica, ReplicaSettings};
 use sennit_replication::{Membership, Role, TICK_MS};
-use sennit_shard::{PackLengths, Recovered, Settings, recover};
+use sennit_shard::{PackLengths, Rebuild, Recovered, Settings, TakeOver, recover};
 
 pub(crate) const ORDERS: PartitionId = PartitionId { topic: TopicId(1), index: PartitionIndex(0) };
 const GROUP: GroupId = GroupId(1);
@@ -28,6 +28,11 @@ pub(crate) struct Node {
     parts: Parts,
     /// Frames that the lane has taken and not written.
     pub(crate) taken: VecDeque<Frame>,
+    rebuild: Option<Rebuild<MemoryDisk>>,
+    /// How often the state was made anew.
+    pub(crate) rebuilds: usize,
+    /// Whether a poisoned state is made anew.
+    pub(crate) rebuilds_at_once: bool,
     /// Whether the lane writes.
     pub(crate) writes: bool,
     pub(crate) effects: Vec<Effect>,
@@ -56,7 +61,18 @@ impl Node {
         let replica = Replica::new(shard, &settings, now).unwrap();
         let parts = Parts { lane, slots, reader };
         let (taken, effects, disk) = (VecDeque::new(), Vec::new(), disk.clone());
-        Self { disk, replica, parts, taken, writes: true, effects }
+        let (rebuild, rebuilds, rebuilds_at_once) = (None, 0, true);
+        Self {
+            disk,
+            replica,
+            parts,
+            taken,
+            rebuild,
+            rebuilds,
+            rebuilds_at_once,
+            writes: true,
+            effects,
+        }
     }
 
     /// The lane writes what it has taken.
@@ -73,7 +89,26 @@ impl Node {
         self.replica.written(end, now);
     }
 
+    /// A step of making a poisoned state anew.
+    fn rebuild(&mut self, now: Moment) {
+        let mut rebuild = match self.rebuild.take() {
+            Some(rebuild) => rebuild,
+            None => self.replica.begin_rebuild(self.parts.reader.duplicate(), now),
+        };
+        if rebuild.step().unwrap() {
+            self.rebuild = Some(rebuild);
+            return;
+        }
+        match self.replica.take_over(rebuild, now).unwrap() {
+            TakeOver::Done => self.rebuilds += 1,
+            TakeOver::TooEarly(rebuild) => self.rebuild = Some(*rebuild),
+        }
+    }
+
     fn step(&mut self, now: Moment) -> bool {
+        if self.rebuilds_at_once && self.replica.is_poisoned() {
+            self.rebuild(now);
+        }
         let mut frames = Vec::new();
         if self.replica.shard().has_frames() {
             self.replica.take_frames(&mut frames, now);
@@ -211,6 +246,11 @@ impl Group {
             node.replica.tick(self.now);
             node.replica.advance(self.now);
         }
+    }
+
+    /// Whether poisoned states are made anew.
+    pub(crate) fn set_rebuilds(&mut self, at_once: bool) {
+        self.nodes.values_mut().for_each(|node| node.rebuilds_at_once = at_once);
     }
 
     /// Ticks until one leads that hears a majority; returns it.
