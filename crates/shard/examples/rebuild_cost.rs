@@ -2,7 +2,6 @@
 //! `cargo run --release -p sennit-shard --example rebuild_cost -- FOLDER [MIB]`. The folder must not exist.
 #![expect(
     clippy::disallowed_methods,
-    clippy::disallowed_types,
     clippy::print_stdout,
     clippy::unwrap_used,
     reason = "it measures, on a real disk"

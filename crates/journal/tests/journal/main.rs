@@ -14,6 +14,7 @@ mod golden_used_again;
 mod headless;
 mod impossible;
 mod lanes;
+mod log_parts;
 mod model;
 mod pack_crashes;
 mod pack_rot;

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use proptest::{collection::vec, prelude::*};
-use sennit_journal::disk::MemoryDisk;
+use sennit_journal::{Disk, disk::MemoryDisk};
 use sennit_shard::{Rebuild, Standing, TakeOver};
 
 use crate::group_member::{GroupMember, NOW, PARTITIONS};
@@ -54,17 +54,18 @@ struct Pair {
     follower: GroupMember,
     rebuild: Option<Rebuild<MemoryDisk>>,
     rounds: usize,
+    segment_bytes: u64,
 }
 
 impl Pair {
-    fn new(cache_bytes: usize) -> Self {
-        let open = |id| GroupMember::open(&MemoryDisk::default(), id, cache_bytes, SEGMENT_BYTES);
+    fn new(cache_bytes: usize, segment_bytes: u64) -> Self {
+        let open = |id| GroupMember::open(&MemoryDisk::default(), id, cache_bytes, segment_bytes);
         let (mut leader, mut follower) = (open(1), open(2));
         leader.lead(2);
         leader.open_partitions();
         leader.send(&mut follower, u64::MAX);
         leader.subscribe();
-        Self { leader, follower, rebuild: None, rounds: 0 }
+        Self { leader, follower, rebuild: None, rounds: 0, segment_bytes }
     }
 
     fn run(&mut self, steps: &[Step]) {
@@ -163,7 +164,8 @@ impl Pair {
         assert_eq!(last.map(|here| here.commit), follower.here().map(|here| here.commit));
         assert_eq!(state.difference(&of_leader), None);
         let id = self.follower.id;
-        let mut started = GroupMember::open(&self.follower.disk, id, cache_bytes, SEGMENT_BYTES);
+        let mut started =
+            GroupMember::open(&self.follower.disk, id, cache_bytes, self.segment_bytes);
         let by_start = started.parts.shard.engine().replicated_state(NOW);
         assert_eq!(state.difference(&by_start), None);
         assert_eq!(self.follower.places(), started.places());
@@ -184,7 +186,7 @@ proptest! {
         after in steps(0..40),
         cache_bytes in prop_oneof![Just(0_usize), Just(32 << 10), Just(1 << 20)],
     ) {
-        let mut pair = Pair::new(cache_bytes);
+        let mut pair = Pair::new(cache_bytes, SEGMENT_BYTES);
         pair.run(&before);
         let is_sent = |step: &&Step| !matches!(step, Step::Send(_) | Step::Commit(_));
         pair.run(&lost.iter().filter(is_sent).copied().collect::<Vec<_>>());
@@ -202,5 +204,91 @@ proptest! {
         pair.finish();
         pair.leader.rest();
         pair.check(cache_bytes);
+    }
+}
+
+/// A pair whose follower has led, and was cut off with an entry that nobody else has.
+fn cut_off(batches: u32, segment_bytes: u64) -> Pair {
+    let mut pair = Pair::new(0, segment_bytes);
+    for _ in 0..batches {
+        pair.run(&[Step::Publish(0, 20, 2_000), Step::Send(9), Step::Commit(0)]);
+        pair.run(&[Step::WriteLeader(9), Step::WriteFollower(9)]);
+    }
+    pair.run(&[Step::Publish(1, 20, 2_000), Step::WriteLeader(9)]);
+    pair.change_leader(3);
+    pair
+}
+
+#[test]
+fn what_is_appended_meanwhile_is_read_in_rounds_until_little_is_left() {
+    // No checkpoint is due in so long a segment.
+    let mut pair = cut_off(300, 16 << 20);
+    let append = [Step::Publish(0, 20, 2_000), Step::Send(9), Step::Commit(0)];
+    for _ in 0..130 {
+        pair.run(&append);
+        pair.run(&[Step::WriteLeader(9), Step::WriteFollower(9)]);
+    }
+    while pair.rounds == 0 {
+        pair.rebuild();
+    }
+    assert!(pair.is_poisoned(), "5 MiB were appended meanwhile");
+    pair.run(&append);
+    while pair.rounds == 1 {
+        pair.rebuild();
+    }
+    assert!(!pair.is_poisoned());
+    pair.finish();
+    pair.leader.rest();
+    pair.check(0);
+}
+
+#[test]
+fn a_lane_that_is_damaged_gives_no_state() {
+    let mut pair = cut_off(10, SEGMENT_BYTES);
+    pair.run(&[Step::Send(9)]);
+    let (disk, lane) = (&pair.follower.disk, std::path::Path::new("data/lane-0"));
+    for name in disk.list(lane).unwrap() {
+        let slot = lane.join(name);
+        let mut bytes = disk.bytes_of(&slot).unwrap();
+        bytes[4096 + 100] ^= 1;
+        disk.insert_file(&slot, bytes);
+    }
+    let rebuild = pair.rebuild.as_mut().unwrap();
+    let fault = (0..100).find_map(|_| rebuild.step().err()).expect("it reads a damaged frame");
+    assert!(fault.to_string().contains("damaged"), "{fault}");
+    assert!(pair.is_poisoned());
+}
+
+#[test]
+fn a_move_for_a_state_that_is_gone_is_of_no_use() {
+    for is_late in [false, true] {
+        let mut pair = cut_off(30, SEGMENT_BYTES);
+        let member = &mut pair.follower;
+        // The one that is cut off had a checkpoint, so that a segment may be emptied.
+        let container = loop {
+            member.parts.shard.checkpoint_soon();
+            member.write_all();
+            if let Some(container) = member.parts.shard.next_move(NOW) {
+                break container;
+            }
+        };
+        let mut held = member.parts.mover.list(container).unwrap();
+        member.parts.shard.retain_wanted(&mut held);
+        assert!(!held.is_empty());
+        let moved = member.parts.mover.copy(container, &held).unwrap();
+        let packs: Vec<_> = moved.packs.iter().map(|pack| pack.number).collect();
+        pair.run(&[Step::Send(9)]);
+        assert!(pair.is_poisoned());
+        if is_late {
+            pair.finish();
+        }
+        pair.follower.parts.shard.handle_move(moved, NOW);
+        let mut released = Vec::new();
+        pair.follower.parts.shard.take_released_packs(&mut released);
+        assert_eq!(released, packs);
+        pair.finish();
+        assert!(pair.follower.parts.shard.next_move(NOW).is_some(), "it is moved again");
+        pair.leader.rest();
+        pair.check(0);
     }
 }
