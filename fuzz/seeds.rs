@@ -28,6 +28,7 @@ use sennit_server::check_archive;
 use sennit_websocket::{Deflater, FrameHead, Opcode, WindowBits, client};
 use xxhash_rust::xxh3::xxh3_64;
 
+mod afar_seeds;
 mod api_bodies;
 mod group_records;
 
@@ -40,6 +41,7 @@ fn write(target: &str, name: &str, seed: &[u8]) {
 fn main() {
     message_batch();
     filters();
+    afar_seeds::write_all();
     let (records, snapshots) = engine_life();
     for (kind, (name, body)) in records {
         write("record", &name, &[&[kind], &body[..]].concat());

@@ -34,7 +34,7 @@ pub struct FailedAttempt {
 }
 
 /// The decisions about [`FailedAttempts`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FailureAnswers {
     /// The partition.
     pub partition: PartitionId,
@@ -45,7 +45,7 @@ pub struct FailureAnswers {
 }
 
 /// A decision about a failed attempt.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FailureAnswer {
     /// The message's offset.
     pub offset: Offset,

@@ -39,7 +39,7 @@ pub struct Credit {
 }
 
 /// A command to a shard.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Append a batch to a partition.
     Publish(Publish),
@@ -117,7 +117,7 @@ pub enum Command {
 }
 
 /// Append a batch to a partition.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Publish {
     /// Who asks; a refusal carries the request, a confirm carries the sequence.
     pub origin: Origin,
@@ -131,7 +131,7 @@ pub struct Publish {
 }
 
 /// Publish batches and ack deliveries in one step.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PublishAtomic {
     /// Who asks.
     pub origin: Origin,
@@ -143,7 +143,7 @@ pub struct PublishAtomic {
 }
 
 /// Deliveries of one group of one partition that an atomic publish acks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AtomicAck {
     /// The partition.
     pub partition: PartitionId,
@@ -187,7 +187,7 @@ pub enum Verdict {
 }
 
 /// Settle or extend deliveries.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settle {
     /// The request that it belongs to.
     pub origin: Origin,
@@ -204,7 +204,7 @@ pub struct Settle {
 }
 
 /// Take part in a group of one partition.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Subscribe {
     /// The request that it belongs to.
     pub origin: Origin,
@@ -250,7 +250,7 @@ pub struct CursorSetter {
 }
 
 /// Read one partition by offset. Nothing is leased or kept for a reader.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Read {
     /// The request that it belongs to.
     pub origin: Origin,
@@ -297,7 +297,7 @@ pub struct Placed {
 }
 
 /// Changes to the catalogue: which topics and groups there are.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum CatalogueCommand {
     /// Create a topic, or find it if it has the same settings.
     CreateTopic {
@@ -416,7 +416,7 @@ pub enum DelayChange {
 }
 
 /// Changes to one partition and questions to it. Each may be sent again: what is already so stays so.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "settings are opened rarely, and sent one by one")]
 pub enum PartitionCommand {
     /// Be there, with these settings and exactly these groups.

@@ -7,6 +7,7 @@
 //! restores it.
 
 mod admission;
+mod afar_codec;
 mod append;
 mod apply;
 mod atomic_publish;
@@ -104,6 +105,7 @@ mod walks;
 mod wheel;
 mod workbench;
 
+pub use afar_codec::{AFAR_HEAD_BYTES_MAX, AFAR_PAYLOAD_BYTES_MAX, DecodeError, Encoded};
 pub use attempts::{FailedAttempt, FailedAttempts, FailureAnswer, FailureAnswers, FailureDecision};
 pub use catalogue::{Catalogue, CatalogueGroup, Topic};
 pub use checkpoint::Checkpoint;

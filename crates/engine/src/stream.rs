@@ -89,7 +89,7 @@ pub struct ForkOf {
 }
 
 /// A command to a stream.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum StreamCommand {
     /// Create the stream. Answered with [`StreamAnswer::Opened`]; refused if it exists with other settings.
     Open(Box<OpenStream>),
@@ -116,7 +116,7 @@ pub enum StreamCommand {
 }
 
 /// A stream to be there.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct OpenStream {
     /// The topic's settings.
     pub config: TopicConfig,
@@ -129,7 +129,7 @@ pub struct OpenStream {
 }
 
 /// Something to be appended to a stream.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct StreamAppend {
     /// The messages; none only to close.
     pub content: Option<Content>,

@@ -60,16 +60,14 @@ impl Writer<'_> {
             None => self.u8(0),
         };
         match fork {
-            Some(ForkOf { source, home, name, at, requested: (token, behind) }) => self
-                .u8(1)
-                .partition(*source)
-                .u32(home.0)
-                .text(name)
-                .u64(at.0)
-                .text(token)
-                .u64(*behind),
+            Some(fork) => self.u8(1).fork_of(fork),
             None => self.u8(0),
         }
+    }
+
+    pub(crate) fn fork_of(&mut self, fork: &ForkOf) -> &mut Self {
+        let ForkOf { source, home, name, at, requested: (token, behind) } = fork;
+        self.partition(*source).u32(home.0).text(name).u64(at.0).text(token).u64(*behind)
     }
 
     /// The head of the record: what it begins with follows.
@@ -143,15 +141,15 @@ impl Reader {
         } else {
             None
         };
-        let fork = if self.flag("is fork")? {
-            let (source, home) = (self.partition()?, TopicId(self.u32()?));
-            let (name, at) = (self.boxed_text()?, Offset(self.u64()?));
-            let requested = (self.boxed_text()?, self.u64()?);
-            Some(ForkOf { source, home, name, at, requested })
-        } else {
-            None
-        };
+        let fork = if self.flag("is fork")? { Some(self.fork_of()?) } else { None };
         Ok(StreamSettings { content_type, time_to_live, expires_at, is_verified, fork, group })
+    }
+
+    pub(crate) fn fork_of(&mut self) -> Result<ForkOf, RecordError> {
+        let (source, home) = (self.partition()?, TopicId(self.u32()?));
+        let (name, at) = (self.boxed_text()?, Offset(self.u64()?));
+        let requested = (self.boxed_text()?, self.u64()?);
+        Ok(ForkOf { source, home, name, at, requested })
     }
 
     /// The stream, with the batch that is the rest of the body.

@@ -36,7 +36,7 @@ pub struct Selection {
 }
 
 /// A walk over messages of one partition that a group is not through with, by offset: one page of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Walk {
     /// The group.
     pub group: GroupId,

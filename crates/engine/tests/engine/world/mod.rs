@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use sennit_engine::{
-    Command, Credit, DeadLetters, Delivery, DeliveryRun, Effect, Engine, ExplainSubject,
+    Command, Credit, DeadLetters, Delivery, DeliveryRun, Effect, Encoded, Engine, ExplainSubject,
     Explanation, GroupDescription, GroupSetting, Journal, KeyDescription, Origin, Outbox,
     PartitionCommand, Payloads, Place, Publish, Record, Refusal, Replay, SessionId, Settle,
     Settled, SourceNames, Subscribe, Verdict,
@@ -42,6 +42,22 @@ pub struct Memory {
     /// Batches that have to be fetched first.
     pub absent: bool,
     pub asked: Vec<Place>,
+}
+
+/// A command that was sent by another node comes as it was sent, unless the sender refuses it.
+fn travels(command: &Command) {
+    let mut encoded = Encoded::default();
+    if let Err(refusal) = command.encode(&mut encoded) {
+        return assert!(matches!(refusal, Refusal::Config(_)), "{refusal}");
+    }
+    assert_eq!(Command::decode(&mut encoded.to_bytes()).as_ref(), Ok(command));
+}
+
+/// An effect for another node comes as it was sent.
+fn returns(effect: &Effect) {
+    let mut encoded = Encoded::default();
+    effect.encode(&mut encoded).expect("it is within the limits");
+    assert_eq!(Effect::decode(&mut encoded.to_bytes()).as_ref(), Ok(effect));
 }
 
 impl Journal for Memory {
@@ -164,6 +180,7 @@ impl World {
     pub fn do_in_one_turn(&mut self, commands: impl IntoIterator<Item = Command>) {
         let mut out = Outbox::default();
         for command in commands {
+            travels(&command);
             self.engine.handle(command, self.now, &mut self.journal, &mut out);
         }
         self.engine.end_turn(&mut self.journal);
@@ -172,6 +189,7 @@ impl World {
 
     pub fn finish(&mut self, mut out: Outbox) {
         loop {
+            out.now.iter().chain(&out.after_commit).for_each(returns);
             self.effects.append(&mut out.now);
             self.effects.append(&mut out.after_commit);
             self.engine.committed(self.journal.end);
