@@ -35,6 +35,7 @@ impl Engine {
     fn change(&mut self, record: &Record, position: u64) {
         self.catalogue.apply(record, &mut self.shared);
         self.note_places(record);
+        self.note_time(record);
         match record {
             Record::PartitionOpened { partition: id, config, dead_letters, groups } => {
                 self.apply_partition_opened(*id, config, *dead_letters, groups);

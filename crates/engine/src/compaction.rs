@@ -48,6 +48,7 @@ impl Engine {
     /// Begins a pass: what it is about. What is not committed may still come to nothing, and supersedes
     /// nothing. `None`, and not due any more, if there is nothing to look through.
     pub fn begin_compaction(&mut self, id: PartitionId, now: Timestamp) -> Option<CompactionScope> {
+        let now = self.time(now);
         self.latest.taken(id);
         let Partition { log, visible, .. } = self.partitions.get(&id)?;
         let clean = self.latest.get(id)?;
@@ -152,6 +153,7 @@ impl Engine {
         now: Timestamp,
         journal: &mut impl Journal,
     ) {
+        let now = self.time(now);
         let CompactionPass { until: end, keeps_tombstones, all_read } = pass;
         if !self.goes_on_compacting(id) {
             return;

@@ -27,6 +27,7 @@ impl Engine {
         payloads: &mut impl Payloads,
         out: &mut Outbox,
     ) {
+        let now = self.time(now);
         out.now
             .extend(self.streams.ended.drain(..).map(|id| Effect::StreamEnded { topic: id.topic }));
         // A dead letter that is moved makes its target ready, which is served in the next round.

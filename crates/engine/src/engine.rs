@@ -21,6 +21,7 @@ use crate::{
     effect::Effect,
     group::{Group, range},
     group_counts::{AllGroupCounts, GroupCounts},
+    group_time::GroupTime,
     latest::Latest,
     lease::Holder,
     log::{KeptBatch, Place},
@@ -140,6 +141,7 @@ pub struct Engine {
     pub(crate) walks: Walks,
     /// The topics about whose failed attempts somebody else decides.
     pub(crate) watched: Arc<[TopicId]>,
+    pub(crate) group_time: GroupTime,
 }
 
 impl Engine {
@@ -176,6 +178,7 @@ impl Engine {
             throttles: Arc::default(),
             walks: Walks::default(),
             watched: Arc::default(),
+            group_time: GroupTime::default(),
         }
     }
 
@@ -345,6 +348,7 @@ impl Engine {
         journal: &mut impl Journal,
         out: &mut Outbox,
     ) {
+        let now = self.time(now);
         match command {
             Command::Publish(publish) => self.publish(publish, None, now, journal, out),
             Command::PublishAt(publish, expected) => {

@@ -285,10 +285,51 @@ impl Replay {
         generation: Generation,
         is_oldest: bool,
     ) -> Option<(Engine, Vec<Record>)> {
-        let is_whole = matches!(self.stage, Stage::Fresh | Stage::Whole);
-        if !is_whole || self.begins_damaged && !is_oldest {
+        if !self.is_whole(is_oldest) {
             return None;
         }
+        let lost = self.lost_at_end();
+        Some((self.into_engine(generation), lost))
+    }
+
+    /// The state of a replica, which follows until [`Engine::lead`]; `None` as for [`Replay::finish`]. It is the next
+    /// leader that says what is lost. `generation` is that of the last term that is known, and `time` the newest in
+    /// the records before those that were replayed.
+    #[must_use]
+    pub fn finish_as_replica(
+        self,
+        generation: Generation,
+        is_oldest: bool,
+        time: Timestamp,
+    ) -> Option<Engine> {
+        if !self.is_whole(is_oldest) {
+            return None;
+        }
+        let mut engine = self.into_engine(generation);
+        engine.join_group(time);
+        Some(engine)
+    }
+
+    fn is_whole(&self, is_oldest: bool) -> bool {
+        let is_whole = matches!(self.stage, Stage::Fresh | Stage::Whole);
+        if !is_whole || self.begins_damaged && !is_oldest {
+            return false;
+        }
+        true
+    }
+
+    fn into_engine(mut self, generation: Generation) -> Engine {
+        let most = self.holes.messages_max();
+        let engine = &mut self.engine;
+        engine.first_offset = most;
+        engine.catalogue.skip_ids(most);
+        engine.set_generation(generation);
+        self.begin_life();
+        self.engine
+    }
+
+    /// Applies what is lost at the end, and returns it.
+    fn lost_at_end(&mut self) -> Vec<Record> {
         let most = self.holes.messages_max();
         let engine = &mut self.engine;
         let unsure: Vec<_> = match self.holes.is_none() {
@@ -304,11 +345,7 @@ impl Replay {
         for record in &lost {
             engine.apply(record, 0);
         }
-        engine.first_offset = most;
-        engine.catalogue.skip_ids(most);
-        engine.set_generation(generation);
-        self.begin_life();
-        Some((self.engine, lost))
+        lost
     }
 
     /// The state out of a snapshot's items.

@@ -25,6 +25,7 @@ impl Engine {
     /// are told to ask again; requests that wait are refused, as their outcome is unknown. Costs a step for each
     /// partition, and for each lease.
     pub fn rest(&mut self, now: Timestamp, out: &mut Outbox) {
+        let now = self.time(now);
         for id in self.active_partitions() {
             let Some(partition) = self.partitions.get_mut(&id) else { continue };
             for holder in partition.step_down(now, &mut self.wheel) {
@@ -49,7 +50,7 @@ impl Engine {
     }
 
     /// The partitions whose groups have more than what is settled and what is ready. A folded one has not.
-    fn active_partitions(&self) -> Vec<PartitionId> {
+    pub(crate) fn active_partitions(&self) -> Vec<PartitionId> {
         let is_active = |id: &PartitionId| {
             let view = self.partitions.peek_if(id, |_| false);
             view.is_some_and(|view| view.partition().groups.iter().any(Group::is_active))

@@ -29,6 +29,7 @@ type Failures = BTreeMap<(PartitionId, GroupId), Vec<(OffsetRange, u32)>>;
 impl Engine {
     /// Does what is due by `now`.
     pub fn advance(&mut self, now: Timestamp, journal: &mut impl Journal) {
+        let now = self.time(now);
         let mut fired = std::mem::take(&mut self.fired);
         self.wheel.advance(now, &mut fired);
         let mut ended = Failures::new();

@@ -3,6 +3,7 @@
 //! invariants checked after each.
 
 mod holes;
+mod lead;
 mod rest;
 
 use std::{sync::Arc, time::Duration};
@@ -10,8 +11,8 @@ use std::{sync::Arc, time::Duration};
 use proptest::prelude::*;
 use sennit_engine::{
     CatalogueCommand, Checkpoint, Command, Credit, CursorSetter, DeadLetters, DelayChange,
-    Destination, Engine, GroupSetting, Journal, Origin, PartitionCommand, Place, Publish, Record,
-    Replay, Replayed, Requeue, SessionId, Settle, Verdict, Walk, WalkVerb,
+    DeliveryRun, Destination, Engine, GroupSetting, Journal, Origin, PartitionCommand, Place,
+    Publish, Record, Replay, Replayed, Requeue, SessionId, Settle, Verdict, Walk, WalkVerb,
 };
 use sennit_model::{
     Durability, Generation, GroupConfig, GroupId, Incarnation, Message, Offset, PartitionId,
@@ -129,7 +130,8 @@ fn take(world: &mut World, step: Step) {
                 _ if attempt == 1 => Verdict::DeadLetter { reason: "a reason".into() },
                 _ => Verdict::Extend(millis(900)),
             };
-            let runs = vec![run(first.into(), count.into(), attempt.into())];
+            let run = run(first.into(), count.into(), attempt.into());
+            let runs = vec![DeliveryRun { generation: world.generation, ..run }];
             let (origin, partition, group) = (world.origin(SessionId(1)), ORDERS, GROUP);
             let settle = Settle { origin, partition, group, verdict, runs, confirm: true };
             world.do_now(Command::Settle(settle));

@@ -105,6 +105,8 @@ pub struct World {
     pub journal: Memory,
     pub now: Timestamp,
     pub effects: Vec<Effect>,
+    /// That of the deliveries.
+    pub generation: Generation,
     request: u64,
 }
 
@@ -137,6 +139,7 @@ impl World {
             journal: Memory::default(),
             now,
             effects: Vec::new(),
+            generation: Generation(1),
             request: 0,
         }
     }
