@@ -32,7 +32,8 @@ impl Shard {
         if log.membership == Membership::default() {
             log.membership = first_members.clone();
         }
-        let commit = log.here.commit;
+        let (commit, time) = (log.here.commit, log.time);
+        self.engine.join_group(time);
         let end = self.writer.end_of(commit).expect("it is a replica");
         self.progress.begin_in_group(end);
         self.stand(Standing::Follower { leader: None }, now);
@@ -61,6 +62,7 @@ impl Shard {
             for (record, at) in &entry.records {
                 self.engine.apply(record, body.position().0 + at);
             }
+            self.engine.end_followed_turn();
         }
         self.finish_turn(now);
         Ok(())

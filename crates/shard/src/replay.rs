@@ -14,6 +14,7 @@ use crate::{
     recover_error::RecoverError,
     replica_log::Replica,
     replica_reading::{EngineRecord, ReplicaReading},
+    standing::generation_of,
 };
 
 /// The lane that is replayed.
@@ -67,15 +68,16 @@ pub(crate) fn replay<D: Disk>(
             continue;
         }
         let is_oldest = recovered.replay_from == Position(0);
-        let finished = match reading.is_in_group() {
-            // What may be lost of reservations, a leader says.
-            true => replay.finish_in_group().map(|mut engine| {
-                engine.succeed(&Engine::new(generation, now));
-                (engine, Vec::new())
-            }),
-            false => replay.finish(generation, is_oldest),
+        let state = match reading.replica.as_ref().map(|replica| &replica.log) {
+            // The next leader says what is lost, and each leader has a generation of its own: its term.
+            Some(log) if !log.replica.is_alone => {
+                let generation = generation_of(log.here.term);
+                let engine = replay.finish_as_replica(generation, is_oldest, log.time);
+                engine.map(|engine| (engine, Vec::new()))
+            }
+            _ => replay.finish(generation, is_oldest),
         };
-        if let Some((mut engine, lost)) = finished {
+        if let Some((mut engine, lost)) = state {
             engine.raise_highest_place(highest_place);
             damage.sort_unstable_by_key(|damage| damage.position);
             damage.dedup();
@@ -208,11 +210,6 @@ impl Reading {
         closed.map_err(|error| RecoverError::Replica { position, error })?;
         self.apply_ready(ready)?;
         Ok(self.replay.finish_in_group().map(|engine| (engine, rest)))
-    }
-
-    /// Returns whether the lane is that of a replica which is not alone.
-    fn is_in_group(&self) -> bool {
-        self.replica.as_ref().is_some_and(|replica| !replica.log.replica.is_alone)
     }
 
     fn finish(&mut self) -> Result<(), RecoverError> {

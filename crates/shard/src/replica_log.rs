@@ -130,15 +130,9 @@ impl ReplicaLog {
 
     /// Notes the time of a record of the group.
     pub(crate) fn note_time(&mut self, record: &Record) {
-        let time = match record {
-            Record::Appended { appended_at, .. }
-            | Record::Buried { appended_at, .. }
-            | Record::Requeued { appended_at, .. } => *appended_at,
-            Record::Failed { failed_at, .. } => *failed_at,
-            Record::StreamOpened(opened) => opened.opened_at,
-            _ => return,
-        };
-        self.time = self.time.max(time);
+        if let Some(time) = record.time() {
+            self.time = self.time.max(time);
+        }
     }
 
     /// Handles that the lane has synced everything before `end`.

@@ -1,6 +1,7 @@
 //! A shard's standing in its group: whether it decides. It knows no raft: a replica says what its standing is.
 
 use sennit_engine::Refusal;
+use sennit_model::Generation;
 
 /// The standing of a shard. A shard that is no replica is alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,14 @@ impl Standing {
         self.decides() || matches!(self, Self::HandingOver { .. })
     }
 
+    /// The term in which it leads.
+    pub(crate) fn term(self) -> Option<u64> {
+        match self {
+            Self::Leader { term, .. } | Self::HandingOver { term } => Some(term),
+            _ => None,
+        }
+    }
+
     /// The refusal of commands where nothing is decided.
     pub(crate) fn refusal(self) -> Option<Refusal> {
         match self {
@@ -51,4 +60,9 @@ impl Standing {
             }
         }
     }
+}
+
+/// The generation of what is delivered in a term. A group does not live to see 2^32 terms.
+pub(crate) fn generation_of(term: u64) -> Generation {
+    Generation(u32::try_from(term).unwrap_or(u32::MAX))
 }

@@ -3,7 +3,10 @@
 use sennit_engine::{Effect, Refusal};
 use sennit_model::Timestamp;
 
-use crate::{shard::Shard, standing::Standing};
+use crate::{
+    shard::Shard,
+    standing::{Standing, generation_of},
+};
 
 impl Shard {
     /// The standing.
@@ -22,8 +25,15 @@ impl Shard {
         let before = std::mem::replace(&mut self.standing, standing);
         let is_usable = before != Standing::Poisoned || standing == Standing::Poisoned;
         assert!(is_usable, "a poisoned state stays so until it is thrown away");
-        if before.leads() && !standing.leads() {
+        let goes_on = before.leads() && standing.leads() && before.term() == standing.term();
+        if before.leads() && !goes_on {
             self.step_down(now);
+        }
+        if let Standing::Leader { term, .. } = standing
+            && !goes_on
+            && !self.fenced
+        {
+            self.engine.lead(generation_of(term), now, &mut self.writer);
         }
         if standing == Standing::Poisoned {
             // None of what it has led to is true of the state that follows.
