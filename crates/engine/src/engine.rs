@@ -400,12 +400,13 @@ impl Engine {
     }
 
     /// Takes from the state before it what is in no record and outlives that state: the life of the shard, what its
-    /// broker has set, and the highest place.
+    /// broker has set, the group's time, and the highest place.
     pub fn succeed(&mut self, before: &Self) {
         self.generation = before.generation;
         self.throttles = before.throttles.clone();
         self.watched = before.watched.clone();
         self.storage_full = before.storage_full;
+        self.join_group(before.group_time());
         self.raise_highest_place(before.highest_place);
     }
 
