@@ -99,12 +99,7 @@ impl Shard {
     pub fn commit_entries(&mut self, index: u64, now: Timestamp) {
         let log = self.writer.group_log();
         let index = index.min(log.labels.last().index);
-        for committed in log.here.commit + 1..=index {
-            if let Some(membership) = log.labels.membership(committed) {
-                log.membership = membership.clone();
-            }
-        }
-        log.here.commit = log.here.commit.max(index);
+        log.commit(index);
         let end = self.writer.end_of(index).expect("it is a replica");
         if end > self.progress.committed() {
             self.committed(end, now);

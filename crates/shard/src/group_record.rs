@@ -1,6 +1,6 @@
 //! The records of a shard that is a replica of a group, as bytes: they say which entry of the group's log a frame is,
 //! what this replica knows of its group, and the group's members. Their kinds begin where the engine's end; a kind's
-//! number and layout never change. All numbers are little-endian.
+//! number and layout never change. FORMAT.md describes the bytes.
 
 use std::collections::BTreeSet;
 
@@ -431,6 +431,38 @@ mod tests {
         let numbers = [number(9), number(5), number(2), number(3), number(4)].concat();
         assert_eq!(GroupRecord::Stands(stands).encode(), [numbers, members.clone()].concat());
         assert_eq!(GroupRecord::Membership(membership).encode(), members);
+    }
+
+    /// The records of the page that describes their bytes.
+    fn examples() -> Vec<GroupRecord> {
+        let page = include_str!("../FORMAT.md");
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| 1")?.split_once(" | `"));
+        let rows = rows.filter_map(|(kind, body)| Some((kind, body.strip_suffix("` |")?)));
+        let decoded = rows.map(|(kind, body)| {
+            let digits: Vec<u8> = body.bytes().filter(|digit| *digit != b' ').collect();
+            let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
+            let bytes: Vec<u8> = digits.chunks(2).map(byte).collect();
+            let record = GroupRecord::decode(100 + kind.parse::<u8>().unwrap(), &bytes).unwrap();
+            assert_eq!(record.encode(), bytes);
+            record
+        });
+        decoded.collect()
+    }
+
+    #[test]
+    fn the_examples_of_the_format_page_are_these_records() {
+        let membership = Membership { learners: BTreeSet::from([4]), ..Membership::of_one(2) };
+        let last = EntryId { term: 3, index: 9 };
+        let time = Timestamp(1_800_000_000_000);
+        let entry = Entry { id: last, commit: 7, content: EntryContent::TermBegan };
+        let stands = Stands { group: 1, replica: 2, last, time, membership: membership.clone() };
+        let expected = [
+            GroupRecord::Entry(entry),
+            GroupRecord::Here(Here { term: 3, vote: 2, commit: 8 }),
+            GroupRecord::Stands(stands),
+            GroupRecord::Membership(membership),
+        ];
+        assert_eq!(examples(), expected);
     }
 
     #[test]

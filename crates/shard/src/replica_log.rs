@@ -138,7 +138,17 @@ impl ReplicaLog {
     /// Handles that the lane has synced everything before `end`.
     pub(crate) fn handle_synced(&mut self, end: Position) {
         if self.replica.is_alone {
-            self.here.commit = self.labels.last_before(end).max(self.here.commit);
+            self.commit(self.labels.last_before(end));
         }
+    }
+
+    /// Notes that the entries up to `index` are committed.
+    pub(crate) fn commit(&mut self, index: u64) {
+        for committed in self.here.commit + 1..=index {
+            if let Some(membership) = self.labels.membership(committed) {
+                self.membership = membership.clone();
+            }
+        }
+        self.here.commit = self.here.commit.max(index);
     }
 }

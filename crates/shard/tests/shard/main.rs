@@ -8,6 +8,7 @@ mod commit_order;
 mod compaction;
 mod durability;
 mod full;
+mod golden;
 mod group_member;
 mod headless;
 mod member;
