@@ -436,6 +436,7 @@ impl Oracle {
                 if let Some(group) = group {
                     group.retry_parked(turn);
                 }
+                self.changes.insert(request, (id, 0));
             }
             PartitionCommand::ChangeDelayed(offsets, change) => {
                 self.change_delays(request, id, (offsets, change), now);
@@ -462,7 +463,9 @@ impl Oracle {
             Effect::Settled(settled) => self.check_settlement(settled),
             Effect::Deliver(delivery) if delivery.attempt == 0 => self.check_read(delivery),
             Effect::Deliver(delivery) => self.check_delivery(delivery, now),
-            Effect::Done { origin, .. } => self.check_done(origin.request),
+            Effect::Done { origin, .. } | Effect::Unparked { origin, .. } => {
+                self.check_done(origin.request)
+            }
             Effect::Gap { session, subscription, partition, range, reason } => {
                 self.check_gap((*session, *subscription), *partition, *range, *reason, now)
             }
@@ -480,7 +483,6 @@ impl Oracle {
             | Effect::Explained { .. }
             | Effect::Keys { .. }
             | Effect::Delayed { .. }
-            | Effect::Unparked { .. }
             | Effect::Walked { .. }
             | Effect::StreamEnded { .. }
             | Effect::ReaderTooSlow { .. }
