@@ -8,15 +8,17 @@ use sennit_engine::{
 };
 use sennit_journal::{Frame, LaneConfig, Position, disk::MemoryDisk};
 use sennit_model::{
-    BatchBuilder, Durability, GroupConfig, GroupId, Message, PartitionId, PartitionIndex,
-    ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
+    BatchBuilder, Durability, Generation, GroupConfig, GroupId, Message, PartitionId,
+    PartitionIndex, ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
 };
 use sennit_shard::{PackLengths, Recovered, Settings, Standing, recover};
 
 pub(crate) const NOW: Timestamp = Timestamp(1_000);
 pub(crate) const SEGMENT_BYTES: u64 = 64 << 10;
 pub(crate) const GROUP: GroupId = GroupId(1);
-pub(crate) const LEADER: Standing = Standing::Leader { term: 1, may_give: true };
+/// Its term is above the generation of a lane that is opened for the first time.
+pub(crate) const LEADER: Standing = Standing::Leader { term: TERM, may_give: true };
+pub(crate) const TERM: u64 = 2;
 /// A queue that is durable, and one that delivers before the commit.
 pub(crate) const DURABLE: PartitionId = PartitionId { topic: TopicId(1), index: PartitionIndex(0) };
 pub(crate) const EARLY: PartitionId = PartitionId { topic: TopicId(2), index: PartitionIndex(0) };
@@ -137,8 +139,8 @@ impl Member {
     /// Takes what the shard says, and answers its reads, none of which may go beyond what is written.
     pub(crate) fn hear(&mut self) {
         loop {
-            for effect in self.parts.shard.effects().drain(..) {
-                if let Effect::Deliver(delivery) = &effect {
+            for mut effect in self.parts.shard.effects().drain(..) {
+                if let Effect::Deliver(delivery) = &mut effect {
                     let run = DeliveryRun {
                         first: delivery.first,
                         count: delivery.count,
@@ -146,6 +148,8 @@ impl Member {
                         generation: delivery.generation,
                     };
                     self.runs.push((delivery.partition, run));
+                    // A leader's is its term.
+                    delivery.generation = Generation(0);
                 }
                 self.effects.push(effect);
             }

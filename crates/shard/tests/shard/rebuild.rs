@@ -196,10 +196,11 @@ proptest! {
         pair.finish();
         pair.leader.rest();
         pair.check(cache_bytes);
-        pair.leader.parts.shard.stand(Standing::Leader { term: 3, may_give: true }, NOW);
+        pair.leader.lead(4);
+        pair.run(&[Step::Send(u64::MAX), Step::Commit(0)]);
         pair.leader.subscribe();
         pair.run(&lost_again.iter().filter(is_sent).copied().collect::<Vec<_>>());
-        pair.change_leader(4);
+        pair.change_leader(5);
         pair.run(&after);
         pair.finish();
         pair.leader.rest();

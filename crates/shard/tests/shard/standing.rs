@@ -5,7 +5,7 @@ use sennit_journal::disk::MemoryDisk;
 use sennit_model::Timestamp;
 use sennit_shard::{LANE_LAG_MAX, Standing};
 
-use crate::member::{DURABLE, EARLY, LEADER, Member, NOW};
+use crate::member::{DURABLE, EARLY, LEADER, Member, NOW, TERM};
 
 const FOLLOWER: Standing = Standing::Follower { leader: Some(2) };
 const ALL: usize = usize::MAX / 2;
@@ -23,7 +23,7 @@ fn who_does_not_lead_refuses_before_the_state_is_touched() {
     for (standing, expected) in [
         (FOLLOWER, not_leader),
         (Standing::Follower { leader: None }, Refusal::NoLeader),
-        (Standing::HandingOver { term: 1 }, Refusal::NoLeader),
+        (Standing::HandingOver { term: TERM }, Refusal::NoLeader),
         (Standing::Poisoned, Refusal::NoLeader),
     ] {
         let mut member = Member::with_queues(LEADER, 0);
@@ -70,7 +70,7 @@ fn what_only_the_own_lane_has_written_is_not_confirmed() {
 #[test]
 fn a_leader_without_a_lease_confirms_and_delivers_once_it_has_it() {
     let mut member = Member::with_queues(LEADER, 0);
-    member.parts.shard.stand(Standing::Leader { term: 1, may_give: false }, NOW);
+    member.parts.shard.stand(Standing::Leader { term: TERM, may_give: false }, NOW);
     let published = member.publish(DURABLE, 3);
     member.publish(EARLY, 3);
     member.finish();
@@ -86,7 +86,7 @@ fn a_leader_without_a_lease_confirms_and_delivers_once_it_has_it() {
 fn a_leader_that_hands_over_still_confirms_and_delivers_nothing() {
     let mut member = Member::with_queues(LEADER, 0);
     let published = member.publish(DURABLE, 3);
-    member.parts.shard.stand(Standing::HandingOver { term: 1 }, NOW);
+    member.parts.shard.stand(Standing::HandingOver { term: TERM }, NOW);
     member.finish();
     assert!(member.has_confirmed(published));
     assert_eq!(member.deliveries(), 0);
