@@ -31,6 +31,7 @@ use xxhash_rust::xxh3::xxh3_64;
 mod afar_seeds;
 mod api_bodies;
 mod group_records;
+mod peer_frames;
 
 fn write(target: &str, name: &str, seed: &[u8]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
@@ -51,6 +52,7 @@ fn main() {
         write("snapshot", &format!("{index}"), snapshot);
     }
     wire();
+    peer_frames::write_all();
     lanes();
     packs();
     archives();

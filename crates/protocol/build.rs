@@ -1,8 +1,9 @@
-//! Compiles the control schema to Rust. protox parses it, so that no `protoc` has to be installed.
+//! Compiles the schemas to Rust. protox parses them, so that no `protoc` has to be installed.
 
 use std::error::Error;
 
 const SCHEMA: &str = "schema/control.proto";
+const PEER_SCHEMA: &str = "schema/peer.proto";
 const SERDE: &str = "#[cfg_attr(test, derive(serde::Serialize, serde::Deserialize))]";
 const BASE64: &str = "#[cfg_attr(test, serde(with = \"crate::tests::base64_text\"))]";
 
@@ -64,5 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .field_attribute(".sennit.v1.EditedHeader.value", BASE64)
         .field_attribute(".sennit.v1.MessageEdit.payload", BASE64)
         .compile_fds(files)?;
+    println!("cargo::rerun-if-changed={PEER_SCHEMA}");
+    prost_build::Config::new().compile_fds(protox::compile([PEER_SCHEMA], ["schema"])?)?;
     Ok(())
 }

@@ -5,6 +5,8 @@
 //! binary form and are decoded without copying ([`Publish`], [`Confirm`], [`Deliver`], [`Settle`], [`Settled`],
 //! [`SetCredit`], [`Gap`], [`Taken`]). The page is docs/reference/protocol.md.
 //!
+//! [`peer`] is the protocol between the nodes of a cluster.
+//!
 //! This crate knows no socket, no queue and no file, and does not interpret frames.
 
 mod config;
@@ -20,6 +22,7 @@ mod frame_header;
 mod frame_reader;
 mod gap;
 mod kind;
+pub mod peer;
 mod preface;
 mod publish;
 mod publish_at;
