@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use sennit_server::TlsAddress;
+use sennit_server::{NODE_ID_MAX, TlsAddress};
 use sennit_settings::Problem;
 use serde_json::json;
 
@@ -42,6 +42,13 @@ pub struct Args {
     /// End when standard input ends: for programs that start a broker and must not leave it running
     #[arg(long)]
     until_stdin_ends: bool,
+    /// Make a new data directory that belongs to this node, the only one of a new cluster
+    ///
+    /// Hidden until nodes can join. An existing directory keeps what it is: that of a node is served
+    /// as such with or without the flag, any other is refused with it.
+    #[arg(long, hide = true, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(NODE_ID_MAX)))]
+    node_id: Option<u16>,
     /// Print the addresses as a JSON object
     #[arg(long)]
     json: bool,
@@ -56,6 +63,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot take SIGHUPs: {error}")))?;
     let mut defaults = Start::default();
     defaults.broker.give_back = allocator::give_back;
+    defaults.broker.node_id = args.node_id;
     let sources = SettingSources::new(args.settings, defaults);
     let resolved = sources.load().map_err(|problems| failure_of(&problems))?;
     let Start { broker, log_format, log_filter, .. } = resolved.values.clone();

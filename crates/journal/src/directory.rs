@@ -1,4 +1,4 @@
-//! The data directory: for one process at a time, in one format, with a fixed number of shards.
+//! The data directory: for one process at a time, with the settings of its FORMAT file.
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -6,7 +6,6 @@
 )]
 
 use std::{
-    fmt,
     fs::{self, File, OpenOptions},
     io::{self, Write},
     os::unix::fs::MetadataExt,
@@ -15,10 +14,8 @@ use std::{
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::{fault::Fault, format::BLOCK_BYTES};
+use crate::{fault::Fault, format_file::DirectorySettings};
 
-const FORMAT: u32 = 1;
-const FIRST_LINE: &str = "sennit data directory";
 /// The names of files in the directory.
 const FORMAT_FILE: &str = "FORMAT";
 const FORMAT_NEW: &str = "FORMAT.new";
@@ -27,21 +24,6 @@ const LOCK_FILE: &str = "LOCK";
 const RESTORING: &str = "RESTORING";
 const RESTORING_TEXT: &[u8] =
     b"A restore fills this folder, or was killed while it did. If none runs, remove the folder.\n";
-/// Room for a header, a frame and the next segment's start.
-const SEGMENT_BYTES_MIN: u64 = 16 << 10;
-/// Most shards. Each is a thread, and a lane with files.
-pub const SHARDS_MAX: u32 = 1024;
-
-/// The settings that are fixed when a data directory is created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DirectorySettings {
-    /// The number of shards; each has a lane.
-    pub shards: u32,
-    /// The length of a segment in bytes.
-    pub segment_bytes: u64,
-    /// A random number that distinguishes the files of this directory from those of others.
-    pub incarnation: u64,
-}
 
 /// A data directory that is locked for this process until it is dropped.
 #[derive(Debug)]
@@ -53,12 +35,14 @@ pub struct DataDirectory {
 
 impl DataDirectory {
     /// Opens a data directory, or creates one with the `wanted` settings. An existing directory
-    /// keeps its settings. If the call fails, it has created no file and no directory.
+    /// keeps its settings and its format; of those that are wanted, only the id of the node is
+    /// compared, if there is one. If the call fails, it has created no file and no directory.
     ///
     /// # Errors
     /// [`Fault::InUse`] if another process has it, [`Fault::NewerFormat`],
     /// [`Fault::NotADataDirectory`], [`Fault::UnfinishedRestore`], [`Fault::Impossible`] if these
-    /// settings are not possible, or [`Fault::Io`] with the path.
+    /// settings are not possible, [`Fault::NotOfACluster`] or [`Fault::OtherNode`] if a node is
+    /// wanted that is not its own, or [`Fault::Io`] with the path.
     pub fn open(path: &Path, wanted: DirectorySettings) -> Result<Self, Fault> {
         // Before the lock file is made, and again once nobody else can change the answer.
         settings_of(path, &wanted)?;
@@ -84,13 +68,28 @@ impl DataDirectory {
             return Err(Fault::NotADataDirectory { path: path.to_owned(), reason });
         }
         // It has settings of its own, which stand.
-        Self::open(path, DirectorySettings { shards: 1, segment_bytes: 0, incarnation: 0 })
+        let any = DirectorySettings { shards: 1, segment_bytes: 0, incarnation: 0, node: None };
+        Self::open(path, any)
     }
 
     /// The settings of the directory.
     #[must_use]
     pub fn settings(&self) -> &DirectorySettings {
         &self.settings
+    }
+
+    /// Raises the start epoch of the node, if the directory belongs to one, and makes it durable. A
+    /// broker does so before it serves: an epoch is never used by two starts.
+    ///
+    /// # Errors
+    /// [`Fault::Io`]. The directory is as it was, or has the raised epoch.
+    pub fn begin_start(&mut self) -> Result<(), Fault> {
+        let mut settings = self.settings;
+        let Some(node) = &mut settings.node else { return Ok(()) };
+        node.start_epoch = node.start_epoch.saturating_add(1);
+        write(&settings, &self.path)?;
+        self.settings = settings;
+        Ok(())
     }
 
     /// The folder of a shard's lane.
@@ -178,33 +177,11 @@ impl UnfinishedDirectory {
     /// then still unfinished.
     pub fn finish(&self, settings: DirectorySettings) -> Result<(), Fault> {
         let impossible = |reason| Fault::Impossible { path: self.path.clone(), reason };
-        check(&settings).map_err(impossible)?;
+        settings.check().map_err(impossible)?;
         write(&settings, &self.path)?;
         // Where this fails, whoever opens the directory tries again.
         let _ = fs::remove_file(self.path.join(RESTORING));
         Ok(())
-    }
-}
-
-impl DirectorySettings {
-    /// Parses the `text` of the FORMAT file of the directory at `path`.
-    ///
-    /// # Errors
-    /// [`Fault::NewerFormat`] or [`Fault::NotADataDirectory`].
-    pub fn parse(text: &str, path: &Path) -> Result<Self, Fault> {
-        parse(text, path)
-    }
-}
-
-impl fmt::Display for DirectorySettings {
-    /// The text of the FORMAT file.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { shards, segment_bytes, incarnation } = self;
-        write!(
-            f,
-            "{FIRST_LINE}\nformat = {FORMAT}\nshards = {shards}\n\
-             segment_bytes = {segment_bytes}\nincarnation = {incarnation}\n"
-        )
     }
 }
 
@@ -229,14 +206,36 @@ fn settings_of(
     if metadata.is_some() {
         let format_path = path.join(FORMAT_FILE);
         match fs::read_to_string(&format_path) {
-            Ok(text) => return parse(&text, path).map(Some),
+            Ok(text) => {
+                let held = DirectorySettings::parse(&text, path)?;
+                refuse_another_node(&held, wanted, path)?;
+                return Ok(Some(held));
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => refuse_foreign_files(path)?,
             Err(error) => return Err(Fault::io("read", &format_path)(error)),
         }
     }
     let impossible = |reason| Fault::Impossible { path: path.to_owned(), reason };
-    check(wanted).map_err(impossible)?;
+    wanted.check().map_err(impossible)?;
     Ok(None)
+}
+
+/// Refuses a directory that belongs to another node than the wanted one, or to no cluster. Without
+/// a wanted node, each directory is right.
+fn refuse_another_node(
+    held: &DirectorySettings,
+    wanted: &DirectorySettings,
+    path: &Path,
+) -> Result<(), Fault> {
+    let Some(wanted) = wanted.node else { return Ok(()) };
+    let path = path.to_owned();
+    match held.node {
+        None => Err(Fault::NotOfACluster { path, wanted: wanted.id }),
+        Some(held) if held.id != wanted.id => {
+            Err(Fault::OtherNode { path, found: held.id, wanted: wanted.id })
+        }
+        Some(_) => Ok(()),
+    }
 }
 
 /// The files and directories that locking has created.
@@ -370,44 +369,4 @@ fn write(settings: &DirectorySettings, path: &Path) -> Result<(), Fault> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         synced => synced.map_err(Fault::io("sync", above)),
     }
-}
-
-/// Returns an error if no directory can be created with these settings.
-fn check(settings: &DirectorySettings) -> Result<(), String> {
-    let DirectorySettings { shards, segment_bytes, .. } = *settings;
-    if !(1..=SHARDS_MAX).contains(&shards) {
-        return Err(format!("{shards} shards; 1 to {SHARDS_MAX} are possible"));
-    }
-    if segment_bytes < SEGMENT_BYTES_MIN || !segment_bytes.is_multiple_of(BLOCK_BYTES as u64) {
-        return Err(format!(
-            "segments of {segment_bytes} bytes; multiples of {BLOCK_BYTES} from \
-             {SEGMENT_BYTES_MIN} on are possible"
-        ));
-    }
-    Ok(())
-}
-
-fn parse(text: &str, path: &Path) -> Result<DirectorySettings, Fault> {
-    let not = |reason: String| Fault::NotADataDirectory { path: path.to_owned(), reason };
-    let mut lines = text.lines();
-    if lines.next() != Some(FIRST_LINE) {
-        return Err(not(format!("its FORMAT file does not begin with {FIRST_LINE:?}")));
-    }
-    let mut field = |name: &str| -> Result<u64, Fault> {
-        let line = lines.next().unwrap_or_default();
-        let value = line.split_once(" = ").filter(|(key, _)| *key == name).map(|(_, value)| value);
-        let number = value.and_then(|value| value.parse().ok());
-        number.ok_or_else(|| not(format!("its FORMAT file says {line:?} where {name} belongs")))
-    };
-    let format = u32::try_from(field("format")?).unwrap_or(u32::MAX);
-    if format > FORMAT {
-        return Err(Fault::NewerFormat { path: path.to_owned(), found: format, known: FORMAT });
-    }
-    let shards = field("shards")?;
-    let segment_bytes = field("segment_bytes")?;
-    let incarnation = field("incarnation")?;
-    let shards = u32::try_from(shards).unwrap_or(u32::MAX);
-    let settings = DirectorySettings { shards, segment_bytes, incarnation };
-    check(&settings).map_err(|reason| not(format!("its FORMAT file says {reason}")))?;
-    Ok(settings)
 }

@@ -121,6 +121,24 @@ pub enum Fault {
         /// The setting, and the possible values.
         reason: String,
     },
+    /// The directory belongs to no cluster, and a node was to serve it.
+    #[error("{path} belongs to no cluster and cannot become the directory of node {wanted}; start it without --node-id, or choose a new directory", path = .path.display())]
+    NotOfACluster {
+        /// The directory.
+        path: PathBuf,
+        /// The node.
+        wanted: u16,
+    },
+    /// The directory belongs to another node.
+    #[error("{path} belongs to node {found}, not to node {wanted}; start it without --node-id or with the node's own, or choose another directory", path = .path.display())]
+    OtherNode {
+        /// The directory.
+        path: PathBuf,
+        /// Its node.
+        found: u16,
+        /// The node that was to serve it.
+        wanted: u16,
+    },
     /// Another process has the directory.
     #[error("{path} is in use by another process; stop it, or choose another directory", path = .path.display())]
     InUse {

@@ -52,6 +52,10 @@ pub struct Config {
     /// Pages of browsers that may use HTTP streams, besides those of this machine where the port is
     /// asked for as such.
     pub http_origins: Vec<HttpOrigin>,
+    /// The node to which a new data directory belongs, 1 to 4095: the first and only node of a new cluster. An existing
+    /// directory says itself what it belongs to; it is refused if that is something else. Without it a new directory
+    /// belongs to no cluster.
+    pub node_id: Option<u16>,
     /// How many shards a new data directory gets; by default one for each of `cores`, or of the
     /// machine's cores. An existing directory keeps its own number.
     pub shards: Option<u32>,
@@ -136,6 +140,7 @@ impl Default for Config {
             http_connections_per_address: CONNECTIONS_PER_ADDRESS_MAX,
             http_hosts: Vec::new(),
             http_origins: Vec::new(),
+            node_id: None,
             shards: None,
             cores: None,
             segment_bytes: None,

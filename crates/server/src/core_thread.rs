@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use sennit_journal::{Fault, LaneConfig};
+use sennit_journal::{Fault, LaneConfig, NodeIdentity};
 use tokio::{
     sync::mpsc as async_mpsc,
     task::{LocalSet, spawn_local},
@@ -85,6 +85,8 @@ pub(crate) struct CoreThread {
     pub(crate) lanes: Vec<(ShardIndex, LaneConfig)>,
     pub(crate) config: Config,
     pub(crate) cores: Arc<Cores>,
+    /// The node to which the data directory belongs, if it does.
+    pub(crate) node: Option<NodeIdentity>,
     /// Where to leave the ways to the shards' files.
     pub(crate) shard_files: Arc<ShardFiles>,
     /// What the HTTP port tells of the broker.
@@ -118,10 +120,12 @@ impl CoreThread {
     }
 
     fn run(self) -> Result<(), ServeError> {
-        let Self { index, lanes, config, cores, shard_files, status, .. } = self;
+        let Self { index, lanes, config, cores, node, shard_files, status, .. } = self;
         let (authority, receiver, rules) = (self.authority, self.receiver, self.rules);
         let (recovered, failed) = (self.recovered, self.failed);
-        let recover = |(shard, lane)| RecoveredShard::recover(shard, lane, &config, &cores);
+        let is_in_cluster = node.is_some();
+        let recover =
+            |(shard, lane)| RecoveredShard::recover(shard, lane, &config, &cores, is_in_cluster);
         let parts = lanes.into_iter().map(recover).collect::<Result<Vec<_>, _>>()?;
         let mut found = Found::default();
         let (mut shards, mut workers) = (Vec::new(), Vec::new());

@@ -47,6 +47,6 @@ pub use runtime::error::ServeError;
 pub use runtime::tls_reload::TlsReload;
 pub use runtime::tls_settings::BrokerCertificate;
 pub use sennit_identity::Zeroizing;
-pub use sennit_journal::{Damage, Fault, disk::Access};
+pub use sennit_journal::{Damage, Fault, NODE_ID_MAX, disk::Access};
 pub use sennit_tls::{CertificateFiles, ClientCertificates, Fingerprint};
 pub use serve::{Addresses, Started, TlsAddress, serve, serve_and_reload};

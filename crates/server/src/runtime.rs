@@ -25,6 +25,7 @@ pub(crate) mod peer;
 pub(crate) mod peer_cores;
 pub(crate) mod placement;
 pub(crate) mod publish_gauge;
+pub(crate) mod random_id;
 pub(crate) mod read_thread;
 pub(crate) mod reader_pacing;
 pub(crate) mod send_budget;

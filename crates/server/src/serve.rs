@@ -16,7 +16,7 @@ use std::{
 
 use sennit_engine::Throttles;
 use sennit_identity::Zeroizing;
-use sennit_journal::{DataDirectory, DirectorySettings, LaneConfig};
+use sennit_journal::{DataDirectory, DirectorySettings, LaneConfig, NodeIdentity};
 use sennit_tls::Fingerprint;
 use tokio::{
     sync::{mpsc as async_mpsc, oneshot},
@@ -50,6 +50,7 @@ use crate::{
         own_topic::OwnTopic,
         placement::Placement,
         publish_gauge::PublishGauge,
+        random_id::random_id,
         shard_files::ShardFiles,
         tls_port::{Handshakes, TlsPort},
         tls_reload::{self, TlsPorts},
@@ -246,6 +247,7 @@ impl Broker<'_> {
                 lanes: shards.map(|shard| (shard, lane(shard))).collect(),
                 config: config.clone(),
                 cores: cores.clone(),
+                node: settings.node,
                 shard_files: shard_files.clone(),
                 status: status.clone(),
                 authority: authority.clone(),
@@ -384,17 +386,21 @@ async fn recover(
 fn open_directory(config: &Config) -> Result<DataDirectory, ServeError> {
     let machine = || thread::available_parallelism().map_or(1, |count| count.get() as u32);
     let cores = || config.cores.unwrap_or_else(machine);
-    let incarnation = getrandom::u64().map_err(|error| {
-        ServeError::system("draw a random number")(std::io::Error::other(error.to_string()))
-    })?;
-    let Config { data, shards, segment_bytes, .. } = config;
+    let incarnation = random_id()?;
+    let Config { data, shards, segment_bytes, node_id, .. } = config;
+    let identity = |id| random_id().map(|cluster| NodeIdentity { cluster, id, start_epoch: 0 });
+    let node = node_id.map(identity).transpose()?;
     // A directory that is there has its own, which stand; and what is none is refused for that.
     let Sizes { shards, segment_bytes } = match data.join("FORMAT").exists() {
         true => Sizes { shards: 1, segment_bytes: 0 },
         false => sizes_for(data, *shards, *segment_bytes, cores().min(SHARDS_UNASKED_MAX))?,
     };
-    let wanted = DirectorySettings { shards, segment_bytes, incarnation };
-    let directory = DataDirectory::open(&config.data, wanted)?;
+    let wanted = DirectorySettings { shards, segment_bytes, incarnation, node };
+    let mut directory = DataDirectory::open(&config.data, wanted)?;
+    directory.begin_start()?;
+    if let Some(NodeIdentity { cluster, id, start_epoch }) = directory.settings().node {
+        tracing::info!(cluster, node = id, start_epoch, "the data directory belongs to a cluster");
+    }
     let held = directory.settings().shards;
     if config.shards.is_some_and(|shards| shards != held) {
         tracing::warn!(

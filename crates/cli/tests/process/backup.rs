@@ -436,7 +436,7 @@ fn a_newer_format_is_refused_by_all_who_read_it() {
     drop(broker);
     let data = folder.path().join("data");
     let format = std::fs::read_to_string(data.join("FORMAT")).unwrap();
-    std::fs::write(data.join("FORMAT"), format.replace("format = 1", "format = 2")).unwrap();
+    std::fs::write(data.join("FORMAT"), format.replace("format = 1", "format = 3")).unwrap();
     let serve = ["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data"];
     for command in [&serve[..], &["storage", "verify", "--data"]] {
         let mut command = sennit(command);
@@ -444,13 +444,13 @@ fn a_newer_format_is_refused_by_all_who_read_it() {
         let output = run(command, b"");
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("has format 2") && said.contains("newer version"), "{said}");
+        assert!(said.contains("has format 3") && said.contains("newer version"), "{said}");
     }
     // The archive's own format, and that of the directory in it.
     for (_, at, length) in &entries(&whole)[..2] {
         let mut newer = whole.clone();
         let text = std::str::from_utf8(&whole[*at..at + length]).unwrap();
-        let text = text.replace("format = 1", "format = 2");
+        let text = text.replace("format = 1", "format = 3");
         newer[*at..at + length].copy_from_slice(text.as_bytes());
         let file = folder.path().join("newer");
         std::fs::write(&file, newer).unwrap();
@@ -458,7 +458,7 @@ fn a_newer_format_is_refused_by_all_who_read_it() {
         let output = restore(&file, &restored);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("has format 2") && said.contains("newer version"), "{said}");
+        assert!(said.contains("has format 3") && said.contains("newer version"), "{said}");
         assert!(!restored.exists());
     }
 }

@@ -52,6 +52,7 @@ mod live;
 mod live_targets;
 mod lost_brokers;
 mod memory;
+mod node_directories;
 mod order;
 mod patterns;
 mod pipes;

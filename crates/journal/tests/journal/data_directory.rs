@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 use sennit_journal::{DataDirectory, DirectorySettings, Fault, UnfinishedDirectory};
 
 const WANTED: DirectorySettings =
-    DirectorySettings { shards: 2, segment_bytes: 64 << 20, incarnation: 0xfeed };
+    DirectorySettings { shards: 2, segment_bytes: 64 << 20, incarnation: 0xfeed, node: None };
 
 /// Opens a directory that must be refused, and gives the text.
 fn refusal(path: &Path) -> String {
@@ -34,7 +34,7 @@ fn a_new_directory_is_made_as_wanted_with_all_above_it() {
 fn what_a_directory_was_made_with_stands_over_what_is_wanted() {
     let folder = tempfile::tempdir().unwrap();
     drop(DataDirectory::open(folder.path(), WANTED).unwrap());
-    let other = DirectorySettings { shards: 8, segment_bytes: 1 << 20, incarnation: 1 };
+    let other = DirectorySettings { shards: 8, segment_bytes: 1 << 20, incarnation: 1, node: None };
     let directory = DataDirectory::open(folder.path(), other).unwrap();
     assert_eq!(*directory.settings(), WANTED);
 }
@@ -58,8 +58,8 @@ fn a_second_opener_is_refused_until_the_first_lets_go() {
 
 #[test]
 fn a_newer_format_is_refused_with_both_numbers() {
-    let text = with_format("sennit data directory\nformat = 2\nsomething = else\n");
-    assert!(text.contains("has format 2, this program reads format 1"), "{text}");
+    let text = with_format("sennit data directory\nformat = 3\nsomething = else\n");
+    assert!(text.contains("has format 3, this program reads format 2"), "{text}");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_format_file_that_says_something_else_is_refused_with_what_it_says() {
 fn what_no_directory_can_be_is_refused_before_anything_is_written() {
     for (shards, segment_bytes) in [(0, 64 << 20), (1025, 64 << 20), (1, 8 << 10), (1, 20_000)] {
         let folder = tempfile::tempdir().unwrap();
-        let wanted = DirectorySettings { shards, segment_bytes, incarnation: 1 };
+        let wanted = DirectorySettings { shards, segment_bytes, incarnation: 1, node: None };
         let refused = DataDirectory::open(folder.path(), wanted);
         assert!(matches!(refused, Err(Fault::Impossible { .. })), "{refused:?}");
         assert!(!folder.path().join("FORMAT").exists());
@@ -186,7 +186,7 @@ fn whatever_is_refused_is_left_as_it_was() {
     let damaged = folder.path().join("damaged");
     for (path, file, text) in [
         (&foreign, "photo.jpg", "not ours"),
-        (&newer, "FORMAT", "sennit data directory\nformat = 2\n"),
+        (&newer, "FORMAT", "sennit data directory\nformat = 3\n"),
         (&damaged, "FORMAT", ""),
     ] {
         fs::create_dir(path).unwrap();

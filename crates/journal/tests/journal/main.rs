@@ -16,6 +16,7 @@ mod impossible;
 mod lanes;
 mod log_parts;
 mod model;
+mod node_directory;
 mod pack_crashes;
 mod pack_rot;
 mod packs;

@@ -27,11 +27,14 @@ pub struct ShardRepair {
 /// directory is locked meanwhile.
 ///
 /// # Errors
-/// The folder is no data directory, is served by a broker, cannot be written, or a shard is damaged
-/// beyond repair.
+/// The folder is no data directory, belongs to a node of a cluster, is served by a broker, cannot be
+/// written, or a shard is damaged beyond repair.
 pub fn repair_storage(data: &Path, mut each: impl FnMut(ShardRepair)) -> Result<(), ServeError> {
     let directory = DataDirectory::open_existing(data)?;
     let settings = *directory.settings();
+    if settings.node.is_some() {
+        return Err(ServeError::RepairOfNode { path: data.to_owned() });
+    }
     let disk = RealDisk::new(Access::Buffered);
     for shard in 0..settings.shards {
         let lane = lane_config(directory.lane_directory(shard), shard, &settings);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use sennit_journal::{
-    DirectorySettings, DiskFile, Fault, FileName, UnfinishedDirectory,
+    DirectorySettings, DiskFile, Fault, FileName, NodeIdentity, UnfinishedDirectory,
     disk::{Access, RealDisk},
 };
 
@@ -17,7 +17,7 @@ use super::{
     key_file,
     storage_check::{ShardVerdict, lane_config, verify_lane},
 };
-use crate::runtime::error::ServeError;
+use crate::runtime::{error::ServeError, random_id::random_id};
 
 /// Bytes of zeros that are written at once behind what the archive holds of a slot.
 const ZEROS: &[u8] = &[0; 256 << 10];
@@ -40,7 +40,7 @@ pub enum RestoreError {
     /// The directory cannot be filled.
     #[error(transparent)]
     Directory(#[from] Fault),
-    /// What was unpacked cannot be looked at.
+    /// What was unpacked cannot be looked at, or the system has no random numbers.
     #[error(transparent)]
     Verify(#[from] ServeError),
     /// A file cannot be written.
@@ -84,7 +84,7 @@ pub fn restore(
     drop(file);
     let made = restored.and_then(|restored| {
         let settings = settings.ok_or(ArchiveError::NotABackup("it is empty".to_owned()))?;
-        directory.finish(settings)?;
+        directory.finish(of_new_cluster(settings)?)?;
         Ok(restored)
     });
     if made.is_err() {
@@ -94,6 +94,14 @@ pub fn restore(
         directory.abandon();
     }
     made
+}
+
+/// The settings of a directory that is restored from one with these. Where that belonged to a node
+/// of a cluster, this belongs to the same node of a new cluster: the old node may still run.
+fn of_new_cluster(settings: DirectorySettings) -> Result<DirectorySettings, ServeError> {
+    let Some(NodeIdentity { id, .. }) = settings.node else { return Ok(settings) };
+    let node = NodeIdentity { cluster: random_id()?, id, start_epoch: 0 };
+    Ok(DirectorySettings { node: Some(node), ..settings })
 }
 
 struct Unpacking<'a> {

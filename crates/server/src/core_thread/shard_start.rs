@@ -39,18 +39,19 @@ pub(super) struct RecoveredShard {
 }
 
 impl RecoveredShard {
-    /// Reads the shard's journal.
+    /// Reads the shard's journal. In a directory that belongs to a cluster, its records name no place.
     pub(super) fn recover(
         index: ShardIndex,
         lane: LaneConfig,
         config: &Config,
         cores: &Cores,
+        is_in_cluster: bool,
     ) -> Result<Self, ServeError> {
         let settings = Settings {
             cache_bytes: config.cache_bytes,
             journal_segments: config.journal_segments,
             packs: PackLengths::default(),
-            writes_superseded: false,
+            writes_superseded: is_in_cluster,
             replica: None,
         };
         let path = lane.directory.clone();

@@ -122,6 +122,15 @@ pub enum ServeError {
         #[source]
         error: RepairError,
     },
+    /// Messages that a node has given up would be kept by the other nodes.
+    #[error(
+        "{path} belongs to a node of a cluster and cannot be repaired; restore a backup into a new directory, or start it as it is",
+        path = .path.display()
+    )]
+    RepairOfNode {
+        /// The data directory.
+        path: PathBuf,
+    },
     /// The journal of a shard has failed while the broker ran. What was confirmed is safe.
     #[error(
         "the journal of shard {shard} failed: {fault}; start the broker again once the disk is well"
@@ -163,6 +172,7 @@ impl ServeError {
             | Self::NoRoomToStart { .. }
             | Self::Recover { .. }
             | Self::Repair { .. }
+            | Self::RepairOfNode { .. }
             | Self::Fenced { .. }
             | Self::System { .. } => false,
         }

@@ -29,7 +29,8 @@ const CROSS_SITE: (&str, &str) = ("sec-fetch-site", "cross-site");
 /// The door of a broker that starts, as it listens on the loopback: nothing lies behind it yet, and all
 /// that is looked at first is looked at.
 fn door_with(origins: &[&str]) -> Rc<HttpRouter> {
-    let settings = DirectorySettings { shards: 1, segment_bytes: 20 << 20, incarnation: 1 };
+    let settings =
+        DirectorySettings { shards: 1, segment_bytes: 20 << 20, incarnation: 1, node: None };
     let backups =
         Backups::new(settings, PathBuf::new(), Arc::new(ShardFiles::closed(1)), mpsc::channel().0);
     let status = Arc::new(Status::recovering(
