@@ -6,6 +6,8 @@ mod auth;
 mod backup;
 mod bench;
 mod cert;
+mod cluster;
+mod cluster_options;
 mod config;
 mod connect_options;
 mod consume;

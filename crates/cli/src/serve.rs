@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::{
     allocator,
+    cluster_options::ClusterOptions,
     exit::{Exit, Failure},
     logging::log_to_standard_error,
     output::{print_json, print_to_stderr},
@@ -49,6 +50,8 @@ pub struct Args {
     #[arg(long, hide = true, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(NODE_ID_MAX)))]
     node_id: Option<u16>,
+    #[command(flatten)]
+    cluster: ClusterOptions,
     /// Print the addresses as a JSON object
     #[arg(long)]
     json: bool,
@@ -64,6 +67,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut defaults = Start::default();
     defaults.broker.give_back = allocator::give_back;
     defaults.broker.node_id = args.node_id;
+    defaults.broker.cluster = args.cluster.settings();
     let sources = SettingSources::new(args.settings, defaults);
     let resolved = sources.load().map_err(|problems| failure_of(&problems))?;
     let Start { broker, log_format, log_filter, .. } = resolved.values.clone();
@@ -81,6 +85,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let admin_key = started.admin_key.as_ref().map(|key| key.as_str());
         let said = if as_json {
             let mut said = json!({ "listen": listen.to_string(), "http": http.to_string() });
+            if let Some(cluster) = started.addresses.cluster {
+                said["cluster"] = cluster.to_string().into();
+            }
             if let Some(tls) = &started.addresses.tls {
                 said["tls"] = json!({ "fingerprint": tls.fingerprint.to_string() });
             }
@@ -91,6 +98,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         } else {
             let how = if started.addresses.tls.is_some() { ", both with TLS" } else { "" };
             print_to_stderr(&format!("sennit listens on {listen}, http on {http}{how}"));
+            if let Some(cluster) = started.addresses.cluster {
+                print_to_stderr(&format!("other nodes reach it on {cluster}"));
+            }
             if let Some(tls) = &started.addresses.tls {
                 print_to_stderr(&tls_line(tls, listen));
             }

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    auth, backup, bench, cert, config, consume, context, cursor, dead_letters, delayed,
+    auth, backup, bench, cert, cluster, config, consume, context, cursor, dead_letters, delayed,
     exit::Failure, explain, group, hook, kv, live, messages, publish, read, reply, request,
     restore, schedule, seal, serve, storage, stream, subscription, throttle, topic,
 };
@@ -102,6 +102,9 @@ enum Verb {
     Cert(cert::Args),
     /// Keys for sealed messages, which the broker cannot read: make, show
     Seal(seal::Args),
+    /// The nodes of a cluster: which of them hear each other
+    #[command(hide = true)]
+    Cluster(cluster::Args),
     /// Measure a broker
     Bench(bench::Args),
     #[command(hide = true)]
@@ -143,6 +146,7 @@ pub fn run(command: Sennit) -> Result<(), Failure> {
         Verb::Context(args) => context::run(args),
         Verb::Cert(args) => cert::run(&args),
         Verb::Seal(args) => seal::run(args),
+        Verb::Cluster(args) => cluster::run(args),
         Verb::Bench(args) => bench::run(args),
         Verb::BenchWorker => bench::run_worker(),
     }

@@ -11,6 +11,7 @@ use sennit_journal::{SHARDS_MAX, disk::Access};
 use sennit_tls::{ClientCertificates, TlsFault};
 
 use crate::{
+    cluster::settings::ClusterSettings,
     doors::{
         live::{backend::LiveBackend, relay::LiveRedis},
         streams::{
@@ -56,6 +57,8 @@ pub struct Config {
     /// directory says itself what it belongs to; it is refused if that is something else. Without it a new directory
     /// belongs to no cluster.
     pub node_id: Option<u16>,
+    /// The other nodes of the cluster. Without it the broker has no links.
+    pub cluster: Option<ClusterSettings>,
     /// How many shards a new data directory gets; by default one for each of `cores`, or of the
     /// machine's cores. An existing directory keeps its own number.
     pub shards: Option<u32>,
@@ -141,6 +144,7 @@ impl Default for Config {
             http_hosts: Vec::new(),
             http_origins: Vec::new(),
             node_id: None,
+            cluster: None,
             shards: None,
             cores: None,
             segment_bytes: None,
@@ -272,6 +276,9 @@ impl Config {
         let takes_tokens = self.token_settings()?.is_some();
         let may_ask = self.init_admin || takes_tokens || self.data.join("FORMAT").exists();
         self.check_identity(may_ask)?;
+        if let Some(cluster) = &self.cluster {
+            cluster.check(self.node_id, self.insecure_no_auth)?;
+        }
         for (setting, flag, count) in [
             ("http.connections", "--http-connections", self.http_connections),
             (

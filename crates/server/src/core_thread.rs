@@ -30,6 +30,9 @@ use crate::{
         tenant_storage::{StoredSums, TenantStorage},
         topic_listener::TopicListener,
     },
+    cluster::{
+        dialler::keep_link, link_listener::WithoutGroups, links::Links, peer_state::ClusterState,
+    },
     config::Config,
     doors::{
         api::ApiDoor,
@@ -87,6 +90,8 @@ pub(crate) struct CoreThread {
     pub(crate) cores: Arc<Cores>,
     /// The node to which the data directory belongs, if it does.
     pub(crate) node: Option<NodeIdentity>,
+    /// The peers, if it has links.
+    pub(crate) cluster: Option<Arc<ClusterState>>,
     /// Where to leave the ways to the shards' files.
     pub(crate) shard_files: Arc<ShardFiles>,
     /// What the HTTP port tells of the broker.
@@ -122,7 +127,7 @@ impl CoreThread {
     fn run(self) -> Result<(), ServeError> {
         let Self { index, lanes, config, cores, node, shard_files, status, .. } = self;
         let (authority, receiver, rules) = (self.authority, self.receiver, self.rules);
-        let (recovered, failed) = (self.recovered, self.failed);
+        let (recovered, failed, cluster) = (self.recovered, self.failed, self.cluster);
         let is_in_cluster = node.is_some();
         let recover =
             |(shard, lane)| RecoveredShard::recover(shard, lane, &config, &cores, is_in_cluster);
@@ -167,6 +172,9 @@ impl CoreThread {
             let services = core.services.clone();
             services.add(Rc::new(NativeDoor { core: core.clone(), authority }));
             services.add(http);
+            if let Some(cluster) = cluster {
+                open_links(&core, &cluster);
+            }
             take_messages(core, receiver, failed).await;
             // They hold the core, for which its workers wait.
             services.clear();
@@ -177,6 +185,17 @@ impl CoreThread {
             let _ = worker.join();
         }
         Ok(())
+    }
+}
+
+/// Adds the links of a core, and dials the peers that are to be dialled.
+fn open_links(core: &CoreHandle, state: &Arc<ClusterState>) {
+    let listener = Rc::new(WithoutGroups { core: core.index, state: state.clone() });
+    let links = Rc::new(Links::new(core.index, state.clone(), listener));
+    core.services.add(links.clone());
+    let dialled = state.peers.iter().map(|peer| peer.node).filter(|&node| node > state.own.node);
+    for node in dialled {
+        spawn_local(keep_link(links.clone(), node));
     }
 }
 

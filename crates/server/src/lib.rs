@@ -2,12 +2,13 @@
 //! how a lease travels, not when it expires; where a lane lies, not how a segment is laid out.
 //!
 //! Its layers, each in a folder: `runtime` runs the shards; `broker` controls names and settings, finds streams by
-//! name, and makes backups; `hooks` runs the scripts of topics; `identity` says who asks; `http` is the transport of HTTP; `subscriptions` wakes workers
+//! name, and makes backups; `cluster` has the links to other nodes; `hooks` runs the scripts of topics; `identity` says who asks; `http` is the transport of HTTP; `subscriptions` wakes workers
 //! when streams grow; `doors` speak the protocols. [`serve`], the `core_thread`, `config` and `reload` put them together.
 //! ARCHITECTURE.md says which layer may name which.
 
 mod access;
 mod broker;
+mod cluster;
 mod config;
 mod core_thread;
 mod doors;
@@ -24,6 +25,7 @@ pub use broker::configuration::{ConfigurationChange, KeptConfiguration, KeptConf
 pub use broker::repair::{ShardRepair, repair_storage};
 pub use broker::restore::{RestoreError, Restored, restore};
 pub use broker::storage_check::{ShardVerdict, verify_storage};
+pub use cluster::settings::{ClusterSettings, PeerAddress, PeerAddressError};
 pub use config::Config;
 pub use doors::api::ApiBody;
 pub use doors::live::backend::{

@@ -26,6 +26,11 @@ use tokio::{
 use crate::{
     access::first_admin_key,
     broker::{backup::Backups, control::Control, recovered_state::Found},
+    cluster::{
+        peer_listener,
+        peer_state::{ClusterState, Identity},
+        settings::ClusterSettings,
+    },
     config::Config,
     core_thread::CoreThread,
     doors::{http_router::HttpRouter, native::port, status::Status},
@@ -72,6 +77,8 @@ pub struct Addresses {
     pub listen: SocketAddr,
     /// HTTP.
     pub http: SocketAddr,
+    /// For other nodes, if it has links.
+    pub cluster: Option<SocketAddr>,
     /// How many shards there are.
     pub shards: u32,
     /// How many cores run them.
@@ -126,13 +133,14 @@ pub fn serve_and_reload(
     config.check()?;
     let native = listen(config.listen)?;
     let http = listen(config.http)?;
+    let peers = config.cluster.as_ref().map(|cluster| listen(cluster.listen)).transpose()?;
     let directory = open_directory(&config)?;
     let (ended, end) = mpsc::channel();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(ServeError::system("start a runtime"))?;
-    let broker = Broker { config, native, http, directory: &directory, ended };
+    let broker = Broker { config, native, http, peers, directory: &directory, ended };
     let outcome = LocalSet::new().block_on(&runtime, broker.run(stop, reloads, ready));
     // The directory is let go when nobody writes to it any more.
     if end.recv_timeout(END) == Err(RecvTimeoutError::Timeout) {
@@ -146,6 +154,7 @@ struct Broker<'a> {
     config: Config,
     native: std::net::TcpListener,
     http: std::net::TcpListener,
+    peers: Option<std::net::TcpListener>,
     directory: &'a DataDirectory,
     ended: mpsc::Sender<()>,
 }
@@ -157,13 +166,18 @@ impl Broker<'_> {
         mut reloads: async_mpsc::UnboundedReceiver<Config>,
         ready: impl FnOnce(Started),
     ) -> Result<(), ServeError> {
-        let Self { config, native, http, directory, ended } = self;
+        let Self { config, native, http, peers, directory, ended } = self;
         let settings = *directory.settings();
         let shards = settings.shards as usize;
         let placement = Placement::round_robin(settings.shards, config.cores(settings.shards));
+        let address_of = |socket: &std::net::TcpListener| {
+            socket.local_addr().map_err(ServeError::system("ask for an address"))
+        };
+        let cluster = cluster_state(&config, &settings, &placement)?;
         let addresses = Addresses {
-            listen: native.local_addr().map_err(ServeError::system("ask for an address"))?,
-            http: http.local_addr().map_err(ServeError::system("ask for an address"))?,
+            listen: address_of(&native)?,
+            http: address_of(&http)?,
+            cluster: peers.as_ref().map(address_of).transpose()?,
             shards: settings.shards,
             cores: placement.cores() as u32,
             tls: None,
@@ -187,7 +201,8 @@ impl Broker<'_> {
             Backups::new(settings, config.data.clone(), shard_files.clone(), ended.clone());
         let (of_shards, of_cores) = (cores.shard_metrics.clone(), cores.metrics.clone());
         let data = config.data.clone();
-        let status = Arc::new(Status::recovering(of_shards, of_cores, backups, data));
+        let status =
+            Arc::new(Status::recovering(of_shards, of_cores, backups, data, cluster.clone()));
         let authority = Authority::before_start();
         if let Some(tokens) = config.token_settings()? {
             let issuer = TokenIssuer::new(&tokens);
@@ -248,6 +263,7 @@ impl Broker<'_> {
                 config: config.clone(),
                 cores: cores.clone(),
                 node: settings.node,
+                cluster: cluster.clone(),
                 shard_files: shard_files.clone(),
                 status: status.clone(),
                 authority: authority.clone(),
@@ -291,6 +307,10 @@ impl Broker<'_> {
             }
         };
         let accepting = spawn_local(port::accept(native, cores.clone()));
+        if let Some((peers, cluster)) = peers.zip(cluster) {
+            let peers = Listener::new(peers, descriptors, None)?;
+            spawn_local(peer_listener::accept(peers, cluster, cores.inboxes.clone()));
+        }
         status.recovering.store(false, Relaxed);
         early.closing.begin();
         running.set_scrub(&config)?;
@@ -312,6 +332,19 @@ impl Broker<'_> {
         drain::all(&cores).await;
         outcome
     }
+}
+
+/// This node and its peers, if it has links.
+fn cluster_state(
+    config: &Config,
+    settings: &DirectorySettings,
+    placement: &Placement,
+) -> Result<Option<Arc<ClusterState>>, ServeError> {
+    let Some(ClusterSettings { peers, .. }) = &config.cluster else { return Ok(None) };
+    let NodeIdentity { cluster, id, start_epoch } = settings.node.ok_or(ServeError::NoNode)?;
+    let (incarnation, cores) = (settings.incarnation, placement.cores() as u32);
+    let own = Identity { cluster, node: id, incarnation, start_epoch, cores };
+    Ok(Some(Arc::new(ClusterState::new(own, peers))))
 }
 
 /// The TLS of the ports, whose certificates are read again from now on, and how clients know the broker by it.
@@ -387,8 +420,12 @@ fn open_directory(config: &Config) -> Result<DataDirectory, ServeError> {
     let machine = || thread::available_parallelism().map_or(1, |count| count.get() as u32);
     let cores = || config.cores.unwrap_or_else(machine);
     let incarnation = random_id()?;
-    let Config { data, shards, segment_bytes, node_id, .. } = config;
-    let identity = |id| random_id().map(|cluster| NodeIdentity { cluster, id, start_epoch: 0 });
+    let Config { data, shards, segment_bytes, node_id, cluster, .. } = config;
+    let cluster_id = cluster.as_ref().and_then(|cluster| cluster.cluster_id);
+    let identity = |id| {
+        let cluster = cluster_id.map_or_else(random_id, Ok);
+        cluster.map(|cluster| NodeIdentity { cluster, id, start_epoch: 0 })
+    };
     let node = node_id.map(identity).transpose()?;
     // A directory that is there has its own, which stand; and what is none is refused for that.
     let Sizes { shards, segment_bytes } = match data.join("FORMAT").exists() {

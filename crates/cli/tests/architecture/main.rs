@@ -43,8 +43,9 @@ const UNSAFE: [&str; 4] = [
 
 /// The files of the server that name a TCP stream, with the reason. All others know a connection by its wire, so
 /// that TLS is added in one place.
-const TCP_STREAMS: [(&str, &str); 2] = [
+const TCP_STREAMS: [(&str, &str); 3] = [
     ("crates/server/src/runtime/wire.rs", "the wire of every connection that is accepted"),
+    ("crates/server/src/runtime/wire/dial.rs", "the wires that the broker dials"),
     ("crates/server/src/http/client.rs", "requests to servers elsewhere, with TLS of its own"),
 ];
 

@@ -53,6 +53,7 @@ const RUNNERS: &[(&str, &str)] = &[
     ("crates/cli/src/printer.rs", "it prints no more than a pipe has room for"),
     ("crates/cli/tests/process/bounds.rs", "the helper"),
     ("crates/client/tests/client/connection.rs", "`soon` is inside"),
+    ("crates/server/src/cluster/links/tests.rs", "a timeout is inside"),
     (
         "crates/server/src/doors/http_router/tests.rs",
         "nothing lies behind the door that could be waited for",

@@ -53,6 +53,7 @@ mod live_targets;
 mod lost_brokers;
 mod memory;
 mod node_directories;
+mod node_links;
 mod order;
 mod patterns;
 mod pipes;

@@ -193,6 +193,10 @@ impl HttpRouter {
                 Ok(()) => self.status.metrics(),
                 Err(missing) => http_login::forbidden(&missing),
             },
+            Resource::Cluster => match principal.may(Verb::Monitor, "") {
+                Ok(()) => self.status.cluster(),
+                Err(missing) => http_login::forbidden(&missing),
+            },
             Resource::Backup => {
                 let may = principal.may(Verb::Backup, "");
                 audit::note_to(&self.first_core, principal, "backup", "", &may);

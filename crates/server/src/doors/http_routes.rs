@@ -21,6 +21,8 @@ pub(crate) enum Resource {
     Metrics,
     /// An archive of all that the broker holds.
     Backup,
+    /// What the node knows of its peers.
+    Cluster,
     /// Live connections that speak the Centrifuge client protocol.
     Live,
     /// Live connections that speak the WSE protocol.
@@ -57,7 +59,7 @@ impl Resource {
             Self::Native => Login::Open,
             // The session is named that a connection was told.
             Self::Emulated(Emulated::Commands) => Login::Open,
-            Self::Metrics | Self::Backup | Self::Api(_) => Login::Needed,
+            Self::Metrics | Self::Backup | Self::Cluster | Self::Api(_) => Login::Needed,
             Self::Streams(resource) => match resource {
                 StreamsResource::Stream | StreamsResource::Atomic => Login::Needed,
                 StreamsResource::Subscriptions(resource) => match resource {
@@ -78,11 +80,12 @@ impl Resource {
 }
 
 /// The routes of the broker itself.
-static OWN: [(Route, Resource); 10] = [
+static OWN: [(Route, Resource); 11] = [
     (own("/healthz", "GET, HEAD"), Resource::Alive),
     (own("/readyz", "GET, HEAD"), Resource::Ready),
     (own("/metrics", "GET, HEAD"), Resource::Metrics),
     (own("/v1/admin/backup", "GET"), Resource::Backup),
+    (own("/v1/admin/cluster", "GET"), Resource::Cluster),
     (live("/connection/websocket", "GET"), Resource::Live),
     (live("/wse", "GET"), Resource::Wse),
     (live("/connection/sse", "GET, POST, OPTIONS"), Resource::Emulated(Emulated::Events)),

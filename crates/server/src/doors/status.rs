@@ -16,12 +16,13 @@ use http::{HeaderValue, StatusCode, header};
 use prometheus_client::registry::Registry;
 
 use crate::http::{
-    answer::{full, problem},
+    answer::{coded_problem, full, problem},
     body::{Body, PageSource, Pieces},
     response::Response,
 };
 use crate::{
     broker::backup::{Archive, Backups, NoBackup},
+    cluster::{peer_metrics::PeerCollector, peer_state::ClusterState},
     runtime::{
         disk_need::free_bytes,
         index::{CoreIndex, IndexVec, ShardIndex},
@@ -44,6 +45,8 @@ pub(crate) struct Status {
     data: PathBuf,
     shards: IndexVec<ShardIndex, Arc<ShardMetrics>>,
     backups: Arc<Backups>,
+    /// The peers, if the broker is a node with links.
+    cluster: Option<Arc<ClusterState>>,
 }
 
 impl Status {
@@ -53,15 +56,21 @@ impl Status {
         cores: IndexVec<CoreIndex, Arc<CoreMetrics>>,
         backups: Arc<Backups>,
         data: PathBuf,
+        cluster: Option<Arc<ClusterState>>,
     ) -> Self {
+        let mut registry = metrics::registry(shards.clone(), cores);
+        if let Some(cluster) = cluster.clone() {
+            registry.register_collector(Box::new(PeerCollector(cluster)));
+        }
         Self {
             recovering: AtomicBool::new(true),
             draining: AtomicBool::new(false),
             fenced: AtomicBool::new(false),
-            registry: metrics::registry(shards.clone(), cores),
+            registry,
             data,
             shards,
             backups,
+            cluster,
         }
     }
 
@@ -135,6 +144,16 @@ impl Status {
                 full(StatusCode::OK, kind, text.into())
             }
             Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string(), []),
+        }
+    }
+
+    /// What the node knows of its peers.
+    pub(crate) fn cluster(&self) -> Response {
+        match &self.cluster {
+            Some(cluster) => {
+                full(StatusCode::OK, "application/json", format!("{}\n", cluster.describe()).into())
+            }
+            None => coded_problem(StatusCode::NOT_FOUND, "no_cluster", "the broker has no peers"),
         }
     }
 

@@ -46,6 +46,23 @@ pub enum ServeError {
         /// Its flag.
         flag: &'static str,
     },
+    /// Two peers have the same id, or one has this node's.
+    #[error("--peers: node {node} is named twice, or is this node")]
+    Peers {
+        /// The id.
+        node: u16,
+    },
+    /// Links between nodes are neither encrypted nor asked for credentials yet.
+    #[error(
+        "{address} can be reached from other machines, or names one, and links between nodes have no TLS yet: use addresses of this machine, or give --insecure-no-auth if anybody who reaches the links may do anything"
+    )]
+    OpenLinks {
+        /// The address.
+        address: String,
+    },
+    /// A node without an id has no peers.
+    #[error("the data directory belongs to no node of a cluster: peers need --node-id")]
+    NoNode,
     /// Two rules say how the same streams are kept.
     #[error(
         "streams.storage_rules (--streams-storage-rule): two rules are for names that begin with {prefix}"
@@ -163,6 +180,9 @@ impl ServeError {
             | Self::Cores { .. }
             | Self::Zero { .. }
             | Self::StorageRules { .. }
+            | Self::Peers { .. }
+            | Self::OpenLinks { .. }
+            | Self::NoNode
             | Self::Tls(_)
             | Self::Tokens(_)
             | Self::Directory(Fault::Impossible { .. }) => true,

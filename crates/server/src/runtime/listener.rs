@@ -9,15 +9,11 @@ use super::{
     error::ServeError,
     file_descriptors::FileDescriptors,
     tls_port::{HandshakeDue, TlsPort},
-    wire::WireAtRest,
+    wire::{WireAtRest, dial::UNPACED},
 };
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
-
-/// The congestion control of connections within this machine, which inherit it from their listener: there is
-/// no line to be fair to, and one that paces what it sends (bbr) holds up who reads.
-const UNPACED: &str = "reno";
 
 /// How long nobody is accepted where that failed: those who are here have to leave first.
 const REST: Duration = Duration::from_millis(50);
@@ -31,7 +27,7 @@ pub(crate) fn listen(address: SocketAddr) -> Result<std::net::TcpListener, Serve
         socket.set_reuse_address(true)?;
         socket.set_nonblocking(true)?;
         if address.ip().is_loopback() {
-            // A system without it keeps its own: slower, and no less right.
+            // Its connections inherit it.
             let _ = set_tcp_congestion(&socket, UNPACED);
         }
         socket.bind(&address.into())?;

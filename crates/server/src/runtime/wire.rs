@@ -11,6 +11,8 @@
 //! taken their records, so a writer that has nothing left to write leaves nothing in the codec. A wire on which the
 //! handshake is due carries nothing before that is done, by `handshake`.
 
+pub(super) mod dial;
+
 use std::{
     cell::RefCell,
     future::poll_fn,

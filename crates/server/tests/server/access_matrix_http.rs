@@ -89,6 +89,7 @@ pub fn http_row(path: &str, method: &str, stream: &str) -> (Need, String, String
             (Need::None, path.into(), String::new())
         }
         ("/metrics", "GET") => (Right(Verb::Monitor), path.into(), String::new()),
+        ("/v1/admin/cluster", "GET") => (Right(Verb::Monitor), path.into(), String::new()),
         ("/v1/admin/backup", "GET") => (Right(Verb::Backup), path.into(), String::new()),
         other => panic!("{other:?} has no row"),
     }

@@ -38,6 +38,7 @@ fn door_with(origins: &[&str]) -> Rc<HttpRouter> {
         IndexVec::of(1, |_| Arc::default()),
         backups,
         PathBuf::new(),
+        None,
     ));
     let origins: Vec<_> = origins.iter().map(|text| text.parse().unwrap()).collect();
     let rules = BrowserRules {
@@ -180,6 +181,8 @@ fn a_program_may_ask_every_route() {
                 Some(_) if matches!(asked.resource, Some(Resource::Alive | Resource::Metrics)) => {
                     200
                 }
+                // It has no peers.
+                Some(_) if matches!(asked.resource, Some(Resource::Cluster)) => 404,
                 // It is no request for a WebSocket.
                 Some(_) if matches!(asked.resource, Some(Resource::Live | Resource::Wse)) => 426,
                 Some(_) => 503,
