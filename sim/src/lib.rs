@@ -5,12 +5,14 @@
 //! `mover_steps` for the mover, `publishers`, `consumers`, `readers`, `streams`, `native_publishers` and `topics`
 //! are its users, and `oracle` judges; `follower` has the state that the same records make. `group_lanes` has
 //! lanes of replicas, whose entries are overridden.
+//! `cluster` runs several nodes and the network between them.
 
 mod act;
 mod atomic_append_actions;
 mod atomic_step_actions;
 mod atomic_workers;
 mod atomic_writers;
+mod cluster;
 mod consumers;
 mod disk;
 mod drain;
@@ -32,6 +34,7 @@ mod rot;
 mod run;
 mod scenarios;
 mod script;
+mod seeds;
 mod sequences;
 mod stream_actions;
 mod streams;
@@ -45,6 +48,7 @@ mod workbench_topics;
 mod world;
 
 pub use act::Act;
+pub use cluster::{ClusterFailure, ClusterRun, cluster_mix, run_cluster, run_clusters};
 pub use disk::InjectedFault;
 pub use group_lanes::{FailedLane, run_group_lanes};
 pub use run::{Failure, Finished, mix, run, run_all};

@@ -11,8 +11,8 @@ use std::{
 use clap::Parser;
 use progress::Progress;
 use sennit_sim::{
-    RunCounts, mix, run, run_all, run_group_lanes, run_rot, run_scenarios, run_sequences,
-    traced_course,
+    RunCounts, cluster_mix, mix, run, run_all, run_cluster, run_clusters, run_group_lanes, run_rot,
+    run_scenarios, run_sequences, traced_course,
 };
 
 /// Runs everything below the waterline on a disk that fails, as seeds tell it to.
@@ -46,6 +46,12 @@ struct Arguments {
     /// turns.
     #[arg(long, requires = "scenarios")]
     whole: bool,
+    /// One seed of a cluster: nodes, their disks, and the network between them.
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["seed", "seeds", "sequences", "scenarios", "rot"])]
+    cluster: Option<u64>,
+    /// Many seeds of clusters: FROM..TO, without TO.
+    #[arg(long, value_name = "FROM..TO", value_parser = range, conflicts_with_all = ["seed", "seeds", "sequences", "scenarios", "rot", "cluster"])]
+    clusters: Option<(u64, u64)>,
     /// Write each step to standard error.
     #[arg(long)]
     trace: bool,
@@ -64,6 +70,9 @@ fn main() -> ExitCode {
     }
     if let Some((from, to)) = arguments.group_lanes {
         return group_lanes(from, to);
+    }
+    if arguments.cluster.is_some() || arguments.clusters.is_some() {
+        return clusters(&arguments);
     }
     let (from, to) = arguments.seeds.unwrap_or((arguments.seed, arguments.seed + 1));
     let mut out = std::io::stdout();
@@ -104,6 +113,37 @@ fn group_lanes(from: u64, to: u64) -> ExitCode {
     };
     let _ = writeln!(std::io::stdout(), "{line}");
     code
+}
+
+/// Runs one cluster, or many.
+fn clusters(arguments: &Arguments) -> ExitCode {
+    let mut out = std::io::stdout();
+    if let Some(seed) = arguments.cluster {
+        let (line, code) = match run_cluster(seed, arguments.trace) {
+            Ok(run) => (
+                format!("cluster seed {seed}: {run:?}\n  {}", cluster_mix(seed)),
+                ExitCode::SUCCESS,
+            ),
+            Err(failure) => (failure.to_string(), ExitCode::FAILURE),
+        };
+        let _ = writeln!(out, "{line}");
+        return code;
+    }
+    let (from, to) = arguments.clusters.unwrap_or_default();
+    let count = to.saturating_sub(from);
+    let progress = Progress::new("clusters");
+    let (done, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let failures = run_clusters(from..to, arguments.threads, |ended| {
+        let failed_now = u64::from(ended.is_err());
+        let failed = failed.fetch_add(failed_now, Relaxed) + failed_now;
+        if let Err(failure) = ended {
+            progress.say(&failure.to_string());
+        }
+        progress.update(done.fetch_add(1, Relaxed) + 1, count, failed);
+    });
+    progress.end();
+    let _ = writeln!(out, "{count} clusters, {} failed", failures.len());
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Runs short sequences or scenarios. With a trace, it prints the steps of the one that fails.

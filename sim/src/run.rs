@@ -3,8 +3,7 @@
 use std::{
     cell::Cell,
     ops::Range,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::atomic::{AtomicU64, Ordering},
+    panic::{AssertUnwindSafe, catch_unwind},
 };
 
 use sennit_engine::Command;
@@ -19,6 +18,7 @@ use crate::{
     random::Random,
     reader_actions,
     readers::Readers,
+    seeds::run_on_threads,
     stream_actions,
     streams::Streams,
     swarm::{OPERATIONS, Operation, Swarm},
@@ -134,27 +134,11 @@ pub fn run_all(
     threads: u64,
     each: impl Fn(u64, &Result<Finished, Failure>) + Sync,
 ) -> Vec<Failure> {
-    let next = AtomicU64::new(seeds.start);
-    let work = || {
-        let mut failures = Vec::new();
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end {
-                return failures;
-            }
-            let ended = run(seed, operations, false);
-            each(seed, &ended);
-            failures.extend(ended.err());
-        }
-    };
-    let mut failures: Vec<Failure> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        // A panic in a thread must not lose the failures of others.
-        let ended = threads.into_iter().map(|thread| thread.join());
-        ended.flat_map(|failures| failures.unwrap_or_else(|panic| resume_unwind(panic))).collect()
-    });
-    failures.sort_by_key(|failure| failure.seed);
-    failures
+    run_on_threads(seeds, threads, |seed| {
+        let ended = run(seed, operations, false);
+        each(seed, &ended);
+        ended.map(drop)
+    })
 }
 
 impl Run {

@@ -1,0 +1,170 @@
+//! The parameters of a cluster's run, and the troubles that it draws. Each seed has its own mix, as in `swarm`.
+
+use crate::{cluster::network::Behaviour, random::Random};
+
+/// A trouble of a node, of a direction between two, or of the leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The power of a node fails.
+    Crash {
+        /// The node.
+        node: usize,
+    },
+    /// The process of a node dies.
+    Kill {
+        /// The node.
+        node: usize,
+    },
+    /// The node hears nothing, or is not heard, or both.
+    CutNode {
+        /// The node.
+        node: usize,
+        /// Whether nothing reaches it.
+        inward: bool,
+        /// Whether nothing leaves it.
+        outward: bool,
+    },
+    /// Two nodes do not hear each other.
+    CutPair {
+        /// A node.
+        one: usize,
+        /// The other.
+        other: usize,
+    },
+    /// A node does not hear another.
+    CutDirection {
+        /// The node that is not heard.
+        from: usize,
+        /// The node that does not hear it.
+        to: usize,
+    },
+    /// The connection of two nodes breaks, and is made again.
+    Break {
+        /// A node.
+        one: usize,
+        /// The other.
+        other: usize,
+    },
+    /// All messages of one direction are late.
+    Pause {
+        /// The sending node.
+        from: usize,
+        /// The receiving node.
+        to: usize,
+    },
+    /// The sync under way, or the next one, takes very long.
+    StallLane {
+        /// The node.
+        node: usize,
+    },
+    /// All syncs take long for a while.
+    SlowLane {
+        /// The node.
+        node: usize,
+    },
+    /// The next sync fails, and with it the process.
+    FailSync {
+        /// The node.
+        node: usize,
+    },
+    /// The core does nothing for a while.
+    StallCore {
+        /// The node.
+        node: usize,
+    },
+    /// The leader is asked to hand leadership over.
+    Transfer {
+        /// The node that is to lead.
+        to: usize,
+    },
+}
+
+/// The number of kinds of [`Trouble`].
+const TROUBLES: usize = 12;
+
+/// The parameters of a run.
+#[derive(Clone, Debug)]
+pub struct Weather {
+    /// The number of nodes.
+    pub nodes: usize,
+    /// Whether the network reorders and repeats, and clocks run at any speed.
+    pub is_evil: bool,
+    /// The network.
+    pub network: Behaviour,
+    /// The speed of each node's clock, in thousandths of the true one.
+    pub clocks_per_mille: Vec<u64>,
+    /// The shortest and the longest time of a usual sync.
+    pub sync_us: (u64, u64),
+    /// The longest time between two proposals.
+    pub propose_every_us: u64,
+    /// The longest time between two troubles.
+    pub trouble_every_us: u64,
+    /// The longest time that a trouble lasts.
+    pub trouble_us_max: u64,
+    /// The longest time that a node is down.
+    pub down_us_max: u64,
+    /// How many of a thousand cuts break their connections.
+    pub cuts_break: u32,
+    /// How many of a thousand syncs and crashes keep all that was written.
+    pub crash_keeps_all: u32,
+    weights: [u32; TROUBLES],
+}
+
+impl Weather {
+    /// The parameters of a seed, and the random source that goes on from there.
+    pub fn of_seed(seed: u64) -> (Self, Random) {
+        let mut random = Random::new(seed ^ 0x0C1A_57E5);
+        let is_evil = seed % 5 == 4;
+        let nodes = if random.chance(600) { 3 } else { 5 };
+        let (slowest, fastest) = if is_evil { (667, 1500) } else { (900, 1100) };
+        let clocks_per_mille = (0..nodes).map(|_| random.between(slowest, fastest)).collect();
+        let most_us = [200, 1_000, 5_000, 20_000][random.below(4) as usize];
+        let network = Behaviour {
+            delay_us: (50, most_us),
+            slow: [0, 10, 100][random.below(3) as usize],
+            reordered: if is_evil { [0, 20, 100][random.below(3) as usize] } else { 0 },
+            repeated: if is_evil { [0, 20, 100][random.below(3) as usize] } else { 0 },
+        };
+        let sync_us = [(50, 200), (200, 2_000), (1_000, 20_000)][random.below(3) as usize];
+        let weather = Self {
+            nodes,
+            is_evil,
+            network,
+            clocks_per_mille,
+            sync_us,
+            propose_every_us: [40_000, 150_000, 400_000][random.below(3) as usize],
+            trouble_every_us: [200_000, 500_000, 2_000_000][random.below(3) as usize],
+            trouble_us_max: [300_000, 1_500_000, 5_000_000][random.below(3) as usize],
+            down_us_max: [50_000, 500_000, 5_000_000][random.below(3) as usize],
+            cuts_break: [0, 500, 1000][random.below(3) as usize],
+            crash_keeps_all: [0, 300, 800][random.below(3) as usize],
+            weights: std::array::from_fn(|_| [0, 1, 3, 10][random.below(4) as usize]),
+        };
+        (weather, random)
+    }
+
+    /// The next trouble.
+    pub fn trouble(&self, random: &mut Random) -> Trouble {
+        let nodes = self.nodes as u64;
+        let one = random.below(nodes) as usize;
+        let other = (one + 1 + random.below(nodes - 1) as usize) % self.nodes;
+        let way = random.below(3);
+        let (node, from, to) = (one, one, other);
+        // Without any weight all are as likely.
+        let weights = if self.weights == [0; TROUBLES] { [1; TROUBLES] } else { self.weights };
+        match random.weighted(&weights) {
+            0 => Trouble::Crash { node },
+            1 => Trouble::Kill { node },
+            2 => Trouble::CutNode { node, inward: way != 0, outward: way != 1 },
+            3 => Trouble::CutPair { one, other },
+            4 => Trouble::CutDirection { from, to },
+            5 => Trouble::Break { one, other },
+            6 => Trouble::Pause { from, to },
+            7 => Trouble::StallLane { node },
+            8 => Trouble::SlowLane { node },
+            9 => Trouble::FailSync { node },
+            10 => Trouble::StallCore { node },
+            _ => Trouble::Transfer { to },
+        }
+    }
+}
