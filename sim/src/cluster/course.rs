@@ -456,7 +456,13 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
         };
         if self.nodes[node].is_up() && !self.is_stalled(node) {
             let read_us = self.read_us(node);
-            self.nodes[node].serve(&mut self.random, read_us)?;
+            if self.random.chance(500) {
+                self.nodes[node].ask(read_us)?;
+            }
+            // A quorum that is left alone shows that it makes progress.
+            if self.calm.is_some() || self.random.chance(self.weather.proposes) {
+                self.nodes[node].serve(&mut self.random, read_us)?;
+            }
             self.carry(node);
         }
         Ok(())

@@ -11,6 +11,7 @@ use crate::{
         network::Class,
         node::{Node, Outgoing, Stop},
         sent_messages::check_sent,
+        weather::Weather,
     },
     oracle::Violation,
     random::Random,
@@ -55,17 +56,11 @@ fn class_of(message: &Message) -> Class {
 }
 
 impl LabelNode {
-    /// A node that has never run, one of `nodes`.
-    pub fn new(
-        node: usize,
-        nodes: usize,
-        random: &mut Random,
-        crash_keeps_all: u32,
-        trace: Trace,
-    ) -> Self {
+    /// A node that has never run.
+    pub fn new(node: usize, weather: &Weather, random: &mut Random, trace: Trace) -> Self {
         Self {
             node,
-            nodes,
+            nodes: weather.nodes,
             lane: LabelLane::new(),
             member: None,
             gathered: Vec::new(),
@@ -74,7 +69,7 @@ impl LabelNode {
             outgoing: Vec::new(),
             committed: 0,
             window: random.between(16, WINDOW_MAX as u64) as usize,
-            crash_keeps_all,
+            crash_keeps_all: weather.crash_keeps_all,
             trace,
         }
     }
@@ -184,13 +179,17 @@ impl Node for LabelNode {
         self.carry_out(read_us)
     }
 
-    fn serve(&mut self, random: &mut Random, read_us: u64) -> Result<(), Violation> {
-        let Some(member) = &mut self.member else { return Ok(()) };
-        if random.chance(300) {
+    fn ask(&mut self, read_us: u64) -> Result<(), Violation> {
+        if let Some(member) = &mut self.member {
             // Refused where it does not lead, or too many rounds wait.
             let round = member.confirm_leadership();
             self.trace.step(format_args!("  {} asks whether it leads: {round:?}", self.node));
         }
+        self.carry_out(read_us)
+    }
+
+    fn serve(&mut self, random: &mut Random, read_us: u64) -> Result<(), Violation> {
+        let Some(member) = &mut self.member else { return Ok(()) };
         for _ in 0..random.between(1, 4) {
             let body = Body {
                 length: random.between(64, 1 << 20) as u32,

@@ -85,9 +85,9 @@ fn run_traced(seed: u64, trace: Trace) -> Result<ClusterRun, ClusterFailure> {
     let whole = || {
         let (weather, mut random) = Weather::of_seed(seed);
         trace.step(format_args!("cluster seed {seed}: {weather:?}"));
-        let (nodes, keeps_all) = (weather.nodes, weather.crash_keeps_all);
+        let nodes = weather.nodes;
         let judge = RaftJudge::new(nodes, !weather.is_evil);
-        let node = |node| LabelNode::new(node, nodes, &mut random, keeps_all, trace.clone());
+        let node = |node| LabelNode::new(node, &weather, &mut random, trace.clone());
         let label_nodes = (0..nodes).map(node).collect();
         let troubled_us = random.between(TROUBLED_US.0, TROUBLED_US.1);
         let mut course = Course::new(weather, random, label_nodes, judge, trace.clone());

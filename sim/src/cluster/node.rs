@@ -45,7 +45,10 @@ pub trait Node {
     /// The connection to another node has broken.
     fn lose_link(&mut self, peer: usize, read_us: u64) -> Result<(), Violation>;
 
-    /// A client does something here, if the node lets it.
+    /// A client asks whether the node still leads.
+    fn ask(&mut self, read_us: u64) -> Result<(), Violation>;
+
+    /// A client writes something here, if the node lets it.
     fn serve(&mut self, random: &mut Random, read_us: u64) -> Result<(), Violation>;
 
     /// The leader is asked to hand leadership to another node.

@@ -97,6 +97,8 @@ pub struct Weather {
     pub sync_us: (u64, u64),
     /// The longest time between two proposals.
     pub propose_every_us: u64,
+    /// How many of a thousand times a client proposes, and does not only ask whether the leader leads.
+    pub proposes: u32,
     /// The longest time between two troubles.
     pub trouble_every_us: u64,
     /// The longest time that a trouble lasts.
@@ -107,6 +109,8 @@ pub struct Weather {
     pub cuts_break: u32,
     /// How many of a thousand syncs and crashes keep all that was written.
     pub crash_keeps_all: u32,
+    /// How many of a thousand troubles are transfers, beside those by weight.
+    transfers: u32,
     weights: [u32; TROUBLES],
 }
 
@@ -133,12 +137,14 @@ impl Weather {
             clocks_per_mille,
             sync_us,
             propose_every_us: [40_000, 150_000, 400_000][random.below(3) as usize],
+            proposes: [30, 300, 1000][random.below(3) as usize],
             trouble_every_us: [200_000, 500_000, 2_000_000][random.below(3) as usize],
             trouble_us_max: [300_000, 1_500_000, 5_000_000][random.below(3) as usize],
             down_us_max: [50_000, 500_000, 5_000_000][random.below(3) as usize],
             cuts_break: [0, 500, 1000][random.below(3) as usize],
             crash_keeps_all: [0, 300, 800][random.below(3) as usize],
             weights: std::array::from_fn(|_| [0, 1, 3, 10][random.below(4) as usize]),
+            transfers: [0, 0, 30, 200][random.below(4) as usize],
         };
         (weather, random)
     }
@@ -150,6 +156,9 @@ impl Weather {
         let other = (one + 1 + random.below(nodes - 1) as usize) % self.nodes;
         let way = random.below(3);
         let (node, from, to) = (one, one, other);
+        if random.chance(self.transfers) {
+            return Trouble::Transfer { to };
+        }
         // Without any weight all are as likely.
         let weights = if self.weights == [0; TROUBLES] { [1; TROUBLES] } else { self.weights };
         match random.weighted(&weights) {
