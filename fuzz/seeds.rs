@@ -30,6 +30,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 mod afar_seeds;
 mod api_bodies;
+mod group_messages;
 mod group_records;
 mod peer_frames;
 
@@ -47,6 +48,7 @@ fn main() {
     for (kind, (name, body)) in records {
         write("record", &name, &[&[kind], &body[..]].concat());
     }
+    group_messages::write_all();
     group_records::write_all();
     for (index, snapshot) in snapshots.iter().enumerate().skip(1).step_by(5) {
         write("snapshot", &format!("{index}"), snapshot);
