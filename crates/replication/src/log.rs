@@ -133,3 +133,29 @@ impl Storage for Log {
         Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::label::{Content, GROUP_BEGINS};
+    use crate::membership::Membership;
+
+    #[test]
+    fn a_size_of_0_is_one_entry_and_all_others_are_all() {
+        let label = |index| Label { id: EntryId { term: 1, index }, content: Content::TermBegan };
+        let start = Start {
+            labels: (2..=9).map(label).collect(),
+            ..Start::of_new_group(Membership::of([1]))
+        };
+        let mut log = Log::new(start);
+        let indexes = |log: &Log, low, size| {
+            let entries = log.entries(low, 9, size, GetEntriesContext::empty(false));
+            entries.map(|entries| entries.iter().map(|entry| entry.index).collect::<Vec<_>>())
+        };
+        assert_eq!(indexes(&log, 4, Some(0)), Ok(vec![4]));
+        assert_eq!(indexes(&log, 4, None), Ok(vec![4, 5, 6, 7, 8]));
+        log.begin_with(5);
+        assert_eq!(indexes(&log, 4, Some(0)), Err(Error::Store(StorageError::Compacted)));
+        assert_eq!((log.term_of(3), log.term_of(4)), (None, Some(GROUP_BEGINS.term)));
+    }
+}

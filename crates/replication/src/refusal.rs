@@ -66,7 +66,7 @@ pub enum HearError {
         /// The receiver.
         replica: u64,
     },
-    /// A replica answers that is no member.
+    /// A replica answers that is no member. It may have been one a moment ago.
     #[error("replica {replica} is not a member of the group")]
     UnknownReplica {
         /// The replica.

@@ -1,8 +1,12 @@
 //! Changes of members: learners, joint majorities, and those who leave.
 
-use sennit_replication::{EntryId, Membership, Refusal, Role, Start, Vote};
+use std::collections::BTreeSet;
 
-use crate::world::World;
+use sennit_replication::{
+    Content, EntryId, Membership, Message, MessageKind, Refusal, Role, Start, Vote, WINDOW_MIN,
+};
+
+use crate::world::{GROUP, World};
 
 /// A group of three, and a fourth replica that has what the group began with, as from a shipment.
 fn three_and_a_fourth(seed: u64) -> (World, u64) {
@@ -157,4 +161,89 @@ fn a_replica_with_nothing_is_named_as_behind_and_harms_nobody() {
     assert_eq!(world.member(4).last(), EntryId::default());
     world.run_ms(3_000);
     assert_eq!(world.leader(), Some(leader));
+}
+
+#[test]
+fn a_leader_that_finishes_its_own_removal_steps_down() {
+    let mut world = World::new(77, 3);
+    let leader = world.elect();
+    if leader != 1 {
+        world.member(leader).transfer(1).unwrap();
+        world.obey(leader);
+        world.run_until("replica 1 leads", |world| world.leader() == Some(1));
+    }
+    // The change comes to replica 2 alone, which it removes.
+    world.loses = |message| {
+        let MessageKind::Append { label: Some(label), .. } = &message.kind else {
+            return false;
+        };
+        message.to == 3 && matches!(label.content, Content::Membership(_))
+    };
+    world.replica(1).lane.stalled = true;
+    let to = Membership::of([1, 3]);
+    world.member(1).change_members(&to).unwrap();
+    world.obey(1);
+    let change = world.member(1).last();
+    world.run_until("replica 2 has it", |world| world.replicas[&2].lane.last() == change);
+    world.crash(1);
+    world.run_until("replica 2 leads", |world| world.member(2).standing().role == Role::Leader);
+    world.loses = |_| false;
+    world.run_until("it has applied its removal", |world| world.member(2).membership() == &to);
+    assert_eq!(world.member(2).standing().role, Role::Follower);
+    world.replica(1).lane.stalled = false;
+    world.start(1);
+    world.run_until("another leads", |world| matches!(world.leader(), Some(1 | 3)));
+}
+
+#[test]
+fn after_a_change_no_two_voters_wait_for_the_same_number_of_ticks() {
+    let start = Start::of_new_group(Membership::of(1..=3));
+    let mut world = World::with_starts(78, (1..=5).map(|number| (number, start.clone())));
+    let leader = world.elect();
+    let after = Membership::of(1..=5);
+    change(&mut world, leader, &Membership { outgoing: (1..=3).collect(), ..after.clone() });
+    change(&mut world, leader, &after);
+    let term = world.member(leader).standing().term;
+    let followers = (1..=5).filter(|number| *number != leader);
+    let ticks: BTreeSet<_> = followers
+        .map(|number| {
+            let kind = MessageKind::Heartbeat { commit: 1, round: None };
+            let heartbeat = Message { group: GROUP, from: leader, to: number, term, kind };
+            let member = world.member(number);
+            member.hear(&heartbeat).unwrap();
+            let ticked = (1..).find(|_: &u32| {
+                member.tick();
+                member.standing().role == Role::Candidate
+            });
+            ticked.unwrap()
+        })
+        .collect();
+    assert_eq!(ticks.len(), 4, "{ticks:?}");
+}
+
+#[test]
+fn a_window_bounds_the_entries_under_way_to_each_follower() {
+    let (mut world, leader) = three_and_a_fourth(79);
+    world.member(leader).set_window(0);
+    let mut to = Membership::of(1..=3);
+    to.learners.insert(4);
+    change(&mut world, leader, &to);
+    world.run_ms(100);
+    // Nobody acknowledges anything, and so no room is made; answers to heartbeats would make some.
+    world.loses = |message| {
+        matches!(message.kind, MessageKind::Appended { .. } | MessageKind::HeartbeatHeard { .. })
+    };
+    world.replica(leader).orders.clear();
+    for _ in 0..20 {
+        world.propose(leader).unwrap();
+    }
+    world.run_ms(300);
+    for follower in (1..=4).filter(|number| *number != leader) {
+        let messages = world.replicas[&leader].orders.iter().flat_map(|orders| &orders.messages);
+        let appends = messages.filter(|message| {
+            let entry = matches!(message.kind, MessageKind::Append { label: Some(_), .. });
+            entry && message.to == follower
+        });
+        assert_eq!(appends.count(), WINDOW_MIN, "to replica {follower}");
+    }
 }
