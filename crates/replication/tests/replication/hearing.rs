@@ -157,6 +157,7 @@ fn messages_that_cannot_be_are_errors_and_change_nothing() {
         Message { from: 9, ..message(2, MessageKind::HeartbeatHeard { commit: 0, round: None }) };
     let gap = append(3, FIRST, 0, Some(entry(3, 5)));
     let newer_than_its_message = append(3, FIRST, 0, Some(entry(4, 2)));
+    let no_term_before = append(3, EntryId { term: 0, index: 9 }, 9, None);
     let no_term = message(0, heartbeat.clone());
     let too_great = message(u64::MAX, heartbeat);
     let field = |field, value| HearError::Message(MessageError::Field { field, value });
@@ -166,6 +167,7 @@ fn messages_that_cannot_be_are_errors_and_change_nothing() {
         (stranger, HearError::UnknownReplica { replica: 9 }),
         (gap, field("index of a label", 5)),
         (newer_than_its_message, field("term of a label", 4)),
+        (no_term_before, field("entry before", 9)),
         (no_term, field("term", 0)),
         (too_great, field("term", u64::MAX)),
     ];
@@ -192,6 +194,24 @@ fn a_leader_does_not_believe_in_a_second_one_nor_in_entries_that_it_does_not_hav
     assert_eq!(world.member(leader).hear(&ahead), Err(error));
     world.run_ms(1_000);
     assert_eq!(world.leader(), Some(leader));
+}
+
+#[test]
+fn a_vote_is_not_believed_before_it_was_asked_for() {
+    let mut member = follower();
+    member.hear(&append(3, EntryId { term: 2, index: 3 }, 2, Some(entry(3, 4)))).unwrap();
+    member.hear(&message(3, MessageKind::TakeOver)).unwrap();
+    let orders = member.orders(0);
+    assert_eq!((orders.standing.role, orders.standing.term), (Role::Candidate, 4));
+    assert_eq!(orders.messages, [], "the requests wait for the sync");
+    let granted = |commit| MessageKind::Vote { pre_vote: false, granted: true, commit };
+    let vote = message(4, granted(EntryId::default()));
+    assert_eq!(member.hear(&vote), Err(HearError::VoteUnasked { replica: 2, term: 4 }));
+    let late = message(3, granted(EntryId::default()));
+    assert_eq!(member.hear(&late), Ok(()), "one of an older term may come late");
+    member.synced(orders.mark.unwrap());
+    assert_eq!(member.hear(&vote), Ok(()));
+    assert_eq!(member.standing().role, Role::Leader);
 }
 
 #[test]
