@@ -4,7 +4,7 @@
 //! [`Member::synced`], [`Member::propose`]), and [`Member::orders`] says what is to be done. It knows labels and
 //! messages: no payload, no file, no socket, no clock. The same calls have the same orders, always.
 //!
-//! This is the only crate that names `raft` (docs/decisions/0053-a-shard-of-a-cluster-is-a-raft-group.md and 0055), and
+//! This is the only crate that names `raft` (docs/decisions/0053-a-shard-of-a-cluster-is-a-raft-group.md and 0056), and
 //! none of its types shows. `raft_form` turns labels, messages and members into raft's, and back; `log` is its storage.
 
 mod change;
