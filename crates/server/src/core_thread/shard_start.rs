@@ -9,7 +9,7 @@ use std::{
 
 use sennit_journal::{Lane, LaneConfig, disk::RealDisk};
 use sennit_shard::{
-    PackLengths, Recovered, RecoveryReport, START_SLOTS, Settings, SlotBudget, held_slots,
+    PackLengths, Recovered, RecoveryReport, Replica, START_SLOTS, Settings, SlotBudget, held_slots,
 };
 
 use crate::{
@@ -31,6 +31,11 @@ use crate::{
     },
 };
 
+/// The only replica of a shard's group, in a cluster of one node. Groups and replicas count from 1.
+fn of_one_node(shard: ShardIndex) -> Replica {
+    Replica { group: u64::from(shard.0) + 1, id: 1, is_alone: true }
+}
+
 /// A shard that is recovered, and for which nothing runs yet.
 pub(super) struct RecoveredShard {
     index: ShardIndex,
@@ -39,7 +44,7 @@ pub(super) struct RecoveredShard {
 }
 
 impl RecoveredShard {
-    /// Reads the shard's journal. In a directory that belongs to a cluster, its records name no place.
+    /// Reads the shard's journal. In a directory that belongs to a cluster it is the log of a group.
     pub(super) fn recover(
         index: ShardIndex,
         lane: LaneConfig,
@@ -51,8 +56,8 @@ impl RecoveredShard {
             cache_bytes: config.cache_bytes,
             journal_segments: config.journal_segments,
             packs: PackLengths::default(),
-            writes_superseded: is_in_cluster,
-            replica: None,
+            writes_superseded: false,
+            replica: is_in_cluster.then(|| of_one_node(index)),
         };
         let path = lane.directory.clone();
         let shard = index.0;
