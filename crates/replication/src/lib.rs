@@ -26,7 +26,7 @@ mod sync_queue;
 pub use label::{Body, Content, EntryId, GROUP_BEGINS, Label};
 pub use member::Member;
 pub use membership::{MEMBERS_MAX, Membership, MembershipError};
-pub use message::{Message, MessageError, MessageKind, NUMBER_MAX};
+pub use message::{Message, MessageError, MessageKind, NUMBER_MAX, TERM_MAX};
 pub use message_codec::{MESSAGE_BYTES_MAX, MESSAGE_TABLE_BYTES};
 pub use orders::{Confirmed, Mark, MembershipChange, Orders, Role, Round, Standing, Vote};
 pub use refusal::{HearError, Quarantine, Refusal};

@@ -7,6 +7,8 @@ use crate::membership::MembershipError;
 /// Greatest term and index that a message may name: far from any that a group reaches, and counting on from there
 /// does not overflow.
 pub const NUMBER_MAX: u64 = 1 << 62;
+/// The highest term. A term is the generation of the deliveries that its leader makes, which has 32 bits.
+pub const TERM_MAX: u64 = u32::MAX as u64;
 
 /// A message from one replica of a group to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +122,7 @@ impl Message {
     pub fn check(&self) -> Result<(), MessageError> {
         within("from", 1, self.from, u64::MAX)?;
         within("to", 1, self.to, u64::MAX)?;
-        within("term", 1, self.term, NUMBER_MAX)?;
+        within("term", 1, self.term, TERM_MAX)?;
         match &self.kind {
             MessageKind::Append { before, commit, label } => {
                 // raft takes term 0 for the term of what lies beyond its log.
@@ -171,7 +173,7 @@ fn check_entry(field: &'static str, id: EntryId) -> Result<(), MessageError> {
 
 fn check_id(field: &'static str, id: EntryId) -> Result<(), MessageError> {
     within(field, 0, id.index, NUMBER_MAX)?;
-    within(field, 0, id.term, NUMBER_MAX)
+    within(field, 0, id.term, TERM_MAX)
 }
 
 fn within(field: &'static str, least: u64, value: u64, most: u64) -> Result<(), MessageError> {

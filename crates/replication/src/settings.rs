@@ -2,6 +2,7 @@
 
 use crate::label::{EntryId, GROUP_BEGINS, Label};
 use crate::membership::{Membership, MembershipError};
+use crate::message::TERM_MAX;
 use crate::orders::Vote;
 
 /// Milliseconds of a tick.
@@ -13,8 +14,9 @@ pub const ELECTION_TICKS: usize = 10;
 /// Ticks of silence before which a replica asks for votes: below this.
 pub const ELECTION_TICKS_END: usize = 20;
 /// Nanoseconds for which a leader may give, from when something left that a quorum acknowledged. One tick less than a
-/// follower's patience, because ticks are coarse, and a tenth less for clocks that run apart.
-pub const LEASE_NS: u64 = (ELECTION_TICKS as u64 - 1) * TICK_MS * 1_000_000 / 10 * 9;
+/// follower's patience, because ticks are coarse, and a tenth less twice: the leader's clock may be a tenth too slow, and a
+/// follower's a tenth too fast.
+pub const LEASE_NS: u64 = (ELECTION_TICKS as u64 - 1) * TICK_MS * 1_000_000 / 100 * 81;
 /// Fewest entries that may be under way to a follower.
 pub const WINDOW_MIN: usize = 4;
 /// Most entries that may be under way to a follower.
@@ -82,7 +84,7 @@ impl Start {
                 last: last.index,
             });
         }
-        if self.vote.term < last.term {
+        if !(last.term..=TERM_MAX).contains(&self.vote.term) {
             return Err(StartError::Term { term: self.vote.term, last: last.term });
         }
         Ok(self.membership.check()?)
@@ -110,8 +112,10 @@ pub enum StartError {
         /// The last index.
         last: u64,
     },
-    /// The log has an entry of a newer term.
-    #[error("the newest term is {term}, but the last entry is of term {last}")]
+    /// The log has an entry of a newer term, or the term is above [`TERM_MAX`].
+    #[error(
+        "the newest term cannot be {term}: the last entry is of term {last}, and the highest term is {TERM_MAX}"
+    )]
     Term {
         /// The newest term that was kept.
         term: u64,

@@ -62,7 +62,7 @@ impl Standing {
     }
 }
 
-/// The generation of what is delivered in a term. A group does not live to see 2^32 terms.
+/// The generation of what is delivered in a term. A group refuses terms of more than 32 bits.
 pub(crate) fn generation_of(term: u64) -> Generation {
     Generation(u32::try_from(term).unwrap_or(u32::MAX))
 }

@@ -1,6 +1,6 @@
 //! The leader's lease and its rounds.
 
-use sennit_replication::{LEASE_NS, ROUNDS_MAX, Refusal, Role};
+use sennit_replication::{LEASE_NS, ROUNDS_MAX, Refusal, Role, TICK_MS};
 
 use crate::world::World;
 
@@ -14,7 +14,10 @@ fn the_lease_counts_from_when_something_left_that_a_quorum_acknowledged() {
     world.run_until("it is committed", |world| world.checkers.committed.contains_key(&entry.index));
     assert!(world.now_ns > left_ns);
     assert_eq!(world.member(leader).lease_until_ns(), Some(left_ns + LEASE_NS));
-    assert_eq!(LEASE_NS, 405_000_000);
+    assert_eq!(LEASE_NS, 364_500_000);
+    // Nine ticks of a clock at 1.1 are over later than the lease by a clock at 0.9.
+    let (slow, fast) = (LEASE_NS * 10 / 9, 9 * TICK_MS * 1_000_000 * 10 / 11);
+    assert!(slow < fast, "{slow} {fast}");
 }
 
 #[test]

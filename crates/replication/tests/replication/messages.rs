@@ -4,11 +4,11 @@ use proptest::collection::btree_set;
 use proptest::prelude::*;
 use sennit_replication::{
     Body, Content, EntryId, Label, MESSAGE_TABLE_BYTES, Membership, Message, MessageError,
-    MessageKind, NUMBER_MAX,
+    MessageKind, NUMBER_MAX, TERM_MAX,
 };
 
 fn id() -> impl Strategy<Value = EntryId> {
-    let entry = (1..=NUMBER_MAX, 1..=NUMBER_MAX);
+    let entry = (1..=TERM_MAX, 1..=NUMBER_MAX);
     prop_oneof![
         8 => entry.prop_map(|(term, index)| EntryId { term, index }),
         1 => Just(EntryId::default()),
@@ -75,14 +75,14 @@ fn kind() -> impl Strategy<Value = MessageKind> {
 fn with_a_term_that_can_be(message: Message) -> Message {
     match &message.kind {
         MessageKind::Append { before, .. } => {
-            Message { term: before.term.saturating_add(3).min(NUMBER_MAX), ..message }
+            Message { term: before.term.saturating_add(3).min(TERM_MAX), ..message }
         }
         _ => message,
     }
 }
 
 fn message() -> impl Strategy<Value = Message> {
-    (any::<u64>(), 1..=u64::MAX, 1..=u64::MAX, 1..=NUMBER_MAX, kind())
+    (any::<u64>(), 1..=u64::MAX, 1..=u64::MAX, 1..=TERM_MAX, kind())
         .prop_map(|(group, from, to, term, kind)| Message { group, from, to, term, kind })
         .prop_map(with_a_term_that_can_be)
         .prop_filter("a message that can be", |message| message.check().is_ok())
