@@ -27,7 +27,7 @@ impl Engine {
     }
 
     pub(crate) fn note_time(&mut self, record: &Record) {
-        // What is in memory alone is no record of the group.
+        // A time that is in memory alone is in no record of the group.
         if let Some(time) = record.time()
             && self.memory.of_record(record).is_none()
         {

@@ -251,16 +251,10 @@ impl Replay {
         Ok(())
     }
 
-    /// The state of a replica from a journal without holes, for [`Engine::succeed`]; `None` if the checkpoint is not whole
-    /// with which the replay began. Offsets that were reserved are not lost before a leader says so in the group's log.
+    /// Returns whether damage has left holes in what was replayed.
     #[must_use]
-    pub fn finish_in_group(mut self) -> Option<Engine> {
-        let is_whole = matches!(self.stage, Stage::Fresh | Stage::Whole);
-        if !is_whole || !self.holes.is_none() {
-            return None;
-        }
-        self.begin_life();
-        Some(self.engine)
+    pub fn has_holes(&self) -> bool {
+        !self.holes.is_none()
     }
 
     /// Ends the replay: what it did not need, a life does.

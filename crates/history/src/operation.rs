@@ -100,7 +100,7 @@ pub enum Answer {
     Refused,
     /// Refused, because the partition's next offset was this one. Nothing was appended.
     NextIs(u64),
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown,
 }
 

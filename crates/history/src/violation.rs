@@ -48,7 +48,7 @@ pub enum Rule {
     Missing,
     /// Each partition is read back to its end, or the other rules say less than they should.
     NotReadBack,
-    /// What lies in a log was published and not refused, byte for byte.
+    /// Each message of a log was published and not refused, byte for byte.
     Invented,
     /// A message lies in the partition, and at the offset, that its publisher asked for.
     Misplaced,

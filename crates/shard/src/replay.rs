@@ -209,7 +209,12 @@ impl Reading {
         let closed = replica.finish_at(labels, commit, &mut ready, &mut rest);
         closed.map_err(|error| RecoverError::Replica { position, error })?;
         self.apply_ready(ready)?;
-        Ok(self.replay.finish_in_group().map(|engine| (engine, rest)))
+        if self.replay.has_holes() {
+            return Ok(None);
+        }
+        // Generation and time are those of the state that it succeeds.
+        let engine = self.replay.finish_as_replica(Generation(0), false, Timestamp(0));
+        Ok(engine.map(|engine| (engine, rest)))
     }
 
     fn finish(&mut self) -> Result<(), RecoverError> {

@@ -220,7 +220,7 @@ pub(super) fn decode(r: &mut FieldReader) -> Result<Effect, DecodeError> {
     })
 }
 
-/// What is told to a subscription.
+/// News for a subscription.
 fn decode_to_subscription(r: &mut FieldReader) -> Result<Effect, DecodeError> {
     let (session, subscription): (SessionId, u32) = (r.session()?, r.u32()?);
     let partition = r.partition()?;

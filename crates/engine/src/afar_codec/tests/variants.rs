@@ -1,4 +1,4 @@
-//! What is generated has every variant: a new one that is not is named by the compiler first, and by a test then.
+//! The generators have every variant: the compiler names a new one that they lack first, and a test then.
 
 use std::collections::BTreeSet;
 

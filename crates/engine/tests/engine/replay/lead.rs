@@ -67,7 +67,7 @@ impl Group {
         }
     }
 
-    /// What is reserved behind the end of a partition, of all partitions, by the records.
+    /// The offsets that records reserve behind the ends of all partitions.
     fn reserved(&self) -> Vec<Record> {
         let mut ends = BTreeMap::new();
         for (record, _) in &self.world.journal.records {
@@ -128,7 +128,7 @@ impl Group {
     }
 
     fn check(&self) -> Result<(), TestCaseError> {
-        // What is due by the fastest clock is due at one replica at least.
+        // A timer that is due by the fastest clock is due at one replica at least.
         let fastest = Timestamp(self.world.now.0 + self.behind_ms);
         let now = fastest.max(self.world.engine.group_time());
         let led = self.world.engine.replicated_state(now);
