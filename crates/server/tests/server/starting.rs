@@ -97,10 +97,10 @@ fn a_newer_format_is_refused_with_both_numbers() {
     let folder = TempDir::new().unwrap();
     Broker::start(config(folder.path())).stop();
     let format = folder.path().join("FORMAT");
-    let text = std::fs::read_to_string(&format).unwrap().replace("format = 1", "format = 2");
+    let text = std::fs::read_to_string(&format).unwrap().replace("format = 1", "format = 3");
     std::fs::write(&format, text).unwrap();
     let error = refusal(config(folder.path())).to_string();
-    assert!(error.contains('2') && error.contains('1'), "{error}");
+    assert!(error.contains('3') && error.contains('2'), "{error}");
 }
 
 #[test]
