@@ -75,7 +75,7 @@ impl Engine {
     pub(crate) fn apply_delays_cancelled(&mut self, id: PartitionId, ranges: &[OffsetRange]) {
         let Some(partition) = self.partitions.get_mut(&id) else { return };
         for range in ranges {
-            for Range { start, end } in partition.delayed_parts(*range) {
+            for Range { start, end } in partition.changeable_parts(*range) {
                 // Groups that come later are through with it too.
                 partition.delays.insert(start, end, CANCELLED);
                 for group in &mut partition.groups {
@@ -95,8 +95,9 @@ impl Engine {
     ) {
         let Some(partition) = self.partitions.get_mut(&id) else { return };
         for range in ranges {
-            for Range { start, end } in partition.delayed_parts(*range) {
+            for Range { start, end } in partition.changeable_parts(*range) {
                 partition.delays.insert(start, end, due);
+                partition.groups.iter_mut().for_each(|group| group.withdraw(start, end));
             }
         }
         partition.watch_delays(&mut self.wheel);
@@ -104,10 +105,18 @@ impl Engine {
 }
 
 impl Partition {
-    /// The parts of a range that are delayed. While a checkpoint is loaded, what has not come yet is not.
-    fn delayed_parts(&self, range: OffsetRange) -> Vec<Range<u64>> {
-        let delayed = self.delays.pieces(range.start.0, range.end.0);
-        delayed.filter(|part| part.due < CANCELLED).map(|part| part.start..part.end).collect()
+    /// The parts of a range that are kept and not cancelled. Whoever wrote the record saw them delayed; a replica that
+    /// has led with a clock ahead of that one has ended the delays. While a checkpoint is loaded, some of it has not come.
+    fn changeable_parts(&self, range: OffsetRange) -> Vec<Range<u64>> {
+        let OffsetRange { start: Offset(start), end: Offset(end) } = range;
+        let mut parts = Runs::default();
+        for entry in self.log.entries_from(start).take_while(|entry| entry.first < end) {
+            parts.insert(entry.first.max(start), entry.end().min(end), ());
+        }
+        for part in self.delays.pieces(start, end).filter(|part| part.due == CANCELLED) {
+            parts.remove(part.start, part.end);
+        }
+        parts.iter().map(|(start, end, ())| start..end).collect()
     }
 
     fn delayed_page(&self, after: Option<(Timestamp, Offset)>, most: usize) -> Vec<DelayedRun> {

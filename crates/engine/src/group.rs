@@ -251,6 +251,15 @@ impl Group {
         self.rest();
     }
 
+    /// Has the offsets of `start..end` that were ready be so no more.
+    pub(crate) fn withdraw(&mut self, start: u64, end: u64) {
+        if self.ready.has_any(start, end) {
+            self.ready.remove(start, end);
+            // It is made anew, of what is ready then.
+            self.forget_fair();
+        }
+    }
+
     fn forget(&mut self, start: u64, end: u64) {
         if !self.ready.is_empty() {
             self.ready.remove(start, end);
