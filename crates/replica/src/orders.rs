@@ -1,7 +1,7 @@
 //! The group's orders are carried out: what is to be written goes to the shard, messages to the links, and the shard's
 //! standing follows the group.
 
-use sennit_replication::{Content, Message, MessageKind, Orders, Refusal, Role};
+use sennit_replication::{Content, Leadership, Message, MessageKind, Orders, Refusal, Role};
 use sennit_shard::{EntryBody, Standing};
 
 use crate::{label, moment::Moment, replica::Replica};
@@ -81,15 +81,14 @@ impl Replica {
     }
 
     fn standing(&self, now: Moment) -> Standing {
-        let standing = self.member.standing();
-        let term = standing.term;
-        match (standing.role, self.member.next_entry()) {
+        let Leadership { role, term, leader, .. } = self.member.leadership();
+        match (role, self.member.next_entry()) {
             (Role::Leader, Ok(_)) => {
                 let until_ns = self.member.lease_until_ns();
                 Standing::Leader { term, may_give: until_ns > Some(now.monotonic_ns) }
             }
             (Role::Leader, Err(Refusal::HandingOver)) => Standing::HandingOver { term },
-            (Role::Follower, _) => Standing::Follower { leader: standing.leader },
+            (Role::Follower, _) => Standing::Follower { leader },
             _ => Standing::Follower { leader: None },
         }
     }

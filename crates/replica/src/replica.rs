@@ -280,13 +280,13 @@ impl Replica {
     /// [`Shard::standing`].
     #[must_use]
     pub fn role(&self) -> Role {
-        self.member.standing().role
+        self.member.leadership().role
     }
 
     /// The term.
     #[must_use]
     pub fn term(&self) -> u64 {
-        self.member.standing().term
+        self.member.leadership().term
     }
 
     /// The reason why the replica neither votes nor acknowledges any more, if it does not.

@@ -28,7 +28,7 @@ pub use member::Member;
 pub use membership::{MEMBERS_MAX, Membership, MembershipError};
 pub use message::{Message, MessageError, MessageKind, NUMBER_MAX, TERM_MAX};
 pub use message_codec::{MESSAGE_BYTES_MAX, MESSAGE_TABLE_BYTES};
-pub use orders::{Confirmed, Mark, MembershipChange, Orders, Role, Round, Standing, Vote};
+pub use orders::{Confirmed, Leadership, Mark, MembershipChange, Orders, Role, Round, Vote};
 pub use refusal::{HearError, Quarantine, Refusal};
 pub use settings::{
     ELECTION_TICKS, ELECTION_TICKS_END, HEARTBEAT_TICKS, LEASE_NS, ROUNDS_MAX, Settings, Start,

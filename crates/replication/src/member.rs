@@ -10,7 +10,7 @@ use crate::lease::Lease;
 use crate::log::Log;
 use crate::membership::Membership;
 use crate::message::{Message, MessageKind};
-use crate::orders::{Role, Round, Standing, Vote};
+use crate::orders::{Role, Round, Leadership, Vote};
 use crate::refusal::{HearError, Quarantine, Refusal};
 use crate::settings::{
     ELECTION_TICKS, ELECTION_TICKS_END, HEARTBEAT_TICKS, ROUNDS_MAX, Settings, Start, StartError,
@@ -254,9 +254,9 @@ impl Member {
         self.settings
     }
 
-    /// The standing.
+    /// The leadership of the group, as this member knows it.
     #[must_use]
-    pub fn standing(&self) -> Standing {
+    pub fn leadership(&self) -> Leadership {
         let raft = &self.node.raft;
         let role = match (self.quarantine, raft.state) {
             (Some(_), _) => Role::Quarantined,
@@ -264,7 +264,7 @@ impl Member {
             (None, StateRole::Candidate | StateRole::PreCandidate) => Role::Candidate,
             (None, StateRole::Follower) => Role::Follower,
         };
-        Standing {
+        Leadership {
             role,
             term: raft.term,
             leader: raft_form::replica(raft.leader_id),
@@ -353,7 +353,7 @@ impl Member {
     }
 
     fn check_leads(&self) -> Result<(), Refusal> {
-        let Standing { role, leader, established, .. } = self.standing();
+        let Leadership { role, leader, established, .. } = self.leadership();
         match (self.quarantine, role) {
             (Some(quarantine), _) => Err(quarantine.into()),
             (None, Role::Leader) if self.node.raft.lead_transferee.is_some() => {

@@ -24,8 +24,8 @@ pub struct Orders {
     /// The index up to which the group has committed its log, as far as this replica knows. A quorum has synced it; this
     /// replica perhaps has not.
     pub committed: u64,
-    /// How the replica stands in its group.
-    pub standing: Standing,
+    /// The leadership, as this replica knows it.
+    pub leadership: Leadership,
     /// Rounds that have shown that this replica still led when they began.
     pub confirmed: Vec<Confirmed>,
     /// The changes of members that are committed, and synced here, in order.
@@ -47,9 +47,9 @@ pub struct Vote {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(pub(crate) u64);
 
-/// The standing of a replica in its group.
+/// The leadership of a group, as one member of it knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct Leadership {
     /// Its role.
     pub role: Role,
     /// Its term.

@@ -25,7 +25,7 @@ impl Member {
             orders = Orders::default();
         }
         orders.committed = self.node.raft.raft_log.committed;
-        orders.standing = self.standing();
+        orders.leadership = self.leadership();
         orders.behind = self.node.store().take_behind().into_iter().collect();
         orders
     }

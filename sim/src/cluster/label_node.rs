@@ -120,7 +120,7 @@ impl Node for LabelNode {
     }
 
     fn leads(&self) -> bool {
-        let role = |member: &Member| member.standing().role;
+        let role = |member: &Member| member.leadership().role;
         self.member.as_ref().map(role) == Some(Role::Leader)
     }
 

@@ -83,15 +83,15 @@ impl RaftJudge {
     }
 
     fn check_leader(&mut self, node: usize, member: &Member) -> Result<(), Violation> {
-        let standing = member.standing();
-        if standing.role == Role::Quarantined {
+        let leadership = member.leadership();
+        if leadership.role == Role::Quarantined {
             let detail = format!("{node}: {:?}", member.quarantine());
             return Err(Violation::new(NO_QUARANTINE, detail));
         }
-        if standing.role != Role::Leader {
+        if leadership.role != Role::Leader {
             return Ok(());
         }
-        let term = standing.term;
+        let term = leadership.term;
         match self.leaders.get(&term) {
             Some(leader) if *leader == node => return Ok(()),
             Some(leader) => {
@@ -135,7 +135,7 @@ impl RaftJudge {
             }
         }
         self.compared[node] = committed;
-        if member.standing().role == Role::Leader {
+        if member.leadership().role == Role::Leader {
             self.confirmed = self.confirmed.max(committed);
         }
         Ok(())

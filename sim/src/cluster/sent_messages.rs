@@ -25,7 +25,7 @@ pub fn check_sent(
         MessageKind::Appended { index, .. } if *index > GROUP_BEGINS.index => {
             // An entry that was cut since is of an older leader, whom nobody believes any more.
             let own = member.label(*index);
-            message.term < member.standing().term || durable.label(*index) == own && own.is_some()
+            message.term < member.leadership().term || durable.label(*index) == own && own.is_some()
         }
         MessageKind::Vote { pre_vote: false, granted: true, .. } => keeps_vote(Some(message.to)),
         MessageKind::RequestVote { pre_vote: false, .. } => keeps_vote(Some(message.from)),

@@ -113,7 +113,7 @@ fn one_lease(world: &mut World) {
     let members = world.replicas.values().filter_map(|replica| replica.member.as_ref());
     let giving =
         members.filter(|member| member.lease_until_ns().is_some_and(|until_ns| now_ns < until_ns));
-    let giving: Vec<_> = giving.map(sennit_replication::Member::standing).collect();
+    let giving: Vec<_> = giving.map(sennit_replication::Member::leadership).collect();
     assert!(giving.len() <= 1, "{giving:?} at {now_ns} ns");
 }
 

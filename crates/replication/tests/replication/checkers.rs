@@ -54,9 +54,9 @@ impl Checkers {
 
     /// One leader a term.
     pub fn ordered(&mut self, replica: u64, orders: &Orders) {
-        if orders.standing.role == Role::Leader {
-            let leader = self.leaders.entry(orders.standing.term).or_insert(replica);
-            assert_eq!(*leader, replica, "term {} has two leaders", orders.standing.term);
+        if orders.leadership.role == Role::Leader {
+            let leader = self.leaders.entry(orders.leadership.term).or_insert(replica);
+            assert_eq!(*leader, replica, "term {} has two leaders", orders.leadership.term);
         }
     }
 

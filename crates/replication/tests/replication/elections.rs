@@ -15,11 +15,11 @@ fn a_new_group_has_a_leader_within_a_second() {
         let leader = world.elect();
         assert!(world.now_ns <= 1_000_000_000, "{} ns, seed {seed}", world.now_ns);
         world.run_ms(300);
-        let term = world.member(leader).standing().term;
+        let term = world.member(leader).leadership().term;
         for number in world.numbers() {
-            let standing = world.member(number).standing();
-            assert_eq!((standing.leader, standing.term), (Some(leader), term));
-            assert_eq!(standing.role == Role::Leader, number == leader);
+            let leadership = world.member(number).leadership();
+            assert_eq!((leadership.leader, leadership.term), (Some(leader), term));
+            assert_eq!(leadership.role == Role::Leader, number == leader);
         }
     }
 }
@@ -27,7 +27,7 @@ fn a_new_group_has_a_leader_within_a_second() {
 #[test]
 fn a_sole_voter_leads_at_once_and_holds_the_lease() {
     let mut world = World::new(5, 1);
-    assert_eq!(world.member(1).standing().role, Role::Leader);
+    assert_eq!(world.member(1).leadership().role, Role::Leader);
     assert_eq!(world.member(1).lease_until_ns(), None, "nothing is committed yet");
     world.obey(1);
     world.settle(2);
@@ -37,7 +37,7 @@ fn a_sole_voter_leads_at_once_and_holds_the_lease() {
     world.crash(1);
     world.start(1);
     world.obey(1);
-    assert_eq!(world.member(1).standing().role, Role::Leader, "after a restart too");
+    assert_eq!(world.member(1).leadership().role, Role::Leader, "after a restart too");
 }
 
 #[test]
@@ -62,17 +62,17 @@ fn a_leader_that_is_cut_off_steps_down_and_the_others_go_on() {
     let mut world = World::new(31, 3);
     let first = world.elect();
     world.isolate(first);
-    world.run_until("it steps down", |world| world.member(first).standing().role != Role::Leader);
+    world.run_until("it steps down", |world| world.member(first).leadership().role != Role::Leader);
     let second = world.elect();
     assert_ne!(first, second);
-    let term = world.member(second).standing().term;
+    let term = world.member(second).leadership().term;
     world.run_ms(3_000);
-    assert_eq!(world.member(first).standing().term, term - 1, "it asks, and its term stays");
+    assert_eq!(world.member(first).leadership().term, term - 1, "it asks, and its term stays");
     world.isolated.clear();
     let entry = world.propose(second).unwrap();
     world.settle(entry.index);
-    assert_eq!(world.member(first).standing().leader, Some(second));
-    assert_eq!(world.member(second).standing().term, term, "its return disturbs nobody");
+    assert_eq!(world.member(first).leadership().leader, Some(second));
+    assert_eq!(world.member(second).leadership().term, term, "its return disturbs nobody");
 }
 
 #[test]
@@ -96,13 +96,13 @@ fn a_replica_gives_no_vote_in_the_first_ten_ticks_after_a_start() {
         let mut member = sennit_replication::Member::new(settings, start.clone()).unwrap();
         (0..ticks).for_each(|_| member.tick());
         member.hear(&asks(false)).unwrap();
-        let term = member.orders(0).standing.term;
+        let term = member.orders(0).leadership.term;
         assert_eq!(term == 9, ticks == ELECTION_TICKS, "after {ticks} ticks");
     }
     // The leader has given its lease up for whom it hands over to.
     world.member(1).hear(&asks(true)).unwrap();
     world.obey(1);
-    assert_eq!(world.member(1).standing().term, 9);
+    assert_eq!(world.member(1).leadership().term, 9);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn no_two_voters_wait_for_the_same_number_of_ticks() {
                     let mut member = sennit_replication::Member::new(settings, start).unwrap();
                     let ticked = (1..).find(|_| {
                         member.tick();
-                        member.standing().role == Role::Candidate
+                        member.leadership().role == Role::Candidate
                     });
                     ticked.unwrap()
                 })
@@ -158,8 +158,8 @@ fn a_leader_leads_on_if_the_heir_is_not_up_to_date_in_time() {
     world.run_ms(400);
     assert_eq!(world.member(first).lease_until_ns(), None);
     world.run_ms(200);
-    let standing = world.member(first).standing();
-    assert_eq!((standing.role, standing.established), (Role::Leader, true));
+    let leadership = world.member(first).leadership();
+    assert_eq!((leadership.role, leadership.established), (Role::Leader, true));
     assert!(world.member(first).lease_until_ns().is_some());
     let next = world.propose(first).unwrap();
     assert_eq!(next.index, entry.index + 1);
@@ -175,10 +175,10 @@ fn a_leader_steps_down_if_the_heir_was_told_to_take_over_and_does_not() {
     world.member(first).transfer(heir).unwrap();
     world.obey(first);
     world.run_ms(400);
-    assert_eq!(world.member(first).standing().role, Role::Leader);
+    assert_eq!(world.member(first).leadership().role, Role::Leader);
     assert_eq!(world.member(first).lease_until_ns(), None);
     world.run_ms(200);
-    assert_ne!(world.member(first).standing().role, Role::Leader);
+    assert_ne!(world.member(first).leadership().role, Role::Leader);
     let leader = world.elect();
     world.propose(leader).unwrap();
 }

@@ -51,7 +51,7 @@ fn a_commit_beyond_the_own_log_is_a_sign_that_the_replica_has_forgotten() {
     (0..100).for_each(|_| member.tick());
     member.campaign();
     let orders = member.orders(0);
-    assert_eq!(orders.standing.role, Role::Quarantined);
+    assert_eq!(orders.leadership.role, Role::Quarantined);
     assert_eq!((orders.messages, orders.append, orders.vote), (vec![], vec![], None));
     assert_eq!(member.next_entry(), Err(Refusal::Quarantined(quarantine)));
 }
@@ -183,7 +183,7 @@ fn a_leader_does_not_believe_in_a_second_one_nor_in_entries_that_it_does_not_hav
     let mut world = World::new(80, 3);
     let leader = world.elect();
     let other = if leader == 1 { 2 } else { 1 };
-    let term = world.member(leader).standing().term;
+    let term = world.member(leader).leadership().term;
     let last = world.member(leader).last();
     let from = |kind| Message { group: GROUP, from: other, to: leader, term, kind };
     let second = HearError::SecondLeader { replica: other, term };
@@ -202,7 +202,7 @@ fn a_vote_is_not_believed_before_it_was_asked_for() {
     member.hear(&append(3, EntryId { term: 2, index: 3 }, 2, Some(entry(3, 4)))).unwrap();
     member.hear(&message(3, MessageKind::TakeOver)).unwrap();
     let orders = member.orders(0);
-    assert_eq!((orders.standing.role, orders.standing.term), (Role::Candidate, 4));
+    assert_eq!((orders.leadership.role, orders.leadership.term), (Role::Candidate, 4));
     assert_eq!(orders.messages, [], "the requests wait for the sync");
     let granted = |commit| MessageKind::Vote { pre_vote: false, granted: true, commit };
     let vote = message(4, granted(EntryId::default()));
@@ -211,7 +211,7 @@ fn a_vote_is_not_believed_before_it_was_asked_for() {
     assert_eq!(member.hear(&late), Ok(()), "one of an older term may come late");
     member.synced(orders.mark.unwrap());
     assert_eq!(member.hear(&vote), Ok(()));
-    assert_eq!(member.standing().role, Role::Leader);
+    assert_eq!(member.leadership().role, Role::Leader);
 }
 
 #[test]

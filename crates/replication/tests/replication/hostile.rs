@@ -86,7 +86,7 @@ fn run(seed: u64) -> Vec<Role> {
             0..=6 => {
                 let mut message = message(&mut seed);
                 if seed.once_in(2) {
-                    message.term = member.standing().term;
+                    message.term = member.leadership().term;
                 }
                 // Anything may be refused.
                 let _ = member.hear(&message);
@@ -107,9 +107,9 @@ fn run(seed: u64) -> Vec<Role> {
             }
         }
         if seed.once_in(2) {
-            let Orders { mark, standing, .. } = member.orders(0);
+            let Orders { mark, leadership, .. } = member.orders(0);
             marks.extend(mark);
-            roles.push(standing.role);
+            roles.push(leadership.role);
         }
     }
     roles

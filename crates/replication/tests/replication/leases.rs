@@ -54,7 +54,7 @@ fn a_leader_that_hears_nobody_has_no_lease_longer_than_it_may() {
     world.run_until("it steps down", |world| {
         let until_ns = world.member(leader).lease_until_ns();
         assert!(until_ns.is_none_or(|until_ns| until_ns <= since_ns + LEASE_NS));
-        world.member(leader).standing().role != Role::Leader
+        world.member(leader).leadership().role != Role::Leader
     });
     assert_eq!(world.member(leader).lease_until_ns(), None);
 }
@@ -74,12 +74,12 @@ fn a_new_leader_has_no_lease_before_its_first_entry_is_committed() {
     let mut world = World::new(64, 3);
     for number in world.numbers() {
         world.run_until("somebody leads", |world| {
-            let standings = world.replicas.values().map(|one| one.member.as_ref().unwrap());
-            standings.into_iter().any(|member| member.standing().role == Role::Leader)
+            let members = world.replicas.values().map(|one| one.member.as_ref().unwrap());
+            members.into_iter().any(|member| member.leadership().role == Role::Leader)
         });
-        let standing = world.member(number).standing();
-        if standing.role == Role::Leader {
-            assert!(!standing.established);
+        let leadership = world.member(number).leadership();
+        if leadership.role == Role::Leader {
+            assert!(!leadership.established);
             assert_eq!(world.member(number).lease_until_ns(), None);
         }
     }

@@ -40,7 +40,7 @@ fn two_followers_commit_while_the_leaders_lane_stands_still() {
         world.checkers.committed.contains_key(&entry.index)
     });
     assert_eq!(world.replica(leader).lane.last(), synced);
-    assert_eq!(world.member(leader).standing().role, Role::Leader);
+    assert_eq!(world.member(leader).leadership().role, Role::Leader);
 }
 
 #[test]
@@ -121,10 +121,10 @@ fn an_entry_of_an_older_term_is_not_committed_by_counting_replicas() {
     // Of the first replica's own term nothing arrives: its first entry.
     world.loses = |message| matches!(&message.kind, MessageKind::Append { label: Some(label), .. } if label.id.index > 2);
     world.run_until("a replica with the entry leads", |world| {
-        (1..=3).any(|number| world.member(number).standing().role == Role::Leader)
+        (1..=3).any(|number| world.member(number).leadership().role == Role::Leader)
     });
     world.run_ms(400);
-    let leader = (1..=3).find(|number| world.member(*number).standing().role == Role::Leader);
+    let leader = (1..=3).find(|number| world.member(*number).leadership().role == Role::Leader);
     let leader = leader.expect("it still leads");
     let of_term_2 =
         |one: &&Replica| one.lane.synced_label(2).is_some_and(|label| label.id.term == 2);

@@ -49,7 +49,7 @@ fn a_learner_comes_to_have_the_log_and_counts_for_nothing() {
     assert_eq!(world.replicas[&4].lane.last(), entry, "the learner has it");
     assert!(!world.checkers.committed.contains_key(&entry.index));
     world.run_ms(3_000);
-    assert_eq!(world.member(4).standing().role, Role::Follower, "and never asks for votes");
+    assert_eq!(world.member(4).leadership().role, Role::Follower, "and never asks for votes");
 }
 
 #[test]
@@ -186,10 +186,10 @@ fn a_leader_that_finishes_its_own_removal_steps_down() {
     let change = world.member(1).last();
     world.run_until("replica 2 has it", |world| world.replicas[&2].lane.last() == change);
     world.crash(1);
-    world.run_until("replica 2 leads", |world| world.member(2).standing().role == Role::Leader);
+    world.run_until("replica 2 leads", |world| world.member(2).leadership().role == Role::Leader);
     world.loses = |_| false;
     world.run_until("it has applied its removal", |world| world.member(2).membership() == &to);
-    assert_eq!(world.member(2).standing().role, Role::Follower);
+    assert_eq!(world.member(2).leadership().role, Role::Follower);
     world.replica(1).lane.stalled = false;
     world.start(1);
     world.run_until("another leads", |world| matches!(world.leader(), Some(1 | 3)));
@@ -203,7 +203,7 @@ fn after_a_change_no_two_voters_wait_for_the_same_number_of_ticks() {
     let after = Membership::of(1..=5);
     change(&mut world, leader, &Membership { outgoing: (1..=3).collect(), ..after.clone() });
     change(&mut world, leader, &after);
-    let term = world.member(leader).standing().term;
+    let term = world.member(leader).leadership().term;
     let followers = (1..=5).filter(|number| *number != leader);
     let ticks: BTreeSet<_> = followers
         .map(|number| {
@@ -213,7 +213,7 @@ fn after_a_change_no_two_voters_wait_for_the_same_number_of_ticks() {
             member.hear(&heartbeat).unwrap();
             let ticked = (1..).find(|_: &u32| {
                 member.tick();
-                member.standing().role == Role::Candidate
+                member.leadership().role == Role::Candidate
             });
             ticked.unwrap()
         })

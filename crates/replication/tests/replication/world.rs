@@ -158,13 +158,13 @@ impl World {
 
     /// The established leader of the newest term, if it runs.
     pub fn leader(&mut self) -> Option<u64> {
-        let standings = self
+        let known = self
             .replicas
             .iter()
-            .filter_map(|(number, replica)| Some((replica.member.as_ref()?.standing(), *number)));
-        let leaders = standings.filter(|(standing, _)| standing.role == Role::Leader);
-        let (standing, number) = leaders.max_by_key(|(standing, _)| standing.term)?;
-        standing.established.then_some(number)
+            .filter_map(|(number, replica)| Some((replica.member.as_ref()?.leadership(), *number)));
+        let leaders = known.filter(|(leadership, _)| leadership.role == Role::Leader);
+        let (leadership, number) = leaders.max_by_key(|(leadership, _)| leadership.term)?;
+        leadership.established.then_some(number)
     }
 
     /// Runs until there is a leader.
