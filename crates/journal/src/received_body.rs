@@ -57,6 +57,12 @@ impl ReceivedBody {
         Ok(Self { bytes, checksum: found, record_count: number })
     }
 
+    /// The length in bytes.
+    #[must_use]
+    pub fn length(&self) -> u32 {
+        u32::try_from(self.bytes.len()).expect("a segment has fewer bytes")
+    }
+
     /// The number of records.
     #[must_use]
     pub fn record_count(&self) -> u32 {

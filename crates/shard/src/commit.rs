@@ -6,7 +6,7 @@
 use sennit_journal::Position;
 use sennit_model::Timestamp;
 
-use crate::{packs::pack_of, shard::Shard, standing::Standing};
+use crate::{packs::pack_of, shard::Shard, standing::Standing, uncommitted::DECIDED_BYTES_MAX};
 
 impl Shard {
     /// Handles a commit of a shard that is alone: the lane has synced everything before `end`. The effects that waited
@@ -54,11 +54,31 @@ impl Shard {
         }
         assert!(end <= self.writer.end(), "something is committed that is not here");
         self.progress.commit(end, now);
+        self.look_at_uncommitted();
         if self.is_usable() {
             self.note_secured();
             self.note_committed(end);
             self.finish_commit(now);
         }
+    }
+
+    /// Of the log of a replica in a group only that is committed which a frame says to be.
+    pub(crate) fn begin_in_group(&mut self) {
+        if let Some(log) = self.writer.log.as_ref().filter(|log| !log.replica.is_alone) {
+            let end = self.writer.end_of(log.here.commit).expect("it is a replica");
+            self.progress.begin_in_group(end);
+        }
+    }
+
+    /// Looks whether a leader has to wait for its group. Returns the bytes of its entries that are not known to be
+    /// committed; 0 if it is no leader or in no group.
+    pub(crate) fn look_at_uncommitted(&mut self) -> u64 {
+        let bytes = match self.standing.leads() {
+            true => self.writer.uncommitted_bytes(),
+            false => 0,
+        };
+        self.awaits_group = bytes >= DECIDED_BYTES_MAX;
+        bytes
     }
 
     fn note_written(&mut self, end: Position) {

@@ -1,13 +1,15 @@
-//! The writer in a group: frames of entries that the leader has sent or that each replica makes by itself, votes, and
-//! what becomes of records that gather when leadership is lost.
+//! The writer in a group: frames of entries that the leader has sent or that each replica makes by itself, votes,
+//! quarantine, and what becomes of records that gather when leadership is lost.
 
 use bytes::Bytes;
 use sennit_journal::{BodyError, FrameBody, Position};
 
 use crate::{
     group_record::{Entry, EntryContent, EntryId, GroupRecord, Membership},
+    quarantine::Quarantine,
     received_entry::ReceivedEntry,
     replica_log::{FrameSort, ReplicaLog},
+    uncommitted::PUBLISHED_BYTES_MAX,
     writer::Writer,
 };
 
@@ -65,6 +67,36 @@ impl Writer {
         let here = &mut self.group_log().here;
         (here.term, here.vote) = (term, vote);
         self.seal_mark();
+    }
+
+    /// Appends a frame of the replica's own that says that it is in quarantine.
+    pub(crate) fn append_quarantine(&mut self, quarantine: Quarantine) {
+        self.seal();
+        let here = GroupRecord::Here(self.group_log().here);
+        let record = GroupRecord::Quarantined(quarantine);
+        let body = record.encode();
+        self.begin_frame(&here, &[body.len()]);
+        self.builder.push(record.kind(), &[&body]).expect("room was made for it");
+        self.seal();
+        self.group_log().quarantine = Some(quarantine);
+    }
+
+    /// Bytes of the entries of a leader, with what gathers, that the lane does not say to be committed; 0 in a shard that
+    /// is in no group.
+    pub(crate) fn uncommitted_bytes(&mut self) -> u64 {
+        let Some(log) = self.log.as_ref().filter(|log| !log.replica.is_alone) else { return 0 };
+        let gathered = match self.builder.is_empty() {
+            true => 0,
+            false => self.end().0 - self.frame_start().0,
+        };
+        let unsaid = log.labels.bytes_behind(log.said_commit) + gathered;
+        let commit = log.here.commit;
+        if unsaid < PUBLISHED_BYTES_MAX / 2 || log.said_commit == commit {
+            return unsaid;
+        }
+        // The next frame says that more is committed.
+        self.seal();
+        self.group_log().labels.bytes_behind(commit)
     }
 
     /// Drops the entry that gathers: it was never proposed. Returns whether there was one.

@@ -8,9 +8,10 @@ use sennit_model::Timestamp;
 use crate::{
     group_record::{EntryId, Membership},
     read_cache::Fetch,
-    received_entry::ReceivedEntry,
+    received_entry::{EntryError, ReceivedEntry},
     shard::Shard,
     standing::Standing,
+    uncommitted::UNCOMMITTED_BYTES_MAX,
 };
 
 /// Where the body of an entry is.
@@ -32,19 +33,27 @@ impl Shard {
         if log.membership == Membership::default() {
             log.membership = first_members.clone();
         }
-        let (commit, time) = (log.here.commit, log.time);
+        let time = log.time;
         self.engine.join_group(time);
-        let end = self.writer.end_of(commit).expect("it is a replica");
-        self.progress.begin_in_group(end);
-        self.stand(Standing::Follower { leader: None }, now);
+        if self.standing != Standing::Quarantined {
+            self.stand(Standing::Follower { leader: None }, now);
+        }
     }
 
-    /// Returns whether a segment can hold the body of an entry.
+    /// Returns whether the lane can take an entry: a segment holds its body, and no start will meet more uncommitted
+    /// entries than it keeps in memory.
     ///
     /// # Errors
-    /// A [`BodyError`] if none can.
-    pub fn check_fits(&self, entry: &ReceivedEntry) -> Result<(), BodyError> {
-        self.writer.builder.check_fits(&entry.body)
+    /// An [`EntryError`] that says what it is too long for.
+    pub fn check_fits(&self, entry: &ReceivedEntry) -> Result<(), EntryError> {
+        self.writer.builder.check_fits(&entry.body)?;
+        let log = self.writer.log.as_ref().expect("it is a replica");
+        let said_commit = log.said_commit.max(entry.head.commit);
+        let before = log.labels.bytes_between(said_commit, entry.id().index);
+        match before + u64::from(entry.body.length()) {
+            0..=UNCOMMITTED_BYTES_MAX => Ok(()),
+            bytes => Err(EntryError::Uncommitted { bytes }),
+        }
     }
 
     /// Seals what gathers.

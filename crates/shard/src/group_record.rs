@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 use sennit_engine::RECORD_KIND_END;
 use sennit_model::Timestamp;
 
+use crate::quarantine::Quarantine;
+
 /// The kind of [`Entry`].
 pub(crate) const ENTRY: u8 = RECORD_KIND_END;
 /// The kind of [`Here`].
@@ -15,6 +17,8 @@ pub(crate) const HERE: u8 = RECORD_KIND_END + 1;
 pub(crate) const STANDS: u8 = RECORD_KIND_END + 2;
 /// The kind of [`Membership`].
 pub(crate) const MEMBERSHIP: u8 = RECORD_KIND_END + 3;
+/// The kind of [`Quarantine`].
+pub(crate) const QUARANTINED: u8 = RECORD_KIND_END + 4;
 
 /// Most members that a [`Membership`] can name, over all its lists.
 pub const MEMBERS_MAX: usize = 1024;
@@ -147,6 +151,8 @@ pub enum GroupRecord {
     Stands(Stands),
     /// The group's members.
     Membership(Membership),
+    /// The replica is in quarantine.
+    Quarantined(Quarantine),
 }
 
 impl From<Entry> for GroupRecord {
@@ -170,13 +176,14 @@ impl GroupRecord {
             Self::Here(_) => HERE,
             Self::Stands(_) => STANDS,
             Self::Membership(_) => MEMBERSHIP,
+            Self::Quarantined(_) => QUARANTINED,
         }
     }
 
     /// Returns whether a record of this kind is one of a group.
     #[must_use]
     pub fn is_kind(kind: u8) -> bool {
-        (ENTRY..=MEMBERSHIP).contains(&kind)
+        (ENTRY..=QUARANTINED).contains(&kind)
     }
 
     /// The body.
@@ -197,6 +204,11 @@ impl GroupRecord {
                 membership.encode(&mut out);
             }
             Self::Membership(membership) => membership.encode(&mut out),
+            Self::Quarantined(quarantine) => {
+                let (reason, numbers) = quarantine.numbers();
+                out.push(reason);
+                put(&mut out, &numbers);
+            }
         }
         out
     }
@@ -231,6 +243,12 @@ impl GroupRecord {
                 Self::Stands(Stands { group, replica, last, time, membership })
             }
             MEMBERSHIP => Self::Membership(fields.membership()?),
+            QUARANTINED => {
+                let reason = fields.byte()?;
+                let numbers = [fields.number()?, fields.number()?, fields.number()?];
+                let quarantine = Quarantine::of(reason, numbers);
+                Self::Quarantined(quarantine.ok_or_else(|| fields.wrong("reason", reason.into()))?)
+            }
             _ => return Err(GroupRecordError::Kind { kind }),
         };
         match fields.rest.is_empty() {
@@ -365,7 +383,17 @@ mod tests {
             let time = Timestamp(time);
             GroupRecord::Stands(Stands { group, replica, last, time, membership })
         });
-        prop_oneof![entries, heres, stands, memberships().prop_map(GroupRecord::Membership)]
+        let quarantines = (0..4_u8, any::<[u64; 3]>()).prop_map(|(reason, numbers)| {
+            let [first, second, third] = numbers;
+            let numbers = match reason {
+                0 | 3 => [first, 0, 0],
+                1 => [first, second, 0],
+                _ => [first, second, third],
+            };
+            GroupRecord::Quarantined(Quarantine::of(reason, numbers).unwrap())
+        });
+        let memberships = memberships().prop_map(GroupRecord::Membership);
+        prop_oneof![entries, heres, stands, memberships, quarantines]
     }
 
     proptest! {
@@ -387,7 +415,7 @@ mod tests {
 
         #[test]
         fn bytes_that_are_read_are_written_the_same_way(
-            kind in ENTRY - 1..=MEMBERSHIP + 1,
+            kind in ENTRY - 1..=QUARANTINED + 1,
             body in prop::collection::vec(prop_oneof![Just(0_u8), Just(1), any::<u8>()], 0..80),
         ) {
             if let Ok(record) = GroupRecord::decode(kind, &body) {
@@ -461,6 +489,7 @@ mod tests {
             GroupRecord::Here(Here { term: 3, vote: 2, commit: 8 }),
             GroupRecord::Stands(stands),
             GroupRecord::Membership(membership),
+            GroupRecord::Quarantined(Quarantine::Contradicted { index: 9, own: 3, leaders: 2 }),
         ];
         assert_eq!(examples(), expected);
     }
@@ -488,6 +517,13 @@ mod tests {
         assert_eq!(members(2, &[4, 4]), wrong(MEMBERSHIP, "member", 4));
         assert_eq!(members(1, &[0]), wrong(MEMBERSHIP, "member", 0));
         assert_eq!(members(1025, &[]), wrong(MEMBERSHIP, "number of members", 1025));
+        let quarantined = |reason: u8, numbers: [u64; 3]| {
+            let mut body = vec![reason];
+            put(&mut body, &numbers);
+            GroupRecord::decode(QUARANTINED, &body)
+        };
+        assert_eq!(quarantined(4, [0; 3]), wrong(QUARANTINED, "reason", 4));
+        assert_eq!(quarantined(3, [5, 1, 0]), wrong(QUARANTINED, "reason", 3));
         assert_eq!(GroupRecord::decode(127, &[]), Err(GroupRecordError::Kind { kind: 127 }));
     }
 }

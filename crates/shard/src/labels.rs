@@ -87,6 +87,19 @@ impl Labels {
         self.before.index + count as u64
     }
 
+    /// Bytes of the bodies behind the entry `commit`. O(those entries).
+    pub(crate) fn bytes_behind(&self, commit: u64) -> u64 {
+        self.bytes_between(commit, self.last().index + 1)
+    }
+
+    /// Bytes of the bodies between two entries. O(those entries).
+    pub(crate) fn bytes_between(&self, after: u64, before: u64) -> u64 {
+        let first = self.first_index();
+        let nth = |index: u64| index.saturating_sub(first).min(self.labels.len() as u64) as usize;
+        let (from, to) = (nth(after + 1), nth(before));
+        self.labels.range(from..to.max(from)).map(|label| u64::from(label.body.bytes)).sum()
+    }
+
     /// Adds the label of the next entry; returns its index.
     ///
     /// # Panics
@@ -194,6 +207,19 @@ mod tests {
         let mut cut = labels.clone();
         cut.cut_behind(Position(2 * 4096));
         assert_eq!(cut.last().index, 2);
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_bodies_that_the_log_has() {
+        let mut labels = labels(&[1, 1, 2, 2]);
+        assert_eq!(
+            [0, 1, 3, 5, 9].map(|commit| labels.bytes_behind(commit)),
+            [400, 400, 200, 0, 0]
+        );
+        assert_eq!(labels.bytes_between(3, 5), 100);
+        assert_eq!(labels.bytes_between(4, 3), 0);
+        labels.release_before(Position(3 * 4096));
+        assert_eq!(labels.bytes_behind(1), 200);
     }
 
     #[test]

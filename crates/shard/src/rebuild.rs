@@ -14,8 +14,7 @@ use crate::{
     memory_batches::MemoryBatches,
     packs::pack_of,
     recover_error::RecoverError,
-    replay::{Reading, ReplayedLane},
-    replica_reading::EngineRecord,
+    replay::{Reading, ReplayedLane, decoded},
     shard::Shard,
     standing::Standing,
 };
@@ -198,25 +197,4 @@ impl<D: Disk> Rebuild<D> {
         }
         Ok(())
     }
-}
-
-/// The records of the engine that change a state, each with the place of its batch.
-fn decoded(
-    records: impl IntoIterator<Item = EngineRecord>,
-) -> Result<Vec<(Record, Position)>, RecoverError> {
-    let mut decoded = Vec::new();
-    for (kind, position, body) in records {
-        let record = Record::decode(kind, body);
-        let (record, head) = record.map_err(|error| RecoverError::Record { position, error })?;
-        let is_piece = matches!(
-            record,
-            Record::CheckpointBegan { .. }
-                | Record::CheckpointPart { .. }
-                | Record::CheckpointEnded { .. }
-        );
-        if !is_piece {
-            decoded.push((record, position.plus(head as u64)));
-        }
-    }
-    Ok(decoded)
 }

@@ -7,6 +7,7 @@ use sennit_journal::{BodyError, ReceivedBody};
 use crate::{
     group_record::{Entry, EntryContent, EntryId, GroupRecord, GroupRecordError},
     replica_log::FrameSort,
+    uncommitted::UNCOMMITTED_BYTES_MAX,
 };
 
 /// The reason why bytes are not the body of the entry that they came for.
@@ -45,6 +46,12 @@ pub enum EntryError {
     /// A record is not one.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// More would be uncommitted than a leader lets be.
+    #[error("{bytes} bytes of entries would not be committed, more than {UNCOMMITTED_BYTES_MAX}")]
+    Uncommitted {
+        /// The number of bytes.
+        bytes: u64,
+    },
     /// A record says where something lies on the sender's disk.
     #[error("a record of kind {kind} is the sender's own")]
     Local {

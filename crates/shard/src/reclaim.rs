@@ -68,6 +68,24 @@ impl Shard {
         self.short_changed(was_short);
     }
 
+    /// Returns whether the disk has no room for another segment.
+    #[must_use]
+    pub fn is_storage_full(&self) -> bool {
+        self.storage_full
+    }
+
+    /// Sets whether fewer than a quorum of the group have room: then a leader refuses publishes.
+    pub fn set_group_full(&mut self, full: bool) {
+        self.group_full = full;
+    }
+
+    /// Returns whether a follower takes entries from its leader. On a full disk it takes them as long as it has slots
+    /// enough for a checkpoint, which may free others; then it falls behind.
+    #[must_use]
+    pub fn takes_entries(&self) -> bool {
+        !self.is_low()
+    }
+
     /// Sets the number of spare slots that the lane has after everything before `written` is
     /// written.
     pub fn set_spare_slots(&mut self, count: usize, written: Position) {

@@ -104,7 +104,8 @@ pub fn recover<D: Disk>(
 ) -> Result<Recovered<D>, RecoverError> {
     let segment_bytes = config.segment_bytes;
     let of = settings.replica.map_or(ReplayedLane::Plain, ReplayedLane::Of);
-    let ReadBack { mut recovered, reading, mut engine, lost } = replay(disk, &config, of, now)?;
+    let ReadBack { mut recovered, reading, mut engine, lost, uncommitted } =
+        replay(disk, &config, of, now)?;
     let generation = Generation(recovered.builder.generation());
     let replay_from = recovered.replay_from;
     let empty_segments = end_log_at_needed(&mut recovered, &reading, segment_bytes);
@@ -143,7 +144,16 @@ pub fn recover<D: Disk>(
     let missing = count_live_batches(&engine, &lane, &mut packs, &mut writer.segments);
     let (unreadable_slots, faults) = recovered.unreadable.into_iter().unzip();
     exclude_lost_slots(&mut lane, &missing.segments, faults)?;
-    release_unneeded(&mut lane, &mut packs, &mut writer.segments, replay_from);
+    if reading.damage.is_empty() || !is_in_group(settings) {
+        release_unneeded(&mut lane, &mut packs, &mut writer.segments, replay_from);
+    }
+    // Only now: what they free may be wanted again.
+    for (record, place) in &uncommitted {
+        engine.apply(record, place.0);
+        if let Some(batch) = record.batch() {
+            writer.segments.add_live(*place, batch.bytes().len() as u32);
+        }
+    }
     let mut headless_segments = recovered.headless;
     headless_segments.retain(|segment, _| lane.holds(*segment));
     let report = RecoveryReport {
@@ -166,6 +176,11 @@ pub fn recover<D: Disk>(
     let compacting = CompactionState::new(writes_superseded);
     let mut shard =
         Shard::new(engine, writer, committed, cache, (moves, compacting), checkpoints, now);
+    shard.begin_in_group();
+    let damage = report.damage.first().map(|damage| damage.position);
+    if let Some(quarantine) = shard.found_quarantine(damage) {
+        shard.enter_quarantine(quarantine, now);
+    }
     // The first frame takes one.
     shard.set_spare_slots(lane.spare_count().saturating_sub(1), shard.end());
     let (reader, slots) = (recovered.reader, recovered.slots);
@@ -259,6 +274,11 @@ fn exclude_lost_slots<D: Disk>(
     // each start would make new ones.
     lane.exclude_spares(lost);
     Ok(())
+}
+
+/// Whether the group has other replicas: what a lane's damage has taken is theirs to say.
+fn is_in_group(settings: Settings) -> bool {
+    settings.replica.is_some_and(|replica| !replica.is_alone)
 }
 
 /// Releases the packs that were being written or removed when the last life ended, and the segments

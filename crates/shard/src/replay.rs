@@ -35,6 +35,8 @@ pub(crate) struct ReadBack<D: Disk> {
     pub(crate) engine: Engine,
     /// Records that have to be journaled first.
     pub(crate) lost: Vec<Record>,
+    /// The records of the entries behind the state, which are not known to be committed, with the places of their batches.
+    pub(crate) uncommitted: Vec<(Record, Position)>,
 }
 
 /// Replays the journal from the newest whole checkpoint, which usually is the one that the newest
@@ -52,7 +54,7 @@ pub(crate) fn replay<D: Disk>(
     loop {
         let mut reading = Reading::new(of, now);
         let recovered = recover(disk, config.clone(), from, |walked| reading.take(walked))?;
-        reading.finish()?;
+        let rest = reading.finish()?;
         damage.append(&mut reading.damage);
         let generation = Generation(recovered.builder.generation());
         let replay = std::mem::replace(&mut reading.replay, Replay::new(now));
@@ -82,7 +84,8 @@ pub(crate) fn replay<D: Disk>(
             damage.sort_unstable_by_key(|damage| damage.position);
             damage.dedup();
             reading.damage = damage;
-            return Ok(ReadBack { recovered, reading, engine, lost });
+            let uncommitted = decoded(rest)?;
+            return Ok(ReadBack { recovered, reading, engine, lost, uncommitted });
         }
         let Some(fallback) = recovered.fallback_from else {
             return Err(RecoverError::Checkpoint { position: recovered.replay_from });
@@ -217,11 +220,14 @@ impl Reading {
         Ok(engine.map(|engine| (engine, rest)))
     }
 
-    fn finish(&mut self) -> Result<(), RecoverError> {
-        let Some(replica) = &mut self.replica else { return Ok(()) };
-        let (position, mut ready) = (self.last, Vec::new());
-        replica.finish(&mut ready).map_err(|error| RecoverError::Replica { position, error })?;
-        self.apply_ready(ready)
+    /// Ends the reading. Returns the records of entries that are not known to be committed.
+    fn finish(&mut self) -> Result<Vec<EngineRecord>, RecoverError> {
+        let Some(replica) = &mut self.replica else { return Ok(Vec::new()) };
+        let (position, mut ready, mut rest) = (self.last, Vec::new(), Vec::new());
+        let finished = replica.finish(&mut ready, &mut rest);
+        finished.map_err(|error| RecoverError::Replica { position, error })?;
+        self.apply_ready(ready)?;
+        Ok(rest)
     }
 
     /// Applies records of a replica's lane, and sees which checkpoints that leaves.
@@ -283,4 +289,25 @@ impl Reading {
             self.pending_checkpoint = Some(FoundCheckpoint { range: begun..position, last_index });
         }
     }
+}
+
+/// The records of the engine that change a state, each with the place of its batch.
+pub(crate) fn decoded(
+    records: impl IntoIterator<Item = EngineRecord>,
+) -> Result<Vec<(Record, Position)>, RecoverError> {
+    let mut decoded = Vec::new();
+    for (kind, position, body) in records {
+        let record = Record::decode(kind, body);
+        let (record, head) = record.map_err(|error| RecoverError::Record { position, error })?;
+        let is_piece = matches!(
+            record,
+            Record::CheckpointBegan { .. }
+                | Record::CheckpointPart { .. }
+                | Record::CheckpointEnded { .. }
+        );
+        if !is_piece {
+            decoded.push((record, position.plus(head as u64)));
+        }
+    }
+    Ok(decoded)
 }

@@ -8,6 +8,7 @@ use sennit_model::{Generation, Timestamp};
 use crate::{
     group_record::{Entry, EntryContent, EntryId, GroupRecord, Here, Membership, Stands},
     labels::{LOG_BEGIN, Label, Labels},
+    quarantine::Quarantine,
 };
 
 /// A shard as a replica of a group: its lane is the group's log.
@@ -55,6 +56,10 @@ pub(crate) struct ReplicaLog {
     /// The newest time in the group's records.
     pub(crate) time: Timestamp,
     pub(crate) labels: Labels,
+    /// The reason why the replica is in quarantine, if it is.
+    pub(crate) quarantine: Option<Quarantine>,
+    /// The highest commit that a frame of the lane says.
+    pub(crate) said_commit: u64,
     /// What gathers: an entry, or a frame of the replica's own.
     gathers: Option<Entry>,
 }
@@ -72,6 +77,8 @@ impl ReplicaLog {
             membership,
             time: Timestamp(0),
             labels: Labels::behind(LOG_BEGIN),
+            quarantine: None,
+            said_commit: LOG_BEGIN.index,
             gathers: None,
         }
     }
@@ -82,6 +89,7 @@ impl ReplicaLog {
         self.labels.cut_behind(end);
         let last = self.labels.last().index;
         self.here.commit = self.here.commit.min(last);
+        self.said_commit = self.here.commit;
         if self.replica.is_alone {
             let term = u64::from(generation.0);
             self.here = Here { term, vote: self.replica.id, commit: last };
@@ -108,6 +116,12 @@ impl ReplicaLog {
 
     /// Notes that a frame begins with this record.
     pub(crate) fn begin(&mut self, head: &GroupRecord) {
+        let said = match head {
+            GroupRecord::Entry(entry) => entry.commit,
+            GroupRecord::Here(here) => here.commit,
+            _ => 0,
+        };
+        self.said_commit = self.said_commit.max(said);
         self.gathers = match head {
             GroupRecord::Entry(entry) => Some(*entry),
             _ => None,

@@ -13,11 +13,8 @@ use crate::{
     },
     labels::{Label, Labels},
     replica_log::{Replica, ReplicaLog},
+    uncommitted::UNCOMMITTED_BYTES_MAX,
 };
-
-/// Most bytes of entries in a lane that no frame says are committed. A leader accepts no more than that before its
-/// group has committed some.
-pub const UNCOMMITTED_BYTES_MAX: usize = 64 << 20;
 
 /// The reason why frames are not those of a replica's lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,7 +59,7 @@ pub enum ReplicaError {
     #[error("{bytes} bytes of entries are not committed, more than {UNCOMMITTED_BYTES_MAX}")]
     Uncommitted {
         /// The number of bytes.
-        bytes: usize,
+        bytes: u64,
     },
 }
 
@@ -135,6 +132,11 @@ impl ReplicaReading {
         match &mut self.open {
             Some((_, OpenFrame::Local)) if is_of_group => match GroupRecord::decode(kind, &body)? {
                 GroupRecord::Stands(stands) => self.stand(stands),
+                GroupRecord::Quarantined(quarantine) => {
+                    self.log.quarantine.get_or_insert(quarantine);
+                    self.needed = frame.frame;
+                    Ok(())
+                }
                 _ => misplaced,
             },
             Some((_, OpenFrame::Entry(entry, waiting))) => {
@@ -248,7 +250,7 @@ impl ReplicaReading {
             _ => {}
         }
         self.queue.push(index, frame.bytes as usize, waiting);
-        let bytes = self.queue.bytes();
+        let bytes = self.queue.bytes() as u64;
         match bytes > UNCOMMITTED_BYTES_MAX && !self.is_loading {
             true if self.log.replica.is_alone => self.commit(index, ready),
             true => return Err(ReplicaError::Uncommitted { bytes }),
@@ -332,15 +334,20 @@ impl ReplicaReading {
         Ok(())
     }
 
-    /// Ends the replay. What waits is ready too; in a group it is not committed by that.
-    pub(crate) fn finish(&mut self, ready: &mut Vec<EngineRecord>) -> Result<(), ReplicaError> {
+    /// Ends the replay. What waits is ready too in a replica that is alone. In a group it is not committed: its records
+    /// are appended to `rest`.
+    pub(crate) fn finish(
+        &mut self,
+        ready: &mut Vec<EngineRecord>,
+        rest: &mut Vec<EngineRecord>,
+    ) -> Result<(), ReplicaError> {
         self.close(ready)?;
         let last = self.log.labels.last();
         if self.log.replica.is_alone {
             self.commit(last.index, ready);
         }
         while let Some(entry) = self.queue.pop_committed(u64::MAX) {
-            ready.extend(entry.records);
+            rest.extend(entry.records);
         }
         // Damage may have taken the entries of which a later frame has spoken, and the vote in the newest term.
         self.log.here.commit = self.log.here.commit.min(last.index);

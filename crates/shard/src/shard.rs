@@ -56,8 +56,11 @@ pub struct Shard {
     /// written.
     pub(crate) spare_slots: (usize, Position),
     pub(crate) storage_full: bool,
+    pub(crate) group_full: bool,
     pub(crate) disk_short: bool,
     pub(crate) fenced: bool,
+    /// Whether so much of a leader's log is not committed that it decides nothing before its group has committed some.
+    pub(crate) awaits_group: bool,
     /// Whether a record of this generation is written. Until then a shard that is alone delivers nothing:
     /// if a start wrote nothing, the next start would reuse its generation.
     pub(crate) generation_is_written: bool,
@@ -92,8 +95,10 @@ impl Shard {
             outbox: Outbox::default(),
             spare_slots: (usize::MAX, committed),
             storage_full: false,
+            group_full: false,
             disk_short: false,
             fenced: false,
+            awaits_group: false,
             generation_is_written: false,
             counters: Counters::default(),
         }
@@ -101,12 +106,18 @@ impl Shard {
 
     /// Executes commands in order, and delivers the messages that became ready.
     pub fn handle(&mut self, commands: &mut Vec<Command>, now: Timestamp) {
-        let Self { standing, fenced, storage_full, .. } = *self;
+        let Self { standing, fenced, .. } = *self;
+        let storage_full = self.storage_full || self.group_full;
         let gate = Gate { standing, fenced, storage_full };
+        let uncommitted = self.look_at_uncommitted();
+        let begin = self.writer.end();
         for command in commands.drain(..) {
-            match gate.admission(&command) {
+            let appended = self.writer.end().0 - begin.0;
+            match gate.admission(&command, uncommitted + appended) {
                 Admission::Admitted => {
+                    let told = self.outbox.now.len();
                     self.engine.handle(command, now, &mut self.writer, &mut self.outbox);
+                    gate.take_back(&mut self.outbox.now[told..]);
                 }
                 Admission::Refused(origin, refusal) => {
                     self.outbox.now.push(Effect::Refused { origin, refusal });
@@ -115,6 +126,7 @@ impl Shard {
             }
         }
         self.engine.end_turn(&mut self.writer);
+        self.look_at_uncommitted();
         self.finish_turn(now);
     }
 
@@ -123,6 +135,7 @@ impl Shard {
         if self.fenced {
             return;
         }
+        self.look_at_uncommitted();
         if self.decides() && self.engine.next_timer().is_some_and(|due| due <= now) {
             self.engine.advance(now, &mut self.writer);
         }
@@ -200,11 +213,11 @@ impl Shard {
             // To deliver appends nothing that is wanted at once, and frees nothing.
             self.writer.memory_batches = memory_batches;
         }
-        let end = self.writer.end();
+        let (end, is_usable) = (self.writer.end(), self.is_usable());
         let memory_batches = &mut self.writer.memory_batches;
         let in_journal =
             self.engine.take_freed().filter(|place| !memory_batches.free(place.position));
-        let in_journal = in_journal.filter(|_| self.standing != Standing::Poisoned);
+        let in_journal = in_journal.filter(|_| is_usable);
         self.freed.extend(in_journal.map(|place| (end, place)));
         self.give_up_freed();
         self.outbox.now.iter().for_each(|effect| self.counters.count_effect(effect));

@@ -28,6 +28,8 @@ pub enum Standing {
     },
     /// Its state has applied what the group did not decide. It is thrown away.
     Poisoned,
+    /// It is to be replaced, and does nothing any more.
+    Quarantined,
 }
 
 impl Standing {
@@ -40,6 +42,12 @@ impl Standing {
     /// Returns whether effects wait for commits: a leader's do.
     pub(crate) fn leads(self) -> bool {
         self.decides() || matches!(self, Self::HandingOver { .. })
+    }
+
+    /// Returns whether it may say how the state is: where the end is, that a name is unknown. In a group another may lead
+    /// by now, unless it has the lease.
+    pub(crate) fn may_say(self) -> bool {
+        matches!(self, Self::Alone | Self::Leader { may_give: true, .. })
     }
 
     /// The term in which it leads.
@@ -55,9 +63,10 @@ impl Standing {
         match self {
             Self::Alone | Self::Leader { .. } => None,
             Self::Follower { leader: Some(leader) } => Some(Refusal::NotLeader { leader }),
-            Self::HandingOver { .. } | Self::Follower { leader: None } | Self::Poisoned => {
-                Some(Refusal::NoLeader)
-            }
+            Self::HandingOver { .. }
+            | Self::Follower { leader: None }
+            | Self::Poisoned
+            | Self::Quarantined => Some(Refusal::NoLeader),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! What becomes of a shard when its standing in its group changes.
 
 use sennit_engine::{Effect, Refusal};
+use sennit_journal::Position;
 use sennit_model::Timestamp;
 
 use crate::{
+    quarantine::Quarantine,
     shard::Shard,
     standing::{Standing, generation_of},
 };
@@ -20,11 +22,15 @@ impl Shard {
     /// again.
     ///
     /// # Panics
-    /// If the state is poisoned: another state has to take its place first.
+    /// If the state is poisoned: another state has to take its place first. If the replica is in quarantine.
     pub fn stand(&mut self, standing: Standing, now: Timestamp) {
         let before = std::mem::replace(&mut self.standing, standing);
-        let is_usable = before != Standing::Poisoned || standing == Standing::Poisoned;
-        assert!(is_usable, "a poisoned state stays so until it is thrown away");
+        let may = match before {
+            Standing::Quarantined => standing == Standing::Quarantined,
+            Standing::Poisoned => matches!(standing, Standing::Poisoned | Standing::Quarantined),
+            _ => true,
+        };
+        assert!(may, "a poisoned state stays so until it is thrown away, and quarantine for good");
         let goes_on = before.leads() && standing.leads() && before.term() == standing.term();
         if before.leads() && !goes_on {
             self.step_down(now);
@@ -35,7 +41,7 @@ impl Shard {
         {
             self.engine.lead(generation_of(term), now, &mut self.writer);
         }
-        if standing == Standing::Poisoned {
+        if !self.is_usable() {
             // None of what it has led to is true of the state that follows.
             self.checkpoints.abandon();
             self.moves.pending.clear();
@@ -62,15 +68,40 @@ impl Shard {
             .extend(origins.map(|origin| Effect::Refused { origin, refusal: refusal.clone() }));
     }
 
+    /// The reason why the replica is in quarantine, if it is.
+    #[must_use]
+    pub fn quarantine(&self) -> Option<Quarantine> {
+        self.writer.log.as_ref().and_then(|log| log.quarantine)
+    }
+
+    /// The reason why a start puts a replica of a group into quarantine: its lane says that it was in it, or is damaged where
+    /// the start has read it.
+    pub(crate) fn found_quarantine(&self, damage: Option<Position>) -> Option<Quarantine> {
+        let log = self.writer.log.as_ref().filter(|log| !log.replica.is_alone)?;
+        log.quarantine.or(damage.map(|position| Quarantine::Damaged { position: position.0 }))
+    }
+
+    /// Puts the replica into quarantine, for good: the lane says so once it has written what is appended for that. The state
+    /// is of no use any more, and the lane stays as it is: no checkpoint hides what was found, and no segment goes.
+    ///
+    /// # Panics
+    /// If the shard is no replica.
+    pub fn enter_quarantine(&mut self, quarantine: Quarantine, now: Timestamp) {
+        if self.quarantine().is_none() {
+            self.writer.append_quarantine(quarantine);
+        }
+        self.stand(Standing::Quarantined, now);
+    }
+
     /// Returns whether commands and timers are decided.
     pub(crate) fn decides(&self) -> bool {
-        !self.fenced && self.standing.decides()
+        !self.fenced && !self.awaits_group && self.standing.decides()
     }
 
     /// Returns whether the state is what the group has decided, so that a checkpoint may save it, and its batches
     /// may be moved and freed.
     pub(crate) fn is_usable(&self) -> bool {
-        self.standing != Standing::Poisoned
+        !matches!(self.standing, Standing::Poisoned | Standing::Quarantined)
     }
 
     /// Returns whether messages are delivered.
@@ -80,6 +111,6 @@ impl Shard {
             Standing::Leader { may_give, .. } => may_give,
             _ => false,
         };
-        may_give && !self.fenced
+        may_give && !self.fenced && !self.awaits_group
     }
 }

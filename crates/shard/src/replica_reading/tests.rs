@@ -61,9 +61,10 @@ impl Lane {
     }
 
     fn finish(&mut self) {
-        let mut ready = Vec::new();
-        self.reading.finish(&mut ready).unwrap();
+        let (mut ready, mut rest) = (Vec::new(), Vec::new());
+        self.reading.finish(&mut ready, &mut rest).unwrap();
         self.apply(ready);
+        self.apply(rest);
     }
 
     fn log(&self) -> &ReplicaLog {
@@ -169,7 +170,7 @@ proptest! {
                 lane.apply(ready);
             }
         }
-        let _ = lane.reading.finish(&mut Vec::new());
+        let _ = lane.reading.finish(&mut Vec::new(), &mut Vec::new());
     }
 }
 
@@ -300,7 +301,7 @@ fn more_than_a_group_accepts_without_a_commit_is_refused_and_alone_is_committed(
         |block: u64| FrameBody { frame: Position(block), bytes: 20 << 20, checksum: 0, records: 1 };
     let fill = |replica| {
         let mut reading = ReplicaReading::new(Some(replica));
-        for index in 2..7 {
+        for index in 2..10 {
             let id = EntryId { term: 1, index };
             let entry = GroupRecord::from(Entry { id, commit: 1, content: EntryContent::Records });
             let position = Position(index << 32);
@@ -309,6 +310,6 @@ fn more_than_a_group_accepts_without_a_commit_is_refused_and_alone_is_committed(
         }
         Ok(reading.log.here.commit)
     };
-    assert_eq!(fill(IN_GROUP), Err(ReplicaError::Uncommitted { bytes: 80 << 20 }));
-    assert_eq!(fill(Replica { is_alone: true, ..IN_GROUP }), Ok(5));
+    assert_eq!(fill(IN_GROUP), Err(ReplicaError::Uncommitted { bytes: 140 << 20 }));
+    assert_eq!(fill(Replica { is_alone: true, ..IN_GROUP }), Ok(8));
 }

@@ -133,6 +133,11 @@ impl GroupMember {
         }
     }
 
+    /// The number of messages that were delivered and not acked.
+    pub(crate) fn delivered(&self) -> u32 {
+        self.runs.iter().map(|(_, run)| run.count).sum()
+    }
+
     /// Takes what the shard says, and answers its reads.
     fn hear(&mut self) {
         loop {

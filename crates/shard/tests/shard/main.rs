@@ -21,3 +21,4 @@ mod rot;
 mod standing;
 mod together;
 mod two_rots;
+mod uncommitted_tail;
