@@ -21,7 +21,7 @@ pub fn write_all() {
         ("appended", MessageKind::Appended { index: 2, commit }),
         ("not-appended", MessageKind::NotAppended { index: 2, hint: id(1, 1), commit }),
         ("heartbeat", MessageKind::Heartbeat { commit, round: Some(1) }),
-        ("heard", MessageKind::HeartbeatHeard { commit, round: None }),
+        ("heard", MessageKind::HeartbeatHeard { commit, round: None, is_full: true }),
         ("take-over", MessageKind::TakeOver),
     ];
     let bytes = |kind: &MessageKind| {

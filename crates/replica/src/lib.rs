@@ -8,6 +8,7 @@ mod label;
 mod message_queue;
 mod moment;
 mod orders;
+mod quarantine;
 mod replica;
 mod start;
 

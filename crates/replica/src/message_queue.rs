@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use sennit_replication::Message;
+use sennit_journal::ReceivedBody;
+use sennit_replication::{Content, Label, Message, MessageKind};
 use sennit_shard::{EntryBody, Fetch};
 
 /// A message, with the body of the entry that it carries.
@@ -21,6 +22,15 @@ pub struct OutgoingMessage {
 struct Waiting {
     message: Message,
     body: Option<EntryBody>,
+}
+
+/// What has become of the read of a body.
+#[derive(Debug, Default)]
+pub(crate) struct BodyRead {
+    /// The receivers whose messages are lost with it.
+    pub(crate) lost: Vec<u64>,
+    /// The index of the entry, if the lane has another body than its label says.
+    pub(crate) damaged: Option<u64>,
 }
 
 /// The messages of all receivers.
@@ -57,19 +67,28 @@ impl MessageQueue {
         out.append(&mut self.wanted);
     }
 
-    /// Handles a read, if it is of a body: `None` if it failed. Returns the receivers whose messages are lost with it.
-    pub(crate) fn handle_body(&mut self, fetch: Fetch, bytes: Option<&Bytes>) -> Option<Vec<u64>> {
+    /// Handles a read, if it is of a body: `None` if it failed.
+    pub(crate) fn handle_body(&mut self, fetch: Fetch, bytes: Option<&Bytes>) -> Option<BodyRead> {
         let at = self.under_way.iter().position(|under_way| *under_way == fetch)?;
         self.under_way.swap_remove(at);
         let awaited = Some(EntryBody::InLane(fetch));
-        let mut lost = Vec::new();
+        let awaiting = self.waiting.values().flatten().find(|waiting| waiting.body == awaited);
+        let label = awaiting.and_then(|waiting| match &waiting.message.kind {
+            MessageKind::Append { label, .. } => label.as_ref(),
+            _ => None,
+        });
+        let is_whole = |bytes: &&Bytes| label.is_none_or(|label| is_body_of(label, bytes));
+        let (damaged, lost) = (label.map(|label| label.id.index), Vec::new());
+        let whole = bytes.filter(is_whole);
+        let mut read =
+            BodyRead { lost, damaged: damaged.filter(|_| bytes.is_some() && whole.is_none()) };
         let receivers: Vec<u64> = self.waiting.keys().copied().collect();
         for receiver in receivers {
             let Some(queue) = self.waiting.get_mut(&receiver) else { continue };
             let Some(first) = queue.iter().position(|waiting| waiting.body == awaited) else {
                 continue;
             };
-            match bytes {
+            match whole {
                 Some(bytes) => {
                     let of_fetch = queue.iter_mut().filter(|waiting| waiting.body == awaited);
                     of_fetch.for_each(|waiting| {
@@ -78,12 +97,12 @@ impl MessageQueue {
                 }
                 None => {
                     queue.truncate(first);
-                    lost.push(receiver);
+                    read.lost.push(receiver);
                 }
             }
             self.release(receiver);
         }
-        Some(lost)
+        Some(read)
     }
 
     /// Drops the messages to a receiver: its link was lost.
@@ -106,4 +125,10 @@ impl MessageQueue {
             self.waiting.remove(&receiver);
         }
     }
+}
+
+/// Whether these bytes are the body of the labelled entry.
+fn is_body_of(label: &Label, bytes: &Bytes) -> bool {
+    let Content::Records(body) = label.content else { return false };
+    bytes.len() == body.length as usize && ReceivedBody::check(bytes.clone(), body.checksum).is_ok()
 }

@@ -4,7 +4,7 @@
 use sennit_replication::{Content, Leadership, Message, MessageKind, Orders, Refusal, Role};
 use sennit_shard::{EntryBody, Standing};
 
-use crate::{label, moment::Moment, replica::Replica};
+use crate::{label, moment::Moment, quarantine, replica::Replica};
 
 impl Replica {
     /// Carries out what the group wants done since it was asked last.
@@ -20,7 +20,10 @@ impl Replica {
             self.messages.push(message, body);
         }
         self.behind.extend(orders.behind);
+        self.keep_quarantine(now);
         self.follow_standing(now);
+        // A state that is thrown away does not lead.
+        self.member.abstain(self.is_poisoned());
     }
 
     /// Writes what is ordered; the mark names its end.
@@ -62,6 +65,15 @@ impl Replica {
         }
     }
 
+    /// Has the lane keep what the group has found.
+    fn keep_quarantine(&mut self, now: Moment) {
+        if let Some(quarantine) = self.member.quarantine()
+            && self.shard.standing() != Standing::Quarantined
+        {
+            self.shard.enter_quarantine(quarantine::of_group(quarantine), now.time);
+        }
+    }
+
     fn step_down(&mut self, now: Moment) {
         let standing = self.standing(now);
         let leads =
@@ -74,8 +86,8 @@ impl Replica {
 
     /// Has the shard stand as its replica does in the group. The lease may have come or gone with time alone.
     pub(crate) fn follow_standing(&mut self, now: Moment) {
-        let standing = self.standing(now);
-        if standing != self.shard.standing() && self.shard.standing() != Standing::Poisoned {
+        let (standing, held) = (self.standing(now), self.shard.standing());
+        if standing != held && !matches!(held, Standing::Poisoned | Standing::Quarantined) {
             self.shard.stand(standing, now.time);
         }
     }

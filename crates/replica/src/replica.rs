@@ -1,13 +1,13 @@
 //! The replica: takes commands, time, messages, and what the lane has done; returns effects, messages, frames and reads.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
 };
 
 use bytes::Bytes;
 use sennit_engine::{Command, Effect};
-use sennit_journal::{Disk, Frame, Position, Reader};
+use sennit_journal::{Disk, Fault, Frame, Position, Reader};
 use sennit_replication::{
     Content, HEARTBEAT_TICKS, Label, Mark, Member, Membership, Message, MessageKind, Quarantine,
     Refusal, Role, WINDOW_MAX, WINDOW_MIN,
@@ -58,7 +58,7 @@ pub struct Replica {
     /// Entries that have come and are not ordered to be written.
     pub(crate) received: BTreeMap<EntryId, ReceivedEntry>,
     /// Replicas that need what lies before the log.
-    pub(crate) behind: Vec<u64>,
+    pub(crate) behind: BTreeSet<u64>,
     /// The average length of an entry, in bytes.
     entry_bytes: u64,
     /// Ticks since the start.
@@ -93,7 +93,7 @@ impl Replica {
             marks: VecDeque::new(),
             messages: MessageQueue::default(),
             received: BTreeMap::new(),
-            behind: Vec::new(),
+            behind: BTreeSet::new(),
             entry_bytes: 0,
             ticks: 0,
         };
@@ -118,13 +118,13 @@ impl Replica {
     /// A tick of [`sennit_replication::TICK_MS`] has passed.
     pub fn tick(&mut self, now: Moment) {
         self.ticks += 1;
-        // A state that is thrown away does not lead.
-        if !self.is_poisoned() {
-            self.member.tick();
-        }
+        self.member.set_full(self.shard.is_storage_full());
+        self.member.tick();
         if self.shard.standing().decides() {
-            if self.shard.is_lane_behind(now.time) {
-                self.hand_over(now);
+            self.shard.set_group_full(!self.member.quorum_has_room());
+            if let Some(heir) = self.heir(now) {
+                // A transfer that is refused is tried again with the next tick.
+                let _ = self.transfer(heir, now);
             } else if self.ticks.is_multiple_of(HEARTBEAT_TICKS) {
                 // Without publishes this renews the lease. A round that cannot begin is asked for again.
                 let _ = self.member.confirm_leadership();
@@ -153,7 +153,7 @@ impl Replica {
             ) => {
                 let (id, size) = (label::id_of_group(*id), label::size_of_group(*size));
                 let entry = ReceivedEntry::check(id, size, body)?;
-                self.shard.check_fits(&entry).map_err(EntryError::from)?;
+                self.shard.check_fits(&entry)?;
                 Some(entry)
             }
             (
@@ -165,6 +165,10 @@ impl Replica {
             | (_, Some(_)) => return Err(HearError::BodyMissing),
             (_, None) => None,
         };
+        if received.is_some() && !self.shard.takes_entries() {
+            // As if the link had lost it: the leader sends it again.
+            return Ok(());
+        }
         self.received.extend(received.map(|entry| (entry.id(), entry)));
         let heard = self.member.hear(message);
         self.carry_out(now);
@@ -208,7 +212,13 @@ impl Replica {
     pub fn handle_fetch(&mut self, fetch: Fetch, bytes: Option<Bytes>, now: Moment) {
         match self.messages.handle_body(fetch, bytes.as_ref()) {
             None => self.shard.handle_fetch(fetch, bytes, now.time),
-            Some(lost) => lost.into_iter().for_each(|receiver| self.member.link_lost(receiver)),
+            Some(read) => {
+                read.lost.into_iter().for_each(|receiver| self.member.link_lost(receiver));
+                // An entry that has left the log meanwhile may have been written over.
+                if read.damaged.is_some_and(|index| self.shard.entry_body(index).is_some()) {
+                    return self.find_damage(fetch.position.0, now);
+                }
+            }
         }
         self.carry_out(now);
     }
@@ -257,18 +267,39 @@ impl Replica {
     /// Takes a rebuild over that has nothing more to read, unless the log has gone on too far meanwhile.
     ///
     /// # Errors
-    /// A [`RecoverError`]: the lane is damaged. The state stays poisoned.
+    /// A [`RecoverError`]: the lane is damaged, and the replica is in quarantine from now on.
     ///
     /// # Panics
-    /// If the state is not poisoned, or the rebuild has more to read.
+    /// If the rebuild has more to read.
     pub fn take_over<D: Disk>(
         &mut self,
         rebuild: Rebuild<D>,
         now: Moment,
     ) -> Result<TakeOver<D>, RecoverError> {
-        let taken = self.shard.take_over(rebuild, now.time)?;
+        if !self.is_poisoned() {
+            // It is in quarantine by now.
+            return Ok(TakeOver::Done);
+        }
+        let taken = self.shard.take_over(rebuild, now.time);
+        if let Err(error) = &taken {
+            self.handle_failed_rebuild(error, now);
+        }
         self.carry_out(now);
-        Ok(taken)
+        taken
+    }
+
+    /// A rebuild has failed. If the lane is damaged, the replica is in quarantine from now on; if it could not be read, the
+    /// state stays poisoned, and another rebuild may begin.
+    pub fn handle_failed_rebuild(&mut self, error: &RecoverError, now: Moment) {
+        let position = match error {
+            RecoverError::Journal(Fault::Rot { position, .. })
+            | RecoverError::Record { position, .. }
+            | RecoverError::Replica { position, .. }
+            | RecoverError::Checkpoint { position } => *position,
+            RecoverError::Journal(Fault::MissingSegment { .. }) => self.shard.end(),
+            RecoverError::Journal(_) => return,
+        };
+        self.find_damage(position.0, now);
     }
 
     /// The effects that go out now. The caller drains them after each call.
@@ -296,7 +327,7 @@ impl Replica {
     }
 
     /// The replicas that need what lies before the log, since this was asked last.
-    pub fn take_behind(&mut self) -> Vec<u64> {
+    pub fn take_behind(&mut self) -> BTreeSet<u64> {
         std::mem::take(&mut self.behind)
     }
 
@@ -309,6 +340,12 @@ impl Replica {
     /// The shard, for what is this replica's own: moves, compaction, settings of the broker.
     pub fn shard_mut(&mut self) -> &mut Shard {
         &mut self.shard
+    }
+
+    /// Puts the replica into quarantine: its lane is damaged at this position.
+    fn find_damage(&mut self, position: u64, now: Moment) {
+        self.member.enter_quarantine(Quarantine::Damaged { position });
+        self.carry_out(now);
     }
 
     /// Proposes the entries that are sealed. A leader that decides is one that takes them.
@@ -338,13 +375,14 @@ impl Replica {
         self.member.set_window(entries.clamp(WINDOW_MIN, WINDOW_MAX));
     }
 
-    /// Hands over to another voter, because the own lane is behind: in turn, as one may be gone.
-    fn hand_over(&mut self, now: Moment) {
-        let others: Vec<u64> =
-            self.member.membership().voters.iter().copied().filter(|id| *id != self.id).collect();
-        let Some(turn) = self.ticks.checked_rem(others.len()) else { return };
-        // A transfer that is refused is tried again with the next tick.
-        let _ = self.transfer(others[turn], now);
+    /// The voter to which a leader hands over that should not lead: its lane is behind, or its disk is full and others have
+    /// room.
+    fn heir(&self, now: Moment) -> Option<u64> {
+        if self.shard.is_lane_behind(now.time) {
+            return self.member.heir();
+        }
+        let is_full = self.shard.is_storage_full() && self.member.quorum_has_room();
+        self.member.heir_with_room().filter(|_| is_full)
     }
 
     /// Lets the group's log begin where the lane's does.

@@ -3,7 +3,7 @@
 use sennit_replication::{EntryId, GROUP_BEGINS, Label, Member, Membership, Settings, Start, Vote};
 use sennit_shard::{Replica, Shard};
 
-use crate::{label, moment::Moment};
+use crate::{label, moment::Moment, quarantine};
 
 /// The reason why a replica does not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,7 +41,11 @@ pub(crate) fn member(
         labels: all_labels(labels),
     };
     let settings = Settings { group: replica.group, replica: replica.id };
-    Ok((Member::new(settings, start)?, replica))
+    let mut member = Member::new(settings, start)?;
+    if let Some(found) = shard.quarantine() {
+        member.enter_quarantine(quarantine::of_shard(found));
+    }
+    Ok((member, replica))
 }
 
 fn all_labels(labels: &sennit_shard::Labels) -> Vec<Label> {

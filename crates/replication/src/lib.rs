@@ -20,6 +20,7 @@ mod orders;
 mod outcome;
 mod raft_form;
 mod refusal;
+mod rooms;
 mod settings;
 mod sync_queue;
 

@@ -10,8 +10,9 @@ use crate::lease::Lease;
 use crate::log::Log;
 use crate::membership::Membership;
 use crate::message::{Message, MessageKind};
-use crate::orders::{Role, Round, Leadership, Vote};
+use crate::orders::{Leadership, Role, Round, Vote};
 use crate::refusal::{HearError, Quarantine, Refusal};
+use crate::rooms::Rooms;
 use crate::settings::{
     ELECTION_TICKS, ELECTION_TICKS_END, HEARTBEAT_TICKS, ROUNDS_MAX, Settings, Start, StartError,
     WINDOW_MAX, WINDOW_MIN,
@@ -46,6 +47,9 @@ pub struct Member {
     /// The timeout in the term for which it was worked out.
     timeout: (u64, usize),
     pub(crate) quarantine: Option<Quarantine>,
+    /// It may not come to lead.
+    abstains: bool,
+    pub(crate) rooms: Rooms,
 }
 
 impl Member {
@@ -94,6 +98,8 @@ impl Member {
             window: WINDOW_MAX,
             timeout: (0, 0),
             quarantine: None,
+            abstains: false,
+            rooms: Rooms::default(),
         };
         member.set_timeout(member.node.raft.term);
         member.stepped();
@@ -204,6 +210,11 @@ impl Member {
         // The only error left is a proposal that is dropped, and a message is none.
         let heard = self.node.step(raft_form::to_raft(message));
         debug_assert!(heard.is_ok(), "raft refuses a message that was looked at");
+        if let MessageKind::HeartbeatHeard { is_full, .. } = message.kind
+            && message.term == self.node.raft.term
+        {
+            self.rooms.heard(message.from, is_full);
+        }
         self.stepped();
         Ok(())
     }
@@ -211,15 +222,69 @@ impl Member {
     /// A tick of the clock has passed.
     pub fn tick(&mut self) {
         self.deaf_ticks = self.deaf_ticks.saturating_sub(1);
-        if self.quarantine.is_none() && !self.has_to_wait() {
+        if self.quarantine.is_some() || self.has_to_wait() {
+            return;
+        }
+        if self.abstains && self.node.raft.state != StateRole::Leader {
+            // The leader's silence counts, as votes for others depend on it; the timeout brings no campaign.
+            self.node.raft.election_elapsed += 1;
+        } else {
             self.node.tick();
+        }
+        self.stepped();
+    }
+
+    /// Has this replica abstain from elections, or not any more: it follows and votes, and does not come to lead.
+    pub fn abstain(&mut self, abstains: bool) {
+        self.abstains = abstains;
+        let raft = &mut self.node.raft;
+        if abstains && matches!(raft.state, StateRole::Candidate | StateRole::PreCandidate) {
+            let term = raft.term;
+            raft.become_follower(term, raft::INVALID_ID);
             self.stepped();
         }
     }
 
-    /// Asks for votes now, unless this replica leads, has no vote, or is a sole voter whose lane is behind.
+    /// The voter that can take leadership over soonest: of those that were heard lately, the one with most of the log.
+    /// None if this replica does not lead, or hears none.
+    #[must_use]
+    pub fn heir(&self) -> Option<u64> {
+        self.heir_of(|_| true)
+    }
+
+    /// The same of those that have said that they have room.
+    #[must_use]
+    pub fn heir_with_room(&self) -> Option<u64> {
+        self.heir_of(|id| self.rooms.has_said_so(id))
+    }
+
+    fn heir_of(&self, may: impl Fn(u64) -> bool) -> Option<u64> {
+        let raft = &self.node.raft;
+        let is_other = |id: &u64| *id != self.settings.replica && may(*id);
+        let heard = |id: u64| {
+            let progress = raft.prs().get(id).filter(|progress| progress.recent_active)?;
+            Some((progress.matched, id))
+        };
+        let voters = self.membership.voters.iter().copied().filter(is_other);
+        let heirs = voters.filter(|_| raft.state == StateRole::Leader).filter_map(heard);
+        heirs.max_by_key(|(matched, _)| *matched).map(|(_, id)| id)
+    }
+
+    /// The own disk has no room for more messages, or has it again. The leader hears of it.
+    pub fn set_full(&mut self, is_full: bool) {
+        self.rooms.is_full = is_full;
+    }
+
+    /// Returns whether a quorum may have room: only who has said that it has none counts as full.
+    #[must_use]
+    pub fn quorum_has_room(&self) -> bool {
+        self.rooms.quorum_has_room(&self.membership, self.settings.replica)
+    }
+
+    /// Asks for votes now, unless this replica leads, has no vote, abstains, or is a sole voter whose lane is behind.
     pub fn campaign(&mut self) {
-        if self.quarantine.is_none() && self.node.raft.promotable() && !self.has_to_wait() {
+        let may = self.quarantine.is_none() && !self.abstains && self.node.raft.promotable();
+        if may && !self.has_to_wait() {
             let campaigned = self.node.campaign();
             debug_assert!(campaigned.is_ok(), "nothing is proposed");
             self.stepped();
@@ -330,6 +395,7 @@ impl Member {
             self.lease = Lease::default();
             self.new_rounds.clear();
             self.handed_over = false;
+            self.rooms.forget();
             self.spread_window();
         }
         self.lease.committed(self.node.raft.raft_log.committed);
@@ -378,7 +444,7 @@ impl Member {
         let unasked = matches!(kind, MessageKind::RequestVote { handed_over: false, .. });
         // A sole voter would win at once and needs nobody to tell it.
         let needless = matches!(kind, MessageKind::TakeOver)
-            && self.membership.is_sole_voter(self.settings.replica);
+            && (self.abstains || self.membership.is_sole_voter(self.settings.replica));
         (unasked && self.deaf_ticks > 0) || needless
     }
 
@@ -392,13 +458,13 @@ impl Member {
                 Err(HearError::SecondLeader { replica: from, term })
             }
             MessageKind::Heartbeat { commit, .. } if term >= raft.term && *commit > last => {
-                Err(self.enter_quarantine(Quarantine::Forgotten { committed: *commit, last }))
+                Err(self.refuse_for_good(Quarantine::Forgotten { committed: *commit, last }))
             }
             MessageKind::Append { before, label, .. } if term >= raft.term => {
                 let entries = [Some(*before), label.as_ref().map(|label| label.id)];
                 let contradicted =
                     entries.into_iter().flatten().find_map(|id| self.contradicts(id));
-                contradicted.map_or(Ok(()), |quarantine| Err(self.enter_quarantine(quarantine)))
+                contradicted.map_or(Ok(()), |quarantine| Err(self.refuse_for_good(quarantine)))
             }
             MessageKind::Appended { index, .. } if leads && *index > last => {
                 Err(HearError::Ahead { replica: from, index: *index, last })
@@ -440,8 +506,13 @@ impl Member {
         })
     }
 
-    fn enter_quarantine(&mut self, quarantine: Quarantine) -> HearError {
-        self.quarantine = Some(quarantine);
+    /// Puts the replica into quarantine, for good. Its lane has to say so from now on.
+    pub fn enter_quarantine(&mut self, quarantine: Quarantine) {
+        self.quarantine.get_or_insert(quarantine);
+    }
+
+    fn refuse_for_good(&mut self, quarantine: Quarantine) -> HearError {
+        self.enter_quarantine(quarantine);
         quarantine.into()
     }
 }

@@ -86,6 +86,8 @@ pub enum MessageKind {
         commit: u64,
         /// The round that the heartbeat belongs to.
         round: Option<u64>,
+        /// The sender's disk has no room for more messages.
+        is_full: bool,
     },
     /// The leader hands leadership to the receiver.
     TakeOver,

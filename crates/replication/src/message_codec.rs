@@ -4,7 +4,7 @@
 //! | at | bytes | field |
 //! |---|---|---|
 //! | 0 | 1 | kind |
-//! | 1 | 1 | flags: 1 refused, 2 leadership was handed over, 4 an entry, 8 a round |
+//! | 1 | 1 | flags: 1 refused, 2 leadership was handed over, 4 an entry, 8 a round, 16 no room on the sender's disk |
 //! | 2 | 1 | content of the entry: 0 records, 1 a term began, 2 membership |
 //! | 3 | 1 | 0 |
 //! | 4 | 4 | bytes of the membership that follows |
@@ -45,6 +45,7 @@ const REFUSED: u8 = 1;
 const HANDED_OVER: u8 = 2;
 const HAS_ENTRY: u8 = 4;
 const HAS_ROUND: u8 = 8;
+const FULL: u8 = 16;
 
 /// The table, with all fields of all kinds.
 #[derive(Default, PartialEq, Eq)]
@@ -185,8 +186,9 @@ impl Table {
             MessageKind::Heartbeat { commit, round } => {
                 Self { kind: HEARTBEAT, commit: *commit, ..table }.with_round(*round)
             }
-            MessageKind::HeartbeatHeard { commit, round } => {
-                Self { kind: HEARTBEAT_HEARD, commit: *commit, ..table }.with_round(*round)
+            MessageKind::HeartbeatHeard { commit, round, is_full } => {
+                let flags = flag(*is_full, FULL);
+                Self { kind: HEARTBEAT_HEARD, flags, commit: *commit, ..table }.with_round(*round)
             }
             MessageKind::TakeOver => Self { kind: TAKE_OVER, ..table },
         }
@@ -208,7 +210,7 @@ impl Table {
 
     fn with_round(self, round: Option<u64>) -> Self {
         match round {
-            Some(number) => Self { flags: HAS_ROUND, number, ..self },
+            Some(number) => Self { flags: self.flags | HAS_ROUND, number, ..self },
             None => self,
         }
     }
@@ -241,7 +243,11 @@ impl Table {
                 commit: committed,
             },
             (HEARTBEAT, _) => MessageKind::Heartbeat { commit: self.commit, round },
-            (HEARTBEAT_HEARD, _) => MessageKind::HeartbeatHeard { commit: self.commit, round },
+            (HEARTBEAT_HEARD, _) => MessageKind::HeartbeatHeard {
+                commit: self.commit,
+                round,
+                is_full: self.flags & FULL != 0,
+            },
             (TAKE_OVER, _) => MessageKind::TakeOver,
             (kind, _) => return Err(MessageError::Kind { kind }),
         })

@@ -102,7 +102,8 @@ impl Member {
     fn outgoing(&mut self, messages: Vec<raft::eraftpb::Message>) -> Vec<Message> {
         self.handed_over |=
             messages.iter().any(|message| message.get_msg_type() == MessageType::MsgTimeoutNow);
-        messages.iter().map(|message| raft_form::from_raft(self.settings.group, message)).collect()
+        let (group, is_full) = (self.settings.group, self.rooms.is_full);
+        messages.iter().map(|message| raft_form::from_raft(group, is_full, message)).collect()
     }
 
     /// The vote, whenever term or vote differ from what was kept last.

@@ -107,7 +107,7 @@ pub(crate) fn to_raft(message: &Message) -> RaftMessage {
             raft.context = round.map(round_context).unwrap_or_default().into();
             MessageType::MsgHeartbeat
         }
-        MessageKind::HeartbeatHeard { commit, round } => {
+        MessageKind::HeartbeatHeard { commit, round, is_full: _ } => {
             raft.commit = *commit;
             raft.context = round.map(round_context).unwrap_or_default().into();
             MessageType::MsgHeartbeatResponse
@@ -118,8 +118,8 @@ pub(crate) fn to_raft(message: &Message) -> RaftMessage {
     raft
 }
 
-/// A message of raft's that is to be sent.
-pub(crate) fn from_raft(group: u64, raft: &RaftMessage) -> Message {
+/// A message of raft's that is to be sent by a replica whose disk is full or not.
+pub(crate) fn from_raft(group: u64, is_full: bool, raft: &RaftMessage) -> Message {
     let index = EntryId { term: raft.log_term, index: raft.index };
     let commit = EntryId { term: raft.commit_term, index: raft.commit };
     let kind = match raft.get_msg_type() {
@@ -154,9 +154,11 @@ pub(crate) fn from_raft(group: u64, raft: &RaftMessage) -> Message {
         MessageType::MsgHeartbeat => {
             MessageKind::Heartbeat { commit: raft.commit, round: round_number(&raft.context) }
         }
-        MessageType::MsgHeartbeatResponse => {
-            MessageKind::HeartbeatHeard { commit: raft.commit, round: round_number(&raft.context) }
-        }
+        MessageType::MsgHeartbeatResponse => MessageKind::HeartbeatHeard {
+            commit: raft.commit,
+            round: round_number(&raft.context),
+            is_full,
+        },
         MessageType::MsgTimeoutNow => MessageKind::TakeOver,
         kind => panic!("raft sends {kind:?}, which nothing here asks for"),
     };

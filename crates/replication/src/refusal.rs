@@ -110,6 +110,12 @@ pub enum HearError {
 /// replaced under a new number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Quarantine {
+    /// The replica's lane is damaged.
+    #[error("the lane of the replica is damaged at position {position}")]
+    Damaged {
+        /// The position.
+        position: u64,
+    },
     /// The leader knows that this replica has acknowledged more than it has.
     #[error(
         "the group has committed entry {committed}, which this replica has acknowledged; its last is {last}"

@@ -7,7 +7,30 @@ use sennit_shard::Standing;
 use crate::group::Group;
 
 fn other_than(group: &Group, id: u64) -> u64 {
-    group.nodes.keys().copied().find(|other| *other != id).unwrap()
+    group.others(id)[0]
+}
+
+/// A group whose old leader has applied an entry that nobody else has, and a new one leads. All are linked again.
+/// States are not made anew.
+fn with_poisoned_node() -> (Group, u64, u64) {
+    let (mut group, old) = Group::with_leader(3);
+    group.set_rebuilds(false);
+    group.isolate(old, true);
+    group.publish(old, "nobody hears it");
+    group.run();
+    for _ in 0..40 {
+        group.tick();
+    }
+    let new = group.leader().unwrap();
+    assert_ne!(new, old);
+    group.publish(new, "another in its place");
+    group.run();
+    group.isolate(old, false);
+    for _ in 0..5 {
+        group.tick();
+    }
+    assert!(group.node(old).replica.is_poisoned());
+    (group, old, new)
 }
 
 #[test]
@@ -58,23 +81,7 @@ fn who_waits_at_a_leader_that_is_cut_off_is_told_that_the_outcome_is_unknown() {
 
 #[test]
 fn an_entry_that_the_group_did_not_take_poisons_the_state_of_who_has_applied_it() {
-    let (mut group, old) = Group::with_leader(3);
-    group.set_rebuilds(false);
-    group.isolate(old, true);
-    group.publish(old, "nobody hears it");
-    group.run();
-    for _ in 0..40 {
-        group.tick();
-    }
-    let new = group.leader().unwrap();
-    assert_ne!(new, old);
-    group.publish(new, "another in its place");
-    group.run();
-    group.isolate(old, false);
-    for _ in 0..5 {
-        group.tick();
-    }
-    assert!(group.node(old).replica.is_poisoned());
+    let (mut group, old, new) = with_poisoned_node();
     // It goes on appending and acknowledging: with it the new leader has a quorum.
     let third = group.nodes.keys().copied().find(|id| ![old, new].contains(id)).unwrap();
     group.isolate(third, true);
@@ -209,4 +216,58 @@ fn a_vote_outlives_a_start() {
         })
         .collect();
     assert!(votes.contains(&(term, leader)), "{votes:?} in term {term}");
+}
+
+#[test]
+fn a_poisoned_replica_votes_for_another_and_never_leads() {
+    let (mut group, poisoned, leader) = with_poisoned_node();
+    let third = group.nodes.keys().copied().find(|id| ![poisoned, leader].contains(id)).unwrap();
+    let now = group.now;
+    group.node(leader).replica.transfer(poisoned, now).unwrap();
+    for _ in 0..3 {
+        group.tick();
+    }
+    assert_eq!(
+        group.node(poisoned).replica.role(),
+        Role::Follower,
+        "it is deaf to a handed-over rule"
+    );
+    group.isolate(leader, true);
+    for _ in 0..60 {
+        group.tick();
+        assert_eq!(group.node(poisoned).replica.role(), Role::Follower);
+    }
+    assert_eq!(group.leader(), Some(third), "it has noticed that the leader is silent");
+    group.publish(third, "two are enough");
+    group.run();
+    assert_eq!(group.node(third).confirms(), 1);
+    group.isolate(third, true);
+    for _ in 0..60 {
+        group.tick();
+        assert_eq!(group.node(poisoned).replica.role(), Role::Follower);
+    }
+    group.set_rebuilds(true);
+    group.isolate(leader, false);
+    for _ in 0..60 {
+        group.tick();
+    }
+    assert!(group.leader().is_some(), "made anew, it may lead as any other");
+}
+
+#[test]
+fn a_leader_whose_lane_stands_still_hands_over_to_one_that_it_hears() {
+    for nth in 0..4 {
+        let (mut group, old) = Group::with_leader(5);
+        group.node(old).writes = false;
+        group.publish(old, "one");
+        group.run();
+        assert_eq!(group.node(old).confirms(), 1);
+        let dead = group.others(old)[nth];
+        group.isolate(dead, true);
+        for _ in 0..24 {
+            group.tick();
+        }
+        let new = group.leader().unwrap();
+        assert!(![old, dead].contains(&new), "replica {dead} of replica {old}'s group is dead");
+    }
 }

@@ -2,14 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use sennit_engine::{
     Command, Credit, DeadLetters, Effect, GroupSetting, Origin, PartitionCommand, Publish, Refusal,
     SessionId, Subscribe,
 };
-use sennit_journal::{Frame, LaneConfig, disk::MemoryDisk};
+use sennit_journal::{Disk, DiskFile, Frame, LaneConfig, disk::MemoryDisk};
 use sennit_model::{
     BatchBuilder, GroupConfig, GroupId, Message as Text, Messages, PartitionId, PartitionIndex,
     ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
@@ -45,9 +45,10 @@ struct Parts {
 }
 
 impl Node {
-    fn open(disk: &MemoryDisk, id: u64, members: &Membership, now: Moment) -> Self {
+    fn open(disk: &MemoryDisk, id: u64, group: (&Membership, u64), now: Moment) -> Self {
+        let (members, segment_bytes) = group;
         let directory = PathBuf::from("data/lane-0");
-        let config = LaneConfig { directory, lane: 0, segment_bytes: 64 << 10, incarnation: id };
+        let config = LaneConfig { directory, lane: 0, segment_bytes, incarnation: id };
         let settings = Settings {
             cache_bytes: 0,
             journal_segments: 1000,
@@ -95,9 +96,13 @@ impl Node {
             Some(rebuild) => rebuild,
             None => self.replica.begin_rebuild(self.parts.reader.duplicate(), now),
         };
-        if rebuild.step().unwrap() {
-            self.rebuild = Some(rebuild);
-            return;
+        match rebuild.step() {
+            Ok(false) => {}
+            Ok(true) => {
+                self.rebuild = Some(rebuild);
+                return;
+            }
+            Err(error) => return self.replica.handle_failed_rebuild(&error, now),
         }
         match self.replica.take_over(rebuild, now).unwrap() {
             TakeOver::Done => self.rebuilds += 1,
@@ -133,6 +138,34 @@ impl Node {
         is_busy
     }
 
+    /// A copy of the disk as it is.
+    pub(crate) fn copy_of_disk(&self) -> MemoryDisk {
+        let copy = MemoryDisk::default();
+        for slot in self.slot_paths() {
+            copy.insert_file(&slot, self.disk.bytes_of(&slot).unwrap());
+        }
+        copy
+    }
+
+    fn slot_paths(&self) -> Vec<PathBuf> {
+        let lane = Path::new("data/lane-0");
+        self.disk.list(lane).unwrap().into_iter().map(|name| lane.join(name)).collect()
+    }
+
+    /// Flips a bit of the first place in each slot that holds these bytes; returns the number of places.
+    pub(crate) fn flip_bit_of(&self, wanted: &str) -> usize {
+        let mut count = 0;
+        for slot in self.slot_paths() {
+            let bytes = self.disk.bytes_of(&slot).unwrap();
+            let found = bytes.windows(wanted.len()).position(|found| found == wanted.as_bytes());
+            let Some(at) = found else { continue };
+            let file = self.disk.open_to_write(&slot).unwrap();
+            file.write_at(&[bytes[at] ^ 1], at as u64).unwrap();
+            count += 1;
+        }
+        count
+    }
+
     pub(crate) fn confirms(&self) -> usize {
         self.effects.iter().filter(|effect| matches!(effect, Effect::Confirmed(_))).count()
     }
@@ -159,6 +192,7 @@ impl Node {
 pub(crate) struct Group {
     pub(crate) nodes: BTreeMap<u64, Node>,
     members: Membership,
+    segment_bytes: u64,
     pub(crate) now: Moment,
     /// Messages on their way.
     links: VecDeque<OutgoingMessage>,
@@ -169,23 +203,42 @@ pub(crate) struct Group {
 
 impl Group {
     pub(crate) fn new(count: u64) -> Self {
+        Self::with_segments(count, 64 << 10)
+    }
+
+    /// One whose segments have so many bytes.
+    pub(crate) fn with_segments(count: u64, segment_bytes: u64) -> Self {
         let members = Membership::of(1..=count);
         let now = Moment { time: Timestamp(1_000_000), monotonic_ns: 1_000_000_000 };
         let nodes = (1..=count)
-            .map(|id| (id, Node::open(&MemoryDisk::default(), id, &members, now)))
+            .map(|id| {
+                let disk = MemoryDisk::default();
+                (id, Node::open(&disk, id, (&members, segment_bytes), now))
+            })
             .collect();
         let (links, cut) = (VecDeque::new(), BTreeSet::new());
-        Self { nodes, members, now, links, cut, request: 0 }
+        Self { nodes, members, segment_bytes, now, links, cut, request: 0 }
     }
 
     /// One with a leader, a topic, and all of it everywhere.
     pub(crate) fn with_leader(count: u64) -> (Self, u64) {
         let mut group = Self::new(count);
-        let leader = group.elect();
-        group.open_orders(leader);
-        group.tick();
-        group.tick();
+        let leader = group.begin();
         (group, leader)
+    }
+
+    /// Elects a leader and opens a topic; returns the leader.
+    pub(crate) fn begin(&mut self) -> u64 {
+        let leader = self.elect();
+        self.open_orders(leader);
+        self.tick();
+        self.tick();
+        leader
+    }
+
+    /// The nodes but one.
+    pub(crate) fn others(&self, than: u64) -> Vec<u64> {
+        self.nodes.keys().copied().filter(|id| *id != than).collect()
     }
 
     pub(crate) fn node(&mut self, id: u64) -> &mut Node {
@@ -288,8 +341,14 @@ impl Group {
 
     /// A crash: what the lane has not written is gone.
     pub(crate) fn restart(&mut self, id: u64) {
-        let (disk, members) = (self.node(id).disk.clone(), self.members.clone());
-        let node = Node::open(&disk, id, &members, self.now);
+        let disk = self.node(id).disk.clone();
+        self.restart_on(id, &disk);
+    }
+
+    /// A start on another disk.
+    pub(crate) fn restart_on(&mut self, id: u64, disk: &MemoryDisk) {
+        let members = self.members.clone();
+        let node = Node::open(disk, id, (&members, self.segment_bytes), self.now);
         self.nodes.insert(id, node);
     }
 
@@ -337,12 +396,16 @@ impl Group {
     /// All nodes have the same state, places apart.
     #[track_caller]
     pub(crate) fn check_same_state(&self) {
+        self.check_same_state_but(&BTreeSet::new());
+    }
+
+    /// All nodes but some have the same state, places apart.
+    #[track_caller]
+    pub(crate) fn check_same_state_but(&self, others: &BTreeSet<u64>) {
         let far = Timestamp(1 << 50);
-        let states: Vec<_> = self
-            .nodes
-            .values()
-            .map(|node| node.replica.shard().engine().replicated_state(far))
-            .collect();
+        let nodes = self.nodes.iter().filter(|(id, _)| !others.contains(id));
+        let states: Vec<_> =
+            nodes.map(|(_, node)| node.replica.shard().engine().replicated_state(far)).collect();
         for pair in states.windows(2) {
             assert_eq!(pair[0].difference(&pair[1]), None);
         }

@@ -6,3 +6,5 @@ mod changing;
 mod chaos;
 mod group;
 mod leading;
+mod limits;
+mod quarantine;

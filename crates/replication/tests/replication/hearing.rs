@@ -143,7 +143,7 @@ fn answers_to_heartbeats_do_not_wait_for_a_sync() {
     member.hear(&append(3, EntryId { term: 2, index: 3 }, 2, Some(entry(3, 4)))).unwrap();
     member.hear(&message(3, MessageKind::Heartbeat { commit: 3, round: Some(9) })).unwrap();
     let orders = member.orders(0);
-    let heard = MessageKind::HeartbeatHeard { commit: 3, round: Some(9) };
+    let heard = MessageKind::HeartbeatHeard { commit: 3, round: Some(9), is_full: false };
     assert_eq!(orders.messages, [Message { from: 1, to: 2, ..message(3, heard) }]);
     assert!(orders.mark.is_some());
 }
@@ -153,8 +153,10 @@ fn messages_that_cannot_be_are_errors_and_change_nothing() {
     let heartbeat = MessageKind::Heartbeat { commit: 0, round: None };
     let astray = Message { to: 3, ..message(3, heartbeat.clone()) };
     let elsewhere = Message { group: GROUP + 1, ..message(3, heartbeat.clone()) };
-    let stranger =
-        Message { from: 9, ..message(2, MessageKind::HeartbeatHeard { commit: 0, round: None }) };
+    let stranger = Message {
+        from: 9,
+        ..message(2, MessageKind::HeartbeatHeard { commit: 0, round: None, is_full: false })
+    };
     let gap = append(3, FIRST, 0, Some(entry(3, 5)));
     let newer_than_its_message = append(3, FIRST, 0, Some(entry(4, 2)));
     let no_term_before = append(3, EntryId { term: 0, index: 9 }, 9, None);

@@ -69,7 +69,11 @@ fn message(seed: &mut Seed) -> Message {
         },
         7 => MessageKind::Heartbeat { commit, round: seed.once_in(2).then_some(commit) },
         8 if seed.once_in(2) => MessageKind::TakeOver,
-        _ => MessageKind::HeartbeatHeard { commit, round: seed.once_in(2).then_some(commit) },
+        _ => MessageKind::HeartbeatHeard {
+            commit,
+            round: seed.once_in(2).then_some(commit),
+            is_full: seed.once_in(4),
+        },
     };
     let (from, term) = (1 + seed.below(4), seed.below(SMALL));
     Message { group: GROUP, from, to: 1, term, kind }

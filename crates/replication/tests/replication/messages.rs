@@ -65,8 +65,9 @@ fn kind() -> impl Strategy<Value = MessageKind> {
             MessageKind::Vote { pre_vote, granted, commit }
         }),
         (number(), round()).prop_map(|(commit, round)| MessageKind::Heartbeat { commit, round }),
-        (number(), round())
-            .prop_map(|(commit, round)| MessageKind::HeartbeatHeard { commit, round }),
+        (number(), round(), any::<bool>()).prop_map(|(commit, round, is_full)| {
+            MessageKind::HeartbeatHeard { commit, round, is_full }
+        }),
         Just(MessageKind::TakeOver),
     ]
 }

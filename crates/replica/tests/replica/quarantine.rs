@@ -1,0 +1,123 @@
+//! A replica that is not the one that acknowledged what it did: it never votes, acknowledges nothing and never leads, over
+//! starts too.
+
+use sennit_replication::{Quarantine, Role};
+use sennit_shard::Standing;
+
+use crate::group::Group;
+
+/// A text that is found on a disk.
+const TEXT: &str = "a text that lies in one frame";
+
+/// Checks that a replica is in quarantine and does nothing for its group, before and after a start. Another one is cut
+/// off meanwhile: with a vote or an acknowledgement there would be a quorum.
+#[track_caller]
+fn check_quarantined(group: &mut Group, id: u64) -> Quarantine {
+    let found = group.node(id).replica.quarantine().expect("it is in quarantine");
+    let [one, other] = group.others(id)[..] else { panic!("a group of three") };
+    for cut_off in [one, other] {
+        group.isolate(cut_off, true);
+        for _ in 0..2 {
+            for _ in 0..60 {
+                group.tick();
+                let node = &group.nodes[&id];
+                assert_eq!(node.replica.role(), Role::Quarantined);
+                assert_eq!(node.replica.shard().standing(), Standing::Quarantined);
+            }
+            assert_eq!(group.leader(), None, "there is no quorum without it");
+            group.restart(id);
+            assert_eq!(group.node(id).replica.quarantine(), Some(found));
+        }
+        group.isolate(cut_off, false);
+        for _ in 0..60 {
+            group.tick();
+        }
+        assert!(group.leader().is_some_and(|leader| leader != id), "the two others go on");
+    }
+    found
+}
+
+#[test]
+fn a_replica_with_a_flipped_bit_never_votes_nor_acknowledges() {
+    let (mut group, leader) = Group::with_leader(3);
+    group.publish(leader, TEXT);
+    group.run();
+    for _ in 0..3 {
+        group.publish(leader, "what comes later shows that it was durable");
+        group.run();
+    }
+    let damaged = group.others(leader)[0];
+    assert_eq!(group.node(damaged).flip_bit_of(TEXT), 1);
+    assert_eq!(group.node(damaged).replica.quarantine(), None, "it has not been read");
+    group.restart(damaged);
+    let found = check_quarantined(&mut group, damaged);
+    assert!(matches!(found, Quarantine::Damaged { .. }), "{found:?}");
+}
+
+#[test]
+fn a_leader_that_reads_a_flipped_bit_for_a_follower_leads_no_more() {
+    let (mut group, leader) = Group::with_leader(3);
+    let [late, third] = group.others(leader)[..] else { panic!("a group of three") };
+    group.isolate(late, true);
+    group.publish(leader, TEXT);
+    group.run();
+    for _ in 0..3 {
+        group.publish(leader, "what comes later");
+        group.run();
+    }
+    assert_eq!(group.node(leader).confirms(), 4);
+    assert_eq!(group.node(leader).flip_bit_of(TEXT), 1);
+    group.isolate(late, false);
+    for _ in 0..60 {
+        group.tick();
+    }
+    assert_eq!(group.leader(), Some(third));
+    let commit = |id: u64| group.nodes[&id].replica.shard().here().map(|here| here.commit);
+    assert_eq!(commit(late), commit(third));
+    let found = check_quarantined(&mut group, leader);
+    assert!(matches!(found, Quarantine::Damaged { .. }), "{found:?}");
+}
+
+#[test]
+fn a_poisoned_replica_whose_lane_is_damaged_is_in_quarantine() {
+    let (mut group, old) = Group::with_leader(3);
+    group.publish(old, TEXT);
+    group.run();
+    for _ in 0..3 {
+        group.publish(old, "what comes later");
+        group.run();
+    }
+    group.isolate(old, true);
+    group.publish(old, "nobody hears it");
+    group.run();
+    for _ in 0..40 {
+        group.tick();
+    }
+    assert_eq!(group.node(old).flip_bit_of(TEXT), 1);
+    let new = group.leader().unwrap();
+    group.publish(new, "another in its place");
+    group.run();
+    group.isolate(old, false);
+    for _ in 0..5 {
+        group.tick();
+    }
+    let found = check_quarantined(&mut group, old);
+    assert!(matches!(found, Quarantine::Damaged { .. }), "{found:?}");
+}
+
+#[test]
+fn a_replica_that_has_forgotten_what_it_acknowledged_is_in_quarantine_after_a_start_too() {
+    let (mut group, leader) = Group::with_leader(3);
+    let forgetful = group.others(leader)[0];
+    let earlier = group.node(forgetful).copy_of_disk();
+    for number in 0..5 {
+        group.publish(leader, &number.to_string());
+        group.run();
+    }
+    group.restart_on(forgetful, &earlier);
+    group.tick();
+    group.tick();
+    group.tick();
+    let found = check_quarantined(&mut group, forgetful);
+    assert!(matches!(found, Quarantine::Forgotten { .. }), "{found:?}");
+}
