@@ -32,6 +32,7 @@ mod afar_seeds;
 mod api_bodies;
 mod group_messages;
 mod group_records;
+mod name_changes;
 mod peer_frames;
 
 fn write(target: &str, name: &str, seed: &[u8]) {
@@ -54,6 +55,7 @@ fn main() {
         write("snapshot", &format!("{index}"), snapshot);
     }
     wire();
+    name_changes::write_all();
     peer_frames::write_all();
     lanes();
     packs();

@@ -14,6 +14,7 @@ pub(crate) mod interrupted_reads;
 pub(crate) mod key_file;
 pub(crate) mod key_use_store;
 pub(crate) mod live_changes;
+pub(crate) mod name_change;
 pub(crate) mod path_encoding;
 pub(crate) mod publish_hook;
 pub(crate) mod recovered_state;

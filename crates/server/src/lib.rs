@@ -22,6 +22,7 @@ mod subscriptions;
 
 pub use broker::archive::{ArchiveError, ArchiveSummary, check_archive};
 pub use broker::configuration::{ConfigurationChange, KeptConfiguration, KeptConfigurationError};
+pub use broker::name_change::{NameChangeError, NameMessage};
 pub use broker::repair::{ShardRepair, repair_storage};
 pub use broker::restore::{RestoreError, Restored, restore};
 pub use broker::storage_check::{ShardVerdict, verify_storage};

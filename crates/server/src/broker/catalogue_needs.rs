@@ -7,7 +7,7 @@ use sennit_engine::Findings;
 use sennit_model::TopicId;
 use tokio::{sync::Notify, task::spawn_local, time::sleep};
 
-use super::control::Control;
+use super::{control::Control, name_change::NameChange};
 use crate::runtime::{core::CatalogueNeeds, index::ShardIndex};
 
 /// How long to wait before a dead-letter topic that could not be made is tried again.
@@ -51,14 +51,19 @@ impl Needs {
                 control.name_groups(shard, findings);
             }
             while let Some(source) = take(&self.dead_letter_topics) {
-                if let Err(error) = control.create_dead_letter_topic(source).await {
+                let create = NameChange::CreateDeadLetterTopic { source };
+                if let Err(error) = control.change_names(create).await {
                     let (topic, error) = (control.name_of(source), error.to_string());
                     tracing::error!(topic, error, "no dead-letter topic: it is tried again");
                     spawn_local(self.clone().ask_again(source));
                 }
             }
             while let Some(topic) = take(&self.ended_streams) {
-                control.end_stream(topic).await;
+                let ended = control.change_names(NameChange::EndStream { topic }).await;
+                if let Err(failure) = ended {
+                    let name = control.name_of(topic);
+                    tracing::warn!(name, %failure, "a stream whose time is over was not deleted");
+                }
             }
         }
     }

@@ -9,6 +9,7 @@ mod descriptions;
 mod explain;
 mod groups;
 mod live;
+mod name_changes;
 mod reading;
 mod start;
 mod topics;
@@ -29,6 +30,7 @@ use super::{
     control_request::{
         ControlAnswer, ControlRefusal, ControlRequest, act, check_request, check_rights,
     },
+    name_change::{Changed, NameChange},
     topic_listener::TopicListener,
     topic_locks::TopicLocks,
 };
@@ -56,15 +58,6 @@ pub(crate) struct Control {
     listeners: Rc<[Rc<dyn TopicListener>]>,
     /// How long channels that live connections create keep messages; without it as long as the broker runs.
     channels_keep: Option<Duration>,
-}
-
-/// A change that the catalogue has committed.
-#[derive(Clone, Copy, Debug)]
-struct Changed {
-    topic: TopicId,
-    group: Option<GroupId>,
-    /// Whether something was created that did not exist before.
-    created: bool,
 }
 
 /// Asks the first core, for a session and on behalf of a principal. Without an answer the broker stops.
@@ -157,10 +150,14 @@ impl Control {
         match request {
             ControlRequest::CreateTopic { name, config, beside } => {
                 self.check_topics_quota(principal, &name)?;
-                self.create_topic(name, config, beside).await
+                self.changed(NameChange::CreateTopic { name, config, beside }).await
             }
-            ControlRequest::AlterTopic { name, config } => self.alter_topic(&name, config).await,
-            ControlRequest::DeleteTopic { name } => self.delete_topic(&name).await,
+            ControlRequest::AlterTopic { name, config } => {
+                self.changed(NameChange::AlterTopic { name, config }).await
+            }
+            ControlRequest::DeleteTopic { name } => {
+                self.changed(NameChange::DeleteTopic { name }).await
+            }
             ControlRequest::DescribeTopic { name } => self.describe_topic(&name).await,
             ControlRequest::ListTopics(list) => Ok(self.list_topics(principal, &list)),
             ControlRequest::OpenTopic { name, create_if_missing } => {
@@ -169,9 +166,13 @@ impl Control {
             ControlRequest::TrimTopic { topic, positions } => {
                 self.trim_topic(&topic, &positions).await
             }
-            ControlRequest::CreateGroup(create) => self.create_group(create).await,
-            ControlRequest::AlterGroup(alter) => self.alter_group(alter).await,
-            ControlRequest::DeleteGroup { topic, group } => self.delete_group(&topic, &group).await,
+            ControlRequest::CreateGroup(create) => {
+                self.changed(NameChange::CreateGroup(create)).await
+            }
+            ControlRequest::AlterGroup(alter) => self.changed(NameChange::AlterGroup(alter)).await,
+            ControlRequest::DeleteGroup { topic, group } => {
+                self.changed(NameChange::DeleteGroup { topic, group }).await
+            }
             ControlRequest::ListGroups { topic } => self.list_groups(&topic),
             ControlRequest::DescribeGroup { topic, group } => {
                 self.describe_group(&topic, &group).await

@@ -18,6 +18,7 @@ use super::{
     audit,
     control::{Control, incarnation},
     control_request::ControlRefusal,
+    name_change::{NameAnswer, NameChange},
     stream_offset::IncarnationTag,
     stream_request::{CreateStream, Created, ForkRequest, Located, StreamFailure, StreamPlace},
     streams::{Streams, ask, read_through, stopping, wait_for_room, wrong_answer},
@@ -38,7 +39,7 @@ impl Control {
         create: CreateStream,
     ) -> Result<Created, StreamFailure> {
         let name = create.name.to_string();
-        let created = self.find_or_create_stream(principal, create).await;
+        let created = self.create_stream_if_allowed(principal, create).await;
         // One that is found is no act.
         if created.as_ref().is_ok_and(|created| created.is_new) || created.is_err() {
             audit::note(&self.core.cores, principal, "stream create", name, &created);
@@ -46,7 +47,7 @@ impl Control {
         created
     }
 
-    async fn find_or_create_stream(
+    async fn create_stream_if_allowed(
         &self,
         principal: &Principal,
         create: CreateStream,
@@ -66,6 +67,17 @@ impl Control {
         if let Some(fork) = &create.fork {
             may(Verb::Read, &fork.source)?;
         }
+        match self.change_names(NameChange::CreateStream(create)).await? {
+            NameAnswer::Stream(created) => Ok(created),
+            NameAnswer::Changed(_) | NameAnswer::Done => Err(wrong_answer()),
+        }
+    }
+
+    /// Has a stream be there, where the catalogue is led.
+    pub(super) async fn find_or_create_stream(
+        &self,
+        create: CreateStream,
+    ) -> Result<Created, StreamFailure> {
         let _changes = self.changes.of(create.name.as_str()).await;
         if let Some(located) = self.locate(&create.name) {
             if located.partitions > 1 {
@@ -135,7 +147,7 @@ impl Control {
         let source = settings.fork.as_ref().filter(|_| is_new).map(|of| (of.source, of.home));
         let config = match self.topic(located.topic) {
             Some(topic) => topic.config().clone(),
-            None => config(durability),
+            None => config_of_stream(durability),
         };
         let open = StreamCommand::Open(Box::new(OpenStream { config, settings, content, closes }));
         let is_opened = ask(&self.core, located.place(), open).await.and_then(opened);
@@ -156,7 +168,7 @@ impl Control {
             let made = self.fork(asked, &mut settings).await?;
             content = joined(made, content)?;
         }
-        let config = config(durability);
+        let config = config_of_stream(durability);
         let incarnation = incarnation()?;
         let is_stream = true;
         let command = CatalogueCommand::CreateTopic {
@@ -324,6 +336,11 @@ impl Control {
         name: &TopicName,
     ) -> Result<(), StreamFailure> {
         principal.may(Verb::Delete, name.as_str()).map_err(ControlRefusal::from)?;
+        self.change_names(NameChange::DeleteStream { name: name.clone() }).await.map(drop)
+    }
+
+    /// Deletes a stream, where the catalogue is led.
+    pub(super) async fn remove_stream_named(&self, name: &TopicName) -> Result<(), StreamFailure> {
         let _changes = self.changes.of(name.as_str()).await;
         let topic = self.locate(name).and_then(|located| self.topic(located.topic));
         let topic = topic.ok_or(StreamRefusal::Unknown)?;
@@ -345,22 +362,19 @@ impl Control {
         }
     }
 
-    /// Takes away a stream whose time is over.
-    pub(crate) async fn end_stream(&self, ended: TopicId) {
-        let Some(topic) = self.topic(ended) else { return };
+    /// Takes away a stream if its time is over, where the catalogue is led.
+    pub(super) async fn end_stream(&self, ended: TopicId) -> Result<(), StreamFailure> {
+        let Some(topic) = self.topic(ended) else { return Ok(()) };
         let _changes = self.changes.of(topic.created.name.as_str()).await;
         // Another client may have deleted the stream of this name meanwhile.
         if self.topic(ended).is_none() {
-            return;
+            return Ok(());
         }
         let place = (first_partition(topic.id()), topic.created.home);
         let asks = StreamCommand::Status { touches: false };
-        if let Err(StreamFailure::Stream(StreamRefusal::Unknown)) =
-            ask(&self.core, place, asks).await
-            && let Err(failure) = self.remove_stream(&topic).await
-        {
-            let name = topic.created.name.as_str();
-            tracing::warn!(name, %failure, "a stream whose time is over was not deleted");
+        match ask(&self.core, place, asks).await {
+            Err(StreamFailure::Stream(StreamRefusal::Unknown)) => self.remove_stream(&topic).await,
+            _ => Ok(()),
         }
     }
 
@@ -480,7 +494,7 @@ fn of_source(failure: StreamFailure) -> StreamFailure {
 }
 
 /// The settings of a stream's topic.
-fn config(durability: Durability) -> TopicConfig {
+pub(crate) fn config_of_stream(durability: Durability) -> TopicConfig {
     let bytes = (durability == Durability::Memory).then_some(MEMORY_SHARD_BYTES);
     let retention = Retention { bytes, ..Retention::FOREVER };
     TopicConfig { retention, durability, ..TopicConfig::of_kind(TopicKind::Stream) }

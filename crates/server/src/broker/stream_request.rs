@@ -14,7 +14,7 @@ use super::{
 pub(crate) type StreamPlace = (PartitionId, TopicId);
 
 /// Where the topic of a name is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Located {
     pub(crate) topic: TopicId,
     /// The topic beside whose partitions its own are placed.
@@ -39,7 +39,7 @@ impl Located {
 }
 
 /// A stream that is there now.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Created {
     /// Whether it was not before.
     pub(crate) is_new: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Created {
 }
 
 /// A stream to be created.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CreateStream {
     /// Its name.
     pub(crate) name: TopicName,
@@ -67,7 +67,7 @@ pub(crate) struct CreateStream {
 }
 
 /// A request for a fork.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ForkRequest {
     /// The source's name.
     pub(crate) source: TopicName,

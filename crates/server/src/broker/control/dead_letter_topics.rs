@@ -11,7 +11,7 @@ use crate::broker::control_request::ControlRefusal;
 
 impl Control {
     /// Creates the topic for the dead letters of another, and tells all partitions.
-    pub(crate) async fn create_dead_letter_topic(
+    pub(super) async fn create_dead_letter_topic(
         &self,
         source: TopicId,
     ) -> Result<(), ControlRefusal> {

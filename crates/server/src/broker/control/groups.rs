@@ -10,12 +10,15 @@ use sennit_model::{
 use super::{
     Changed, Control,
     descriptions::{group_description, parked_runs},
-    done, gather, group_named, place_of,
+    gather, group_named, place_of,
 };
 use crate::{
-    broker::control_request::{
-        AlterGroup, ConsumerStart, ControlAnswer, ControlRefusal, CreateGroup, ListedGroup,
-        OffsetsOfPartition, RetryParked, Subscribe,
+    broker::{
+        control_request::{
+            AlterGroup, ConsumerStart, ControlAnswer, ControlRefusal, CreateGroup, ListedGroup,
+            OffsetsOfPartition, RetryParked, Subscribe,
+        },
+        name_change::NameChange,
     },
     runtime::{
         group_metrics::{Named, NamedGroups},
@@ -28,12 +31,26 @@ impl Control {
     pub(super) async fn create_group(
         &self,
         create: CreateGroup,
-    ) -> Result<ControlAnswer, ControlRefusal> {
+    ) -> Result<Changed, ControlRefusal> {
         let CreateGroup { topic, group, config, start } = create;
         let _changes = self.changes.of(topic.as_str()).await;
         let topic = self.topic_named(&topic)?.id();
         let Changed { group, created, .. } = self.new_group(topic, group, config, start).await?;
-        Ok(done(topic, group, created))
+        Ok(Changed { topic, group, created })
+    }
+
+    /// Has a group be there, with default settings and at the earliest message if it was not.
+    pub(super) async fn find_or_create_group(
+        &self,
+        topic: &TopicName,
+        name: GroupName,
+    ) -> Result<Changed, ControlRefusal> {
+        let _changes = self.changes.of(topic.as_str()).await;
+        let topic = self.topic_named(topic)?;
+        if let Ok(held) = group_named(&topic, &name) {
+            return Ok(Changed { topic: topic.id(), group: Some(held.id), created: false });
+        }
+        self.new_group(topic.id(), name, GroupConfig::default(), StartAt::Earliest).await
     }
 
     async fn new_group(
@@ -55,20 +72,17 @@ impl Control {
         &self,
         topic: &TopicName,
         group: &GroupName,
-    ) -> Result<ControlAnswer, ControlRefusal> {
+    ) -> Result<Changed, ControlRefusal> {
         let _changes = self.changes.of(topic.as_str()).await;
         let topic = self.topic_named(topic)?;
         let group = group_named(&topic, group)?.id;
         let topic = topic.id();
         self.change_catalogue(CatalogueCommand::DeleteGroup { topic, group }).await?;
         self.open_partitions(topic).await?;
-        Ok(done(topic, Some(group), false))
+        Ok(Changed { topic, group: Some(group), created: false })
     }
 
-    pub(super) async fn alter_group(
-        &self,
-        alter: AlterGroup,
-    ) -> Result<ControlAnswer, ControlRefusal> {
+    pub(super) async fn alter_group(&self, alter: AlterGroup) -> Result<Changed, ControlRefusal> {
         let _changes = self.changes.of(alter.topic.as_str()).await;
         let topic = self.topic_named(&alter.topic)?;
         let group = group_named(&topic, &alter.group)?;
@@ -77,7 +91,7 @@ impl Control {
         let (topic, group) = (topic.id(), group.id);
         self.change_catalogue(CatalogueCommand::AlterGroup { topic, group, config }).await?;
         self.open_partitions(topic).await?;
-        Ok(done(topic, Some(group), false))
+        Ok(Changed { topic, group: Some(group), created: false })
     }
 
     pub(super) async fn retry_parked(
@@ -142,12 +156,9 @@ impl Control {
         let mut topic = self.topic_named(&name)?;
         let mut group = group_named(&topic, &group_name);
         if create_group_if_missing && group.is_err() {
-            let _changes = self.changes.of(name.as_str()).await;
-            topic = self.topic_named(&name)?;
-            if group_named(&topic, &group_name).is_err() {
-                let config = GroupConfig::default();
-                self.new_group(topic.id(), group_name.clone(), config, StartAt::Earliest).await?;
-            }
+            let named =
+                NameChange::FindOrCreateGroup { topic: name.clone(), group: group_name.clone() };
+            self.change(named).await?;
             topic = self.topic_named(&name)?;
             group = group_named(&topic, &group_name);
         }

@@ -12,6 +12,7 @@ use super::{Control, gather};
 use crate::{
     broker::{
         control_request::{ConsumerStart, ControlAnswer, ControlRefusal, Subscribe},
+        name_change::NameChange,
         reserved_names::is_reserved,
         stream_request::Located,
     },
@@ -139,15 +140,12 @@ impl Control {
             return Err(unknown());
         }
         self.check_topics_quota(principal, name)?;
-        let _changes = self.changes.of(name.as_str()).await;
-        if self.locate(name).is_none() {
-            let durability = Durability::Memory;
-            let live = LiveSettings::OF_CHANNEL;
-            let retention = Retention { age: self.channels_keep, ..Retention::FOREVER };
-            let of_kind = TopicConfig::of_kind(TopicKind::Stream);
-            let config = TopicConfig { durability, live, retention, ..of_kind };
-            self.new_topic(name.clone(), config, None).await?;
-        }
+        let durability = Durability::Memory;
+        let live = LiveSettings::OF_CHANNEL;
+        let retention = Retention { age: self.channels_keep, ..Retention::FOREVER };
+        let of_kind = TopicConfig::of_kind(TopicKind::Stream);
+        let config = TopicConfig { durability, live, retention, ..of_kind };
+        self.change(NameChange::FindOrCreateTopic { name: name.clone(), config }).await?;
         self.locate(name).ok_or_else(unknown)
     }
 }

@@ -12,7 +12,7 @@ use sennit_model::{Offset, PartitionIndex, TopicConfig, TopicId, TopicKind, Topi
 use super::{
     Changed, Control,
     descriptions::{topic_description, watched_topic},
-    done, incarnation,
+    incarnation,
 };
 use crate::identity::principal::Principal;
 use crate::{
@@ -22,6 +22,7 @@ use crate::{
             TopicPlace,
         },
         live_changes,
+        name_change::NameChange,
     },
     runtime::shard_answers::Answer,
 };
@@ -35,11 +36,23 @@ impl Control {
         name: TopicName,
         config: TopicConfig,
         beside: Option<TopicName>,
-    ) -> Result<ControlAnswer, ControlRefusal> {
+    ) -> Result<Changed, ControlRefusal> {
         let _changes = self.changes.of(name.as_str()).await;
         let placed = beside.map(|beside| self.placed_beside(&name, beside)).transpose()?;
-        let Changed { topic, created, .. } = self.new_topic(name, config, placed).await?;
-        Ok(done(topic, None, created))
+        self.new_topic(name, config, placed).await
+    }
+
+    /// Has a topic be there, with these settings if it was not.
+    pub(super) async fn find_or_create_topic(
+        &self,
+        name: TopicName,
+        config: TopicConfig,
+    ) -> Result<Changed, ControlRefusal> {
+        let _changes = self.changes.of(name.as_str()).await;
+        match self.topic_named(&name) {
+            Ok(held) => Ok(Changed { topic: held.id(), group: None, created: false }),
+            Err(_) => self.new_topic(name, config, None).await,
+        }
     }
 
     /// Where a new topic lies so that its partitions are on the shards of those of another.
@@ -55,7 +68,7 @@ impl Control {
         }
     }
 
-    pub(super) async fn new_topic(
+    async fn new_topic(
         &self,
         name: TopicName,
         config: TopicConfig,
@@ -90,7 +103,7 @@ impl Control {
         &self,
         name: &TopicName,
         config: TopicConfig,
-    ) -> Result<ControlAnswer, ControlRefusal> {
+    ) -> Result<Changed, ControlRefusal> {
         let _changes = self.changes.of(name.as_str()).await;
         let held = self.topic_named(name)?;
         let (topic, live) = (held.id(), config.live);
@@ -100,17 +113,14 @@ impl Control {
         }
         self.core.cores.topic_changes.fetch_add(1, Relaxed);
         self.open_partitions(topic).await?;
-        Ok(done(topic, None, false))
+        Ok(Changed { topic, group: None, created: false })
     }
 
-    pub(super) async fn delete_topic(
-        &self,
-        name: &TopicName,
-    ) -> Result<ControlAnswer, ControlRefusal> {
+    pub(super) async fn delete_topic(&self, name: &TopicName) -> Result<Changed, ControlRefusal> {
         let _changes = self.changes.of(name.as_str()).await;
         let topic = self.topic_named(name)?;
         self.remove_whole(&topic).await?;
-        Ok(done(topic.id(), None, false))
+        Ok(Changed { topic: topic.id(), group: None, created: false })
     }
 
     /// Tells the listener that a topic is gone.
@@ -148,11 +158,8 @@ impl Control {
             Err(_) if create_if_missing => {
                 principal.may(Verb::Create, name.as_str())?;
                 self.check_topics_quota(principal, &name)?;
-                let _changes = self.changes.of(name.as_str()).await;
-                if self.topic_named(&name).is_err() {
-                    let config = TopicConfig::of_kind(TopicKind::Queue);
-                    self.new_topic(name.clone(), config, None).await?;
-                }
+                let config = TopicConfig::of_kind(TopicKind::Queue);
+                self.change(NameChange::FindOrCreateTopic { name: name.clone(), config }).await?;
                 self.topic_named(&name)?
             }
             found => found?,
