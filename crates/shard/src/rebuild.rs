@@ -144,11 +144,11 @@ impl Shard {
         self.engine = engine;
         self.count_live_batches();
         for (record, place) in &later {
+            self.note_live_batches(record, *place);
             self.engine.apply(record, place.0);
-            if let Some(batch) = record.batch() {
-                self.writer.segments.add_live(*place, batch.bytes().len() as u32);
-            }
         }
+        // Only now: a move that is recorded and not written may be all that refers to a pack.
+        self.moves.packs.release_empty();
         self.engine.committed(self.progress.committed().0);
         self.cache.hold_from(None);
         self.standing = Standing::Follower { leader: None };
@@ -173,7 +173,7 @@ impl Shard {
         decoded(records.filter(|(kind, ..)| !GroupRecord::is_kind(*kind)))
     }
 
-    /// Counts the live batches of segments and packs anew, and releases the files that nothing needs.
+    /// Counts the live batches of segments and packs anew, and releases the segments that nothing needs.
     fn count_live_batches(&mut self) {
         let (segments, packs) = (&mut self.writer.segments, &mut self.moves.packs);
         segments.forget_live();
@@ -185,7 +185,19 @@ impl Shard {
             }
         }
         segments.release_unneeded();
-        packs.release_empty();
+    }
+
+    /// Counts the batches that a record appends or moves as live: it frees those that are not wanted.
+    fn note_live_batches(&mut self, record: &Record, place: Position) {
+        if let Some(batch) = record.batch() {
+            self.writer.segments.add_live(place, batch.bytes().len() as u32);
+        }
+        let Record::Moved { moves, .. } = record else { return };
+        for (_, place) in moves {
+            if let Some(pack) = pack_of(place.position) {
+                self.moves.packs.add_live(pack, place.bytes);
+            }
+        }
     }
 }
 

@@ -1,11 +1,11 @@
 //! A poisoned state is made anew beside the log: then it is the state that the group has decided, and the one that a
 //! start would make.
 
-use std::ops::Range;
+use std::{collections::BTreeSet, ops::Range};
 
 use proptest::{collection::vec, prelude::*};
 use sennit_journal::{Disk, disk::MemoryDisk};
-use sennit_shard::{Rebuild, Standing, TakeOver};
+use sennit_shard::{Moved, Rebuild, Standing, TakeOver};
 
 use crate::group_member::{GroupMember, NOW, PARTITIONS};
 
@@ -260,23 +260,44 @@ fn a_lane_that_is_damaged_gives_no_state() {
     assert!(pair.is_poisoned());
 }
 
+/// Copies the batches of a segment, to be moved.
+fn copy_a_segment(member: &mut GroupMember) -> Moved {
+    // With a checkpoint behind it a segment may be emptied.
+    let container = loop {
+        member.parts.shard.checkpoint_soon();
+        member.write_all();
+        if let Some(container) = member.parts.shard.next_move(NOW) {
+            break container;
+        }
+    };
+    let mut held = member.parts.mover.list(container).unwrap();
+    member.parts.shard.retain_wanted(&mut held);
+    assert!(!held.is_empty());
+    member.parts.mover.copy(container, &held).unwrap()
+}
+
+#[test]
+fn a_pack_stays_to_which_only_a_move_refers_that_is_recorded_and_not_written() {
+    let mut pair = cut_off(30, SEGMENT_BYTES);
+    let moved = copy_a_segment(&mut pair.follower);
+    let packs: BTreeSet<_> = moved.packs.iter().map(|pack| pack.number).collect();
+    pair.follower.parts.shard.handle_move(moved, NOW);
+    pair.follower.take();
+    pair.run(&[Step::Send(9)]);
+    assert!(pair.is_poisoned());
+    pair.finish();
+    assert_eq!(pair.follower.parts.shard.packs_in_use(), packs);
+    let summary = pair.follower.parts.shard.pack_summary();
+    assert!(summary.live_bytes > 0, "{summary:?}");
+    pair.leader.rest();
+    pair.check(0);
+}
+
 #[test]
 fn a_move_for_a_state_that_is_gone_is_of_no_use() {
     for is_late in [false, true] {
         let mut pair = cut_off(30, SEGMENT_BYTES);
-        let member = &mut pair.follower;
-        // The one that is cut off had a checkpoint, so that a segment may be emptied.
-        let container = loop {
-            member.parts.shard.checkpoint_soon();
-            member.write_all();
-            if let Some(container) = member.parts.shard.next_move(NOW) {
-                break container;
-            }
-        };
-        let mut held = member.parts.mover.list(container).unwrap();
-        member.parts.shard.retain_wanted(&mut held);
-        assert!(!held.is_empty());
-        let moved = member.parts.mover.copy(container, &held).unwrap();
+        let moved = copy_a_segment(&mut pair.follower);
         let packs: Vec<_> = moved.packs.iter().map(|pack| pack.number).collect();
         pair.run(&[Step::Send(9)]);
         assert!(pair.is_poisoned());
