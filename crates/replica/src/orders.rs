@@ -22,6 +22,7 @@ impl Replica {
         self.behind.extend(orders.behind);
         self.keep_quarantine(now);
         self.follow_standing(now);
+        self.release_labels();
         // A state that is thrown away does not lead.
         self.member.abstain(self.is_poisoned());
     }

@@ -194,7 +194,6 @@ impl Replica {
             self.member.synced(mark);
         }
         self.carry_out(now);
-        self.release_labels();
     }
 
     /// Takes the messages that leave now, in order.
@@ -215,7 +214,7 @@ impl Replica {
             Some(read) => {
                 read.lost.into_iter().for_each(|receiver| self.member.link_lost(receiver));
                 // An entry that has left the log meanwhile may have been written over.
-                if read.damaged.is_some_and(|index| self.shard.entry_body(index).is_some()) {
+                if read.damaged.is_some_and(|index| self.shard.keeps_body(index, fetch.position)) {
                     return self.find_damage(fetch.position.0, now);
                 }
             }
@@ -385,12 +384,10 @@ impl Replica {
         self.member.heir_with_room().filter(|_| is_full)
     }
 
-    /// Lets the group's log begin where the lane's does.
-    fn release_labels(&mut self) {
-        let Some(first) = self.shard.labels().map(sennit_shard::Labels::first_index) else {
-            return;
-        };
-        if first > self.member.first_index() {
+    /// Lets the group's log begin where the lane's does. Both begin with the same entry, or a message would go without its
+    /// body.
+    pub(crate) fn release_labels(&mut self) {
+        if let Some(first) = self.shard.release_labels(self.member.decided() + 1) {
             self.member.log_begins(first);
         }
     }

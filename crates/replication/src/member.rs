@@ -308,9 +308,14 @@ impl Member {
     /// # Panics
     /// If an entry before it is not both committed and synced.
     pub fn log_begins(&mut self, index: u64) {
-        let applied = self.node.raft.raft_log.applied;
-        assert!(index <= applied + 1, "entry {} is not decided", index - 1);
+        assert!(index <= self.decided() + 1, "entry {} is not decided", index - 1);
         self.node.mut_store().begin_with(index);
+    }
+
+    /// The last entry that is both committed and synced here.
+    #[must_use]
+    pub fn decided(&self) -> u64 {
+        self.node.raft.raft_log.applied
     }
 
     /// Which member it is.

@@ -139,9 +139,11 @@ impl Labels {
         self.cut_from(self.last_before(end) + 1);
     }
 
-    /// Lets the log begin later: drops the entries whose frames lie before `position`.
-    pub(crate) fn release_before(&mut self, position: Position) {
-        while let Some(released) = self.labels.pop_front_if(|label| label.body.frame < position) {
+    /// Lets the log begin later: drops the entries below `index` whose frames lie before `position`.
+    pub(crate) fn release_before(&mut self, position: Position, index: u64) {
+        while self.first_index() < index
+            && let Some(released) = self.labels.pop_front_if(|label| label.body.frame < position)
+        {
             self.before = EntryId { term: released.term, index: self.before.index + 1 };
             self.memberships.remove(&self.before.index);
         }
@@ -191,10 +193,12 @@ mod tests {
     #[test]
     fn a_log_whose_oldest_segments_go_knows_the_term_before_its_first_entry() {
         let mut labels = labels(&[1, 2, 3]);
-        labels.release_before(Position(3 * 4096));
+        labels.release_before(Position(3 * 4096), u64::MAX);
         assert_eq!((labels.first_index(), labels.before()), (4, EntryId { term: 2, index: 3 }));
         assert_eq!((labels.term(2), labels.term(3), labels.term(4)), (None, Some(2), Some(3)));
-        labels.release_before(Position(u64::MAX));
+        labels.release_before(Position(u64::MAX), 4);
+        assert_eq!(labels.first_index(), 4, "it holds on to the others");
+        labels.release_before(Position(u64::MAX), u64::MAX);
         assert_eq!(labels.last(), EntryId { term: 3, index: 4 });
     }
 
@@ -218,7 +222,7 @@ mod tests {
         );
         assert_eq!(labels.bytes_between(3, 5), 100);
         assert_eq!(labels.bytes_between(4, 3), 0);
-        labels.release_before(Position(3 * 4096));
+        labels.release_before(Position(3 * 4096), u64::MAX);
         assert_eq!(labels.bytes_behind(1), 200);
     }
 
@@ -238,7 +242,7 @@ mod tests {
         assert_eq!(labels.membership(3), Some(&Membership::of_one(2)));
         labels.cut_from(4);
         assert_eq!(known(&labels), [true, true, false]);
-        labels.release_before(Position(2 * 4096));
+        labels.release_before(Position(2 * 4096), u64::MAX);
         assert_eq!(known(&labels), [false, true, false]);
     }
 }

@@ -88,6 +88,14 @@ pub(crate) fn replay<D: Disk>(
             return Ok(ReadBack { recovered, reading, engine, lost, uncommitted });
         }
         let Some(fallback) = recovered.fallback_from else {
+            let is_in_group =
+                reading.replica.as_ref().is_some_and(|replica| !replica.log.replica.is_alone);
+            if is_in_group && !damage.is_empty() {
+                // The replica is to be replaced, and needs no state until then.
+                let (engine, lost, uncommitted) = (Engine::new(generation, now), vec![], vec![]);
+                reading.damage = damage;
+                return Ok(ReadBack { recovered, reading, engine, lost, uncommitted });
+            }
             return Err(RecoverError::Checkpoint { position: recovered.replay_from });
         };
         from = ReplayFrom::At(fallback);

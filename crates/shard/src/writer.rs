@@ -240,7 +240,9 @@ impl Writer {
         while let Some(announced) = self.announced_replays.pop_front_if(is_written) {
             self.segments.set_replay_from(announced.from);
         }
-        self.release_labels();
+        if self.log.as_ref().is_some_and(|log| log.replica.is_alone) {
+            self.release_labels(u64::MAX);
+        }
     }
 
     /// The end of what is committed once the entries up to `index` are: frames of the replica's own behind them count.
@@ -252,10 +254,11 @@ impl Writer {
         Some(next.unwrap_or(if gathers { self.frame_start() } else { self.end() }))
     }
 
-    /// Lets a replica's log begin with the oldest segment that is kept whole.
-    pub(crate) fn release_labels(&mut self) {
+    /// Lets a replica's log begin with the oldest segment that is kept whole, or with an earlier entry: no later than with
+    /// `first`.
+    pub(crate) fn release_labels(&mut self, first: u64) {
         if let Some(log) = &mut self.log {
-            log.labels.release_before(self.segments.kept_whole_from());
+            log.labels.release_before(self.segments.kept_whole_from(), first);
         }
     }
 

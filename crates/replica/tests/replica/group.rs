@@ -166,6 +166,17 @@ impl Node {
         count
     }
 
+    /// Flips a bit in each frame on the disk. The headers of segments stay whole.
+    pub(crate) fn flip_bits(&self) {
+        for slot in self.slot_paths() {
+            let bytes = self.disk.bytes_of(&slot).unwrap();
+            let file = self.disk.open_to_write(&slot).unwrap();
+            for at in (4096 + 100..bytes.len()).step_by(4096) {
+                file.write_at(&[bytes[at] ^ 1], at as u64).unwrap();
+            }
+        }
+    }
+
     pub(crate) fn confirms(&self) -> usize {
         self.effects.iter().filter(|effect| matches!(effect, Effect::Confirmed(_))).count()
     }

@@ -121,3 +121,22 @@ fn a_replica_that_has_forgotten_what_it_acknowledged_is_in_quarantine_after_a_st
     let found = check_quarantined(&mut group, forgetful);
     assert!(matches!(found, Quarantine::Forgotten { .. }), "{found:?}");
 }
+
+#[test]
+fn a_replica_whose_checkpoint_is_damaged_starts_in_quarantine_and_without_a_state() {
+    let (mut group, leader) = Group::with_leader(3);
+    let damaged = group.others(leader)[0];
+    // The older segments are gone.
+    for _ in 0..5 {
+        for _ in 0..10 {
+            group.publish(leader, &"x".repeat(10_000));
+            group.run();
+        }
+        group.node(damaged).replica.shard_mut().checkpoint_soon();
+        group.tick();
+    }
+    group.node(damaged).flip_bits();
+    group.restart(damaged);
+    let found = check_quarantined(&mut group, damaged);
+    assert!(matches!(found, Quarantine::Damaged { .. }), "{found:?}");
+}
