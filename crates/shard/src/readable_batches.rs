@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use sennit_engine::{Payloads, Place};
-use sennit_journal::Position;
+use sennit_journal::{Frame, Position};
 use sennit_model::PartitionId;
 
 use crate::{
@@ -16,6 +16,8 @@ use crate::{
 pub(crate) struct ReadableBatches<'a> {
     pub(crate) memory_batches: &'a MemoryBatches,
     pub(crate) cache: &'a TailCache,
+    /// In a group: sealed frames that the lane has not taken. A quorum may have committed them.
+    pub(crate) sealed: &'a [Frame],
     pub(crate) reads: &'a mut ReadCache,
     pub(crate) packs: &'a Packs,
     pub(crate) segment_bytes: u64,
@@ -33,6 +35,11 @@ impl Payloads for ReadableBatches<'_> {
         let (position, length) = (Position(place.position), place.bytes as usize);
         if let Some(bytes) = self.cache.read(position, length) {
             return Some(bytes);
+        }
+        let after = self.sealed.partition_point(|frame| frame.position <= position);
+        if let Some(frame) = after.checked_sub(1).and_then(|before| self.sealed.get(before)) {
+            let start = (position.0 - frame.position.0) as usize;
+            return Some(frame.bytes.slice(start..start + length));
         }
         let limit = match position.pack() {
             Some((pack, _)) => match self.packs.bytes_of(pack) {

@@ -191,9 +191,13 @@ impl Shard {
     pub(crate) fn finish_turn(&mut self, now: Timestamp) {
         if self.engine.has_ready_partitions() && self.delivers() {
             let memory_batches = std::mem::take(&mut self.writer.memory_batches);
+            // Alone nothing is visible that the lane has not written.
+            let is_alone = self.standing == Standing::Alone;
+            let sealed = if is_alone { Vec::new() } else { self.writer.sealed.clone() };
             let mut batches = ReadableBatches {
                 memory_batches: &memory_batches,
                 cache: &self.cache,
+                sealed: &sealed,
                 reads: &mut self.reads,
                 packs: &self.moves.packs,
                 segment_bytes: self.writer.segments.segment_bytes(),

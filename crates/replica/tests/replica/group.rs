@@ -33,6 +33,8 @@ pub(crate) struct Node {
     pub(crate) rebuilds: usize,
     /// Whether a poisoned state is made anew.
     pub(crate) rebuilds_at_once: bool,
+    /// Whether the lane takes frames.
+    pub(crate) takes: bool,
     /// Whether the lane writes.
     pub(crate) writes: bool,
     pub(crate) effects: Vec<Effect>,
@@ -71,6 +73,7 @@ impl Node {
             rebuild,
             rebuilds,
             rebuilds_at_once,
+            takes: true,
             writes: true,
             effects,
         }
@@ -115,7 +118,7 @@ impl Node {
             self.rebuild(now);
         }
         let mut frames = Vec::new();
-        if self.replica.shard().has_frames() {
+        if self.takes && self.replica.shard().has_frames() {
             self.replica.take_frames(&mut frames, now);
         }
         self.taken.extend(frames);

@@ -1,6 +1,6 @@
 //! What a leader confirms: what a quorum has synced, whoever that is.
 
-use sennit_engine::Refusal;
+use sennit_engine::{Effect, Refusal};
 use sennit_replication::Role;
 use sennit_shard::Standing;
 
@@ -36,6 +36,22 @@ fn a_publish_is_confirmed_by_two_followers_though_the_leaders_lane_has_not_synce
     group.tick();
     group.tick();
     group.check_same_state();
+}
+
+#[test]
+fn what_is_committed_before_the_own_lane_has_taken_it_is_delivered_from_memory() {
+    let (mut group, leader) = Group::with_leader(3);
+    group.subscribe(leader);
+    group.node(leader).takes = false;
+    // So much that a segment ends, and with it a frame, which is proposed.
+    let texts: Vec<String> = (0..3).map(|n| format!("{n} {}", "x".repeat(30_000))).collect();
+    texts.iter().for_each(|text| _ = group.publish(leader, text));
+    group.run();
+    let confirmed = group.node(leader).confirms();
+    assert!(confirmed > 0 && group.node(leader).taken.is_empty());
+    assert_eq!(group.node(leader).delivered(), texts[..confirmed]);
+    let is_gap = |effect: &Effect| matches!(effect, Effect::Gap { .. });
+    assert!(!group.node(leader).effects.iter().any(is_gap));
 }
 
 #[test]
