@@ -48,7 +48,9 @@ mod workbench_topics;
 mod world;
 
 pub use act::Act;
-pub use cluster::{ClusterFailure, ClusterRun, cluster_mix, run_cluster, run_clusters};
+pub use cluster::{
+    ClusterFailure, ClusterKind, ClusterRun, cluster_mix, run_cluster, run_clusters,
+};
 pub use disk::InjectedFault;
 pub use group_lanes::{FailedLane, run_group_lanes};
 pub use run::{Failure, Finished, mix, run, run_all};

@@ -11,8 +11,8 @@ use std::{
 use clap::Parser;
 use progress::Progress;
 use sennit_sim::{
-    RunCounts, cluster_mix, mix, run, run_all, run_cluster, run_clusters, run_group_lanes, run_rot,
-    run_scenarios, run_sequences, traced_course,
+    ClusterKind, RunCounts, cluster_mix, mix, run, run_all, run_cluster, run_clusters,
+    run_group_lanes, run_rot, run_scenarios, run_sequences, traced_course,
 };
 
 /// Runs everything below the waterline on a disk that fails, as seeds tell it to.
@@ -52,6 +52,12 @@ struct Arguments {
     /// Many seeds of clusters: FROM..TO, without TO.
     #[arg(long, value_name = "FROM..TO", value_parser = range, conflicts_with_all = ["seed", "seeds", "sequences", "scenarios", "rot", "cluster"])]
     clusters: Option<(u64, u64)>,
+    /// One seed of a cluster whose replicas have shards, with clients.
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["seed", "seeds", "sequences", "scenarios", "rot", "cluster", "clusters"])]
+    shard_cluster: Option<u64>,
+    /// Many seeds of such clusters: FROM..TO, without TO.
+    #[arg(long, value_name = "FROM..TO", value_parser = range, conflicts_with_all = ["seed", "seeds", "sequences", "scenarios", "rot", "cluster", "clusters", "shard_cluster"])]
+    shard_clusters: Option<(u64, u64)>,
     /// Write each step to standard error.
     #[arg(long)]
     trace: bool,
@@ -71,8 +77,12 @@ fn main() -> ExitCode {
     if let Some((from, to)) = arguments.group_lanes {
         return group_lanes(from, to);
     }
-    if arguments.cluster.is_some() || arguments.clusters.is_some() {
-        return clusters(&arguments);
+    let Arguments { cluster, clusters: seeds, shard_cluster, shard_clusters, .. } = arguments;
+    if cluster.is_some() || seeds.is_some() {
+        return clusters(ClusterKind::Labels, cluster, seeds, &arguments);
+    }
+    if shard_cluster.is_some() || shard_clusters.is_some() {
+        return clusters(ClusterKind::Shards, shard_cluster, shard_clusters, &arguments);
     }
     let (from, to) = arguments.seeds.unwrap_or((arguments.seed, arguments.seed + 1));
     let mut out = std::io::stdout();
@@ -116,12 +126,17 @@ fn group_lanes(from: u64, to: u64) -> ExitCode {
 }
 
 /// Runs one cluster, or many.
-fn clusters(arguments: &Arguments) -> ExitCode {
+fn clusters(
+    kind: ClusterKind,
+    one: Option<u64>,
+    many: Option<(u64, u64)>,
+    arguments: &Arguments,
+) -> ExitCode {
     let mut out = std::io::stdout();
-    if let Some(seed) = arguments.cluster {
-        let (line, code) = match run_cluster(seed, arguments.trace) {
+    if let Some(seed) = one {
+        let (line, code) = match run_cluster(kind, seed, arguments.trace) {
             Ok(run) => (
-                format!("cluster seed {seed}: {run:?}\n  {}", cluster_mix(seed)),
+                format!("cluster seed {seed}: {run:?}\n  {}", cluster_mix(kind, seed)),
                 ExitCode::SUCCESS,
             ),
             Err(failure) => (failure.to_string(), ExitCode::FAILURE),
@@ -129,11 +144,11 @@ fn clusters(arguments: &Arguments) -> ExitCode {
         let _ = writeln!(out, "{line}");
         return code;
     }
-    let (from, to) = arguments.clusters.unwrap_or_default();
+    let (from, to) = many.unwrap_or_default();
     let count = to.saturating_sub(from);
     let progress = Progress::new("clusters");
     let (done, failed) = (AtomicU64::new(0), AtomicU64::new(0));
-    let failures = run_clusters(from..to, arguments.threads, |ended| {
+    let failures = run_clusters(kind, from..to, arguments.threads, |ended| {
         let failed_now = u64::from(ended.is_err());
         let failed = failed.fetch_add(failed_now, Relaxed) + failed_now;
         if let Err(failure) = ended {

@@ -21,6 +21,8 @@ use sennit_shard::{
     Standing, held_slots, recover,
 };
 
+pub use replicas::SAME_STATE;
+
 use crate::{
     consumers::Consumers,
     disk::SimulatedDisk,

@@ -5,6 +5,7 @@ use crate::{
     cluster::{
         agenda::Agenda,
         clock::Clock,
+        judge::{Instant, Judge, PROGRESS},
         network::{Network, Parcel},
         node::{Node, Stop},
         weather::{Trouble, Weather},
@@ -84,21 +85,6 @@ struct Calm {
     progress: u64,
 }
 
-/// What judges a cluster as a whole.
-pub trait Judge<N> {
-    /// Holds all nodes against each other, after anything has happened. `read_us` are the times of their clocks.
-    fn look(&mut self, nodes: &mut [N], read_us: &[u64]) -> Result<(), Violation>;
-
-    /// What clients know to be done, as a number that grows.
-    fn progress(&self) -> u64;
-
-    /// Holds the nodes against each other after a quiet time.
-    fn end(&mut self, nodes: &mut [N]) -> Result<(), Violation>;
-}
-
-/// The promise that a quorum makes progress.
-pub const PROGRESS: &str = "I8 a quorum that hears each other has a leader and makes progress";
-
 /// A cluster under way.
 pub struct Course<N, J> {
     weather: Weather,
@@ -110,6 +96,7 @@ pub struct Course<N, J> {
     calm: Option<Calm>,
     troubles_are_over: bool,
     clients_rest: bool,
+    instant: Instant,
     trace: Trace,
     /// The nodes.
     pub nodes: Vec<N>,
@@ -151,6 +138,7 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
             calm: None,
             troubles_are_over: false,
             clients_rest: false,
+            instant: Instant::default(),
             trace,
             nodes,
             judge,
@@ -179,7 +167,8 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
         let rest_ends_us = self.now_us + REST_US;
         loop {
             self.run_until(self.now_us + REST_STEP_US)?;
-            let ended = self.judge.end(&mut self.nodes);
+            let ended = self.judged(|judge, nodes, at| judge.end(nodes, at));
+            self.carry_all()?;
             if ended.is_ok() || self.now_us >= rest_ends_us {
                 return ended;
             }
@@ -192,7 +181,6 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
     }
 
     fn run_until(&mut self, end_us: u64) -> Result<(), Violation> {
-        let mut read_us = Vec::new();
         loop {
             let arrival = self.network.next_at_us().unwrap_or(u64::MAX);
             let event = self.agenda.next_at_us().unwrap_or(u64::MAX);
@@ -209,10 +197,22 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
             } else if let Some((_, event)) = self.agenda.take_due(self.now_us) {
                 self.happen(event)?;
             }
-            read_us.clear();
-            read_us.extend(self.around.iter().map(|around| around.clock.read_us(self.now_us)));
-            self.judge.look(&mut self.nodes, &read_us)?;
+            self.judged(|judge, nodes, at| judge.look(nodes, at))?;
         }
+    }
+
+    /// Has the judge do something, and tells it what time it is.
+    fn judged<T>(&mut self, judges: impl FnOnce(&mut J, &mut [N], &Instant) -> T) -> T {
+        let mut at = std::mem::take(&mut self.instant);
+        at.true_us = self.now_us;
+        at.read_us.clear();
+        at.read_us.extend(self.around.iter().map(|around| around.clock.read_us(self.now_us)));
+        at.awake.clear();
+        let is_awake = |node: usize| self.nodes[node].is_up() && !self.is_stalled(node);
+        at.awake.extend((0..self.nodes.len()).map(is_awake));
+        let judged = judges(&mut self.judge, &mut self.nodes, &at);
+        self.instant = at;
+        judged
     }
 
     fn read_us(&self, node: usize) -> u64 {
@@ -235,18 +235,23 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
         let read_us = self.read_us(node);
         let bytes = &parcel.bytes;
         self.nodes[node].hear(parcel.from, bytes, read_us)?;
-        self.carry(node);
-        Ok(())
+        self.carry(node)
+    }
+
+    fn carry_all(&mut self) -> Result<(), Violation> {
+        (0..self.weather.nodes).try_for_each(|node| self.carry(node))
     }
 
     /// Carries away what a node has to send and to write.
-    fn carry(&mut self, node: usize) {
-        for outgoing in self.nodes[node].take_outgoing() {
+    fn carry(&mut self, node: usize) -> Result<(), Violation> {
+        let begins_sync = self.around[node].syncing.is_none() && self.nodes[node].begin_sync();
+        // Messages leave before the sync that they do not wait for.
+        for outgoing in self.nodes[node].take_outgoing()? {
             let (to, class) = (outgoing.to, outgoing.class);
             self.network.send(node, to, class, outgoing.bytes, self.now_us);
         }
-        if self.around[node].syncing.is_some() || !self.nodes[node].begin_sync() {
-            return;
+        if !begins_sync {
+            return Ok(());
         }
         let (least, most) = self.weather.sync_us;
         let mut sync_us = self.random.between(least, most);
@@ -261,6 +266,7 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
         of.syncing = Some(of.syncs);
         let (life, sync) = (of.life, of.syncs);
         self.agenda.add(self.now_us + sync_us, Event::SyncEnds { node, life, sync });
+        Ok(())
     }
 
     fn happen(&mut self, event: Event) -> Result<(), Violation> {
@@ -362,8 +368,7 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
             }
             _ => {}
         }
-        self.carry(node);
-        Ok(())
+        self.carry(node)
     }
 
     fn start_within(&mut self, node: usize, most_us: u64) {
@@ -386,8 +391,7 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
         for other in (0..self.weather.nodes).filter(|other| *other != node) {
             self.after(CONNECT_US, Event::Connect { one: node, other });
         }
-        self.carry(node);
-        Ok(())
+        self.carry(node)
     }
 
     fn stop(&mut self, node: usize, how: Stop) -> Result<(), Violation> {
@@ -417,7 +421,7 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
         if self.nodes[node].is_up() {
             let read_us = self.read_us(node);
             self.nodes[node].lose_link(peer, read_us)?;
-            self.carry(node);
+            self.carry(node)?;
         }
         Ok(())
     }
@@ -461,9 +465,11 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
             }
             // A quorum that is left alone shows that it makes progress.
             if self.calm.is_some() || self.random.chance(self.weather.proposes) {
-                self.nodes[node].serve(&mut self.random, read_us)?;
+                let mut random = self.random.clone();
+                self.judged(|judge, nodes, at| judge.serve(nodes, node, at, &mut random))?;
+                self.random = random;
             }
-            self.carry(node);
+            self.carry_all()?;
         }
         Ok(())
     }
@@ -528,7 +534,7 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
                 if let Some(node) = leader.filter(|node| *node != to) {
                     let read_us = self.read_us(node);
                     self.nodes[node].transfer(to, read_us)?;
-                    self.carry(node);
+                    self.carry(node)?;
                 }
             }
         }
@@ -584,7 +590,7 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
     fn check_progress(&mut self) -> Result<(), Violation> {
         let Some(calm) = &self.calm else { return Ok(()) };
         let progress = self.judge.progress();
-        if progress > calm.progress {
+        if progress > calm.progress || self.judge.may_stand_still() {
             return Ok(());
         }
         let detail = format!("{:?} were left alone, and it stays at {progress}", calm.nodes);

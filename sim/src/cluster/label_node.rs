@@ -43,12 +43,12 @@ pub struct LabelNode {
 }
 
 /// The id of the replica on a node.
-fn replica(node: usize) -> u64 {
+pub fn replica_id(node: usize) -> u64 {
     node as u64 + 1
 }
 
 /// The queue of a message.
-fn class_of(message: &Message) -> Class {
+pub fn class_of(message: &Message) -> Class {
     match message.kind {
         MessageKind::Append { label: Some(_), .. } => Class::Appends,
         _ => Class::Votes,
@@ -87,6 +87,26 @@ impl LabelNode {
     /// The commit index that it knows.
     pub fn committed(&self) -> u64 {
         self.committed
+    }
+
+    /// A client writes something here, if the node lets it.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    pub fn serve(&mut self, random: &mut Random, read_us: u64) -> Result<(), Violation> {
+        let Some(member) = &mut self.member else { return Ok(()) };
+        for _ in 0..random.between(1, 4) {
+            let body = Body {
+                length: random.between(64, 1 << 20) as u32,
+                checksum: random.number() as u32,
+                records: random.between(1, 100) as u32,
+            };
+            let Ok(id) = member.next_entry() else { break };
+            let label = Label { id, content: Content::Records(body) };
+            let proposed = member.propose(&label);
+            proposed.map_err(|error| Violation::new(STARTS, error.to_string()))?;
+        }
+        self.carry_out(read_us)
     }
 
     /// Carries out what the replica orders.
@@ -130,11 +150,11 @@ impl Node for LabelNode {
         let start = Start {
             vote,
             commit,
-            membership: Membership::of((0..self.nodes).map(replica)),
+            membership: Membership::of((0..self.nodes).map(replica_id)),
             before: GROUP_BEGINS,
             labels: found.labels.clone(),
         };
-        let settings = Settings { group: GROUP, replica: replica(self.node) };
+        let settings = Settings { group: GROUP, replica: replica_id(self.node) };
         let member = Member::new(settings, start);
         let mut member = member.map_err(|error| Violation::new(STARTS, error.to_string()))?;
         member.set_window(self.window);
@@ -174,7 +194,7 @@ impl Node for LabelNode {
 
     fn lose_link(&mut self, peer: usize, read_us: u64) -> Result<(), Violation> {
         if let Some(member) = &mut self.member {
-            member.link_lost(replica(peer));
+            member.link_lost(replica_id(peer));
         }
         self.carry_out(read_us)
     }
@@ -188,25 +208,9 @@ impl Node for LabelNode {
         self.carry_out(read_us)
     }
 
-    fn serve(&mut self, random: &mut Random, read_us: u64) -> Result<(), Violation> {
-        let Some(member) = &mut self.member else { return Ok(()) };
-        for _ in 0..random.between(1, 4) {
-            let body = Body {
-                length: random.between(64, 1 << 20) as u32,
-                checksum: random.number() as u32,
-                records: random.between(1, 100) as u32,
-            };
-            let Ok(id) = member.next_entry() else { break };
-            let label = Label { id, content: Content::Records(body) };
-            let proposed = member.propose(&label);
-            proposed.map_err(|error| Violation::new(STARTS, error.to_string()))?;
-        }
-        self.carry_out(read_us)
-    }
-
     fn transfer(&mut self, to: usize, read_us: u64) -> Result<(), Violation> {
         if let Some(member) = &mut self.member {
-            let refused = member.transfer(replica(to)).err();
+            let refused = member.transfer(replica_id(to)).err();
             self.trace.step(format_args!("  {} hands over to {to}: {refused:?}", self.node));
         }
         self.carry_out(read_us)
@@ -233,7 +237,7 @@ impl Node for LabelNode {
         self.lane.lose_unsynced(random, self.crash_keeps_all);
     }
 
-    fn take_outgoing(&mut self) -> Vec<Outgoing> {
-        std::mem::take(&mut self.outgoing)
+    fn take_outgoing(&mut self) -> Result<Vec<Outgoing>, Violation> {
+        Ok(std::mem::take(&mut self.outgoing))
     }
 }

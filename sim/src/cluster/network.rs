@@ -216,6 +216,9 @@ impl Network {
 mod tests {
     use super::*;
 
+    /// What arrives of both classes if nothing does.
+    const NOTHING: [Vec<u8>; 2] = [Vec::new(), Vec::new()];
+
     const CALM: Behaviour = Behaviour { delay_us: (10, 500), slow: 100, reordered: 0, repeated: 0 };
 
     /// A network of two nodes with numbered messages of both classes under way from 0 to 1.
@@ -251,7 +254,7 @@ mod tests {
     fn a_cut_holds_what_was_sent_and_healing_lets_it_arrive_in_order() {
         let mut network = with_messages(1, CALM, 20);
         network.cut(0, 1);
-        assert_eq!(arrived(&mut network, 1_000_000), [vec![], vec![]]);
+        assert_eq!(arrived(&mut network, 1_000_000), NOTHING);
         network.send(0, 1, Class::Votes, vec![20], 1_000_000);
         network.heal(0, 1, 1_000_000);
         let [votes, appends] = arrived(&mut network, 2_000_000);
@@ -263,7 +266,7 @@ mod tests {
     fn a_pause_delays_all_and_keeps_the_order() {
         let mut network = with_messages(2, CALM, 20);
         network.pause(0, 1, 10_000);
-        assert_eq!(arrived(&mut network, 9_999), [vec![], vec![]]);
+        assert_eq!(arrived(&mut network, 9_999), NOTHING);
         network.send(0, 1, Class::Votes, vec![20], 9_999);
         let [votes, _] = arrived(&mut network, 1_000_000);
         assert_eq!(votes, (0..=20).collect::<Vec<u8>>());
@@ -289,7 +292,7 @@ mod tests {
         let mut network = with_messages(3, CALM, 20);
         network.lose_node(1);
         network.connect(0, 1);
-        assert_eq!(arrived(&mut network, 1_000_000), [vec![], vec![]]);
+        assert_eq!(arrived(&mut network, 1_000_000), NOTHING);
     }
 
     #[test]

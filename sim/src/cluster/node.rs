@@ -48,9 +48,6 @@ pub trait Node {
     /// A client asks whether the node still leads.
     fn ask(&mut self, read_us: u64) -> Result<(), Violation>;
 
-    /// A client writes something here, if the node lets it.
-    fn serve(&mut self, random: &mut Random, read_us: u64) -> Result<(), Violation>;
-
     /// The leader is asked to hand leadership to another node.
     fn transfer(&mut self, to: usize, read_us: u64) -> Result<(), Violation>;
 
@@ -64,5 +61,5 @@ pub trait Node {
     fn fail_sync(&mut self, random: &mut Random);
 
     /// Takes the messages that leave now.
-    fn take_outgoing(&mut self) -> Vec<Outgoing>;
+    fn take_outgoing(&mut self) -> Result<Vec<Outgoing>, Violation>;
 }

@@ -5,8 +5,12 @@ use std::collections::BTreeMap;
 use sennit_replication::{Content, GROUP_BEGINS, Label, Member, Role, Vote};
 
 use crate::{
-    cluster::{course::Judge, label_node::LabelNode},
+    cluster::{
+        judge::{Instant, Judge},
+        label_node::LabelNode,
+    },
     oracle::Violation,
+    random::Random,
 };
 
 /// The promise that votes and terms are kept.
@@ -172,7 +176,7 @@ impl RaftJudge {
 }
 
 impl Judge<LabelNode> for RaftJudge {
-    fn look(&mut self, nodes: &mut [LabelNode], read_us: &[u64]) -> Result<(), Violation> {
+    fn look(&mut self, nodes: &mut [LabelNode], at: &Instant) -> Result<(), Violation> {
         for (index, node) in nodes.iter().enumerate() {
             self.check_vote(index, node.lane().durable().vote)?;
             match node.member() {
@@ -184,16 +188,26 @@ impl Judge<LabelNode> for RaftJudge {
             }
         }
         match self.has_sane_clocks {
-            true => self.check_leases(nodes, read_us),
+            true => self.check_leases(nodes, &at.read_us),
             false => Ok(()),
         }
+    }
+
+    fn serve(
+        &mut self,
+        nodes: &mut [LabelNode],
+        node: usize,
+        at: &Instant,
+        random: &mut Random,
+    ) -> Result<(), Violation> {
+        nodes[node].serve(random, at.read_us[node])
     }
 
     fn progress(&self) -> u64 {
         self.with_records
     }
 
-    fn end(&mut self, nodes: &mut [LabelNode]) -> Result<(), Violation> {
+    fn end(&mut self, nodes: &mut [LabelNode], _at: &Instant) -> Result<(), Violation> {
         let last = GROUP_BEGINS.index + self.agreed.len() as u64;
         for (index, node) in nodes.iter().enumerate() {
             let has = node.lane().durable().labels.len();
