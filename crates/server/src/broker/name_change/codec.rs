@@ -174,7 +174,8 @@ fn decode_alter(r: &mut FieldReader) -> Result<AlterGroup, NameChangeError> {
     let header = r.0.first_chunk::<{ FrameHeader::BYTES }>().ok_or(NameChangeError::Short)?;
     let header = FrameHeader::decode(header)?;
     r.0.advance(FrameHeader::BYTES);
-    let Request::AlterGroup(body) = Request::decode(&header, std::mem::take(&mut r.0))? else {
+    let Request::AlterGroup(body) = Request::decode(&header, r.bytes(header.size as usize)?)?
+    else {
         return Err(NameChangeError::Holds);
     };
     let (topic, group): (TopicName, GroupName) = (body.topic.parse()?, body.name.parse()?);

@@ -96,11 +96,15 @@ impl FieldReader {
         Ok(self.0.get_u64_le())
     }
 
+    pub(super) fn bytes(&mut self, length: usize) -> Result<Bytes, NameChangeError> {
+        self.needs(length)?;
+        Ok(self.0.split_to(length))
+    }
+
     /// Nothing is taken from memory for a text before it is known to be there.
     pub(super) fn text(&mut self) -> Result<String, NameChangeError> {
         let length = self.u32()? as usize;
-        self.needs(length)?;
-        let text = self.0.split_to(length);
+        let text = self.bytes(length)?;
         std::str::from_utf8(&text).map(str::to_owned).map_err(|_| NameChangeError::Text)
     }
 

@@ -30,7 +30,7 @@ pub struct NameMessage(pub(crate) Content);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     /// A change that is asked for.
-    Change(NameChange),
+    Change(Box<NameChange>),
     /// What has come of it.
     Answer(AppliedTo, Outcome),
 }
@@ -74,7 +74,7 @@ impl NameMessage {
     pub fn decode(bytes: Bytes) -> Result<Self, NameChangeError> {
         let mut r = FieldReader(bytes);
         let content = match r.u8()? {
-            CHANGE => Content::Change(codec::decode(&mut r)?),
+            CHANGE => Content::Change(Box::new(codec::decode(&mut r)?)),
             ANSWER => {
                 let applied = AppliedTo { term: r.u64()?, index: r.u64()? };
                 Content::Answer(applied, answer_codec::decode(&mut r)?)
