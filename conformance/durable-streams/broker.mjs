@@ -15,6 +15,9 @@ export const LONG_POLL_MS = 500
 /** How long a server may take until it answers. */
 const READY_MS = 30_000
 
+/** How many nodes a broker is: one, or a cluster of which clients are told one node, the last. */
+const NODES = Number(process.env.SENNIT_NODES ?? 1)
+
 const children = new Set()
 const folders = new Set()
 
@@ -36,20 +39,33 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => p
 /** `sennit` with streams in a storage `mode`; `MODE+identity` has it ask for credentials. It says itself where it listens. */
 export function sennit(binary, mode) {
   const [storage, identity] = mode.split(/\+(?=identity$)/)
+  const serve = async (flags) => {
+    flags.push("--streams-storage", storage, "--streams-long-poll-timeout", `${LONG_POLL_MS}ms`)
+    flags.push("--streams-allow-private-webhooks")
+    if (identity) flags.push("--init-admin")
+    const child = server([binary, "serve", "--json", ...flags], { RUST_LOG: process.env.RUST_LOG ?? "warn" })
+    const said = JSON.parse(await firstLine(child))
+    const portOf = (address) => Number(address.split(":").pop())
+    return { child, port: portOf(said.http), listenPort: portOf(said.listen), key: said.admin_key }
+  }
+  const at = (port) => `127.0.0.1:${port ?? 0}`
   return {
-    name: mode,
+    name: NODES > 1 ? `${mode} on ${NODES} nodes` : mode,
     asks: identity !== undefined,
-    async start({ data, port, listenPort, key }) {
-      const at = (port) => `127.0.0.1:${port ?? 0}`
-      const flags = ["serve", "--json", "--data", data, "--listen", at(listenPort), "--http", at(port)]
-      flags.push("--streams-storage", storage, "--streams-long-poll-timeout", `${LONG_POLL_MS}ms`)
-      flags.push("--streams-allow-private-webhooks")
-      if (identity) flags.push("--init-admin")
-      const child = server([binary, ...flags], { RUST_LOG: process.env.RUST_LOG ?? "warn" })
-      const said = JSON.parse(await firstLine(child))
-      const portOf = (address) => Number(address.split(":").pop())
-      // The key is said at the first start alone.
-      return { child, port: portOf(said.http), listenPort: portOf(said.listen), key: said.admin_key ?? key }
+    async start({ data, port, listenPort, key, nodePorts, others }) {
+      nodePorts ??= NODES > 1 ? await Promise.all(Array.from({ length: NODES }, freePort)) : []
+      const flagsOf = (node, listenPort, port) => {
+        const flags = ["--data", NODES > 1 ? join(data, String(node)) : data, "--listen", at(listenPort), "--http", at(port)]
+        if (NODES === 1) return flags
+        const peers = nodePorts.map((port, index) => `${index + 1}=${at(port)}`).filter((_, index) => index + 1 !== node)
+        flags.push("--node-id", String(node), "--peers", peers.join(","), "--cluster-listen", at(nodePorts[node - 1]))
+        return [...flags, "--cluster-id", "1"]
+      }
+      others ??= await Promise.all(nodePorts.slice(1).map((_, index) => serve(flagsOf(index + 1))))
+      const told = await serve(flagsOf(NODES, listenPort, port))
+      // The key is said at the first start alone, by whichever node made it.
+      const made = [told, ...others].find((node) => node.key)
+      return { ...told, key: made?.key ?? key, nodePorts, others }
     },
   }
 }
@@ -92,15 +108,15 @@ export class Broker {
     return headersOf(this.key)
   }
 
-  /** kill -9, and the same again: the same folder, the same ports. `between` is done while it is away. */
+  /** kill -9 of the node that clients are told, and the same again: the same folder, the same ports. `between` is done while it is away. */
   async killAndStartAgain(between = async () => {}) {
-    await this.#end()
+    await this.#end(this.child)
     await between()
-    await this.#begin({ port: this.port, listenPort: this.listenPort, key: this.key })
+    const { port, listenPort, key, nodePorts, others } = this
+    await this.#begin({ port, listenPort, key, nodePorts, others })
   }
 
-  async #end() {
-    const { child } = this
+  async #end(child) {
     if (child.exitCode !== null || child.signalCode !== null) return
     const ended = new Promise((resolve) => child.once("exit", resolve))
     child.kill("SIGKILL")
@@ -108,7 +124,7 @@ export class Broker {
   }
 
   async stop() {
-    await this.#end()
+    for (const { child } of [this, ...(this.others ?? [])]) await this.#end(child)
     await rm(this.data, { recursive: true, force: true })
     folders.delete(this.data)
   }

@@ -14,6 +14,12 @@ const SLEEPERS: &[(&str, &str)] = &[
     ("crates/cli/tests/process/durability.rs", "lives of a while; a publisher that is slow"),
     ("crates/cli/tests/process/full_disk.rs", "that nothing changes any more shows in time alone"),
     ("crates/cli/tests/process/golden.rs", "writes a directory, by hand; tests nothing"),
+    ("crates/cli/tests/process/histories/nemesis.rs", "a fault begins and ends at any moment"),
+    ("crates/cli/tests/process/histories/proxy.rs", "a link that is late or slow"),
+    (
+        "crates/cli/tests/process/histories/workload.rs",
+        "a call is made again; publishers that wait",
+    ),
     ("crates/cli/tests/process/http_streams.rs", "lives of a while; a request is sent again"),
     ("crates/cli/tests/process/reading.rs", "a life ends at any moment of the work"),
     ("crates/cli/tests/process/soak.rs", "the load goes on for as long as is asked"),
@@ -52,6 +58,7 @@ const RUNNERS: &[(&str, &str)] = &[
     ("bench/src/clock.rs", "three waits for the clock of less than a millisecond each"),
     ("crates/cli/src/printer.rs", "it prints no more than a pipe has room for"),
     ("crates/cli/tests/process/bounds.rs", "the helper"),
+    ("crates/cli/tests/process/histories/proxy.rs", "links, until their test drops them"),
     ("crates/client/tests/client/connection.rs", "`soon` is inside"),
     ("crates/server/src/cluster/links/tests.rs", "a timeout is inside"),
     (

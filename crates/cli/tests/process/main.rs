@@ -40,6 +40,7 @@ mod golden_kinds;
 mod golden_workbench;
 mod group_metrics;
 mod groups;
+mod histories;
 mod hook_failures;
 mod hooks;
 mod http_streams;

@@ -14,22 +14,22 @@ use crate::{
     broker::{Broker, run, sennit},
 };
 
-const CLUSTER: &str = "4242";
+pub const CLUSTER: &str = "4242";
 
 /// The flags of a node that listens on `own`, with its peers.
-fn flags(node: &str, own: &str, peers: &str, cluster: &str) -> Vec<String> {
+pub fn flags(node: &str, own: &str, peers: &str, cluster: &str) -> Vec<String> {
     let flags = ["--node-id", node, "--peers", peers, "--cluster-listen", own];
     let rest = ["--cluster-id", cluster, "--shards", "2"];
     flags.iter().chain(&rest).map(|&flag| flag.to_owned()).collect()
 }
 
-fn start(data: &Path, flags: &[String]) -> Broker {
+pub fn start(data: &Path, flags: &[String]) -> Broker {
     Broker::start_with(data, &flags.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// An address of the loopback that no other test uses, of this process or of another: nodes know each other's before they
 /// start.
-fn own_address() -> String {
+pub fn own_address() -> String {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = std::process::id().to_be_bytes();
     format!("127.{high}.{low}.{}:4439", NEXT.fetch_add(1, Relaxed))
@@ -52,7 +52,7 @@ fn heard(broker: &Broker) -> Vec<u64> {
 }
 
 /// Waits until a node hears these peers and no others.
-fn until_heard(broker: &Broker, peers: &[u64]) {
+pub fn until_heard(broker: &Broker, peers: &[u64]) {
     until(&format!("{peers:?} are heard"), || heard(broker) == peers);
 }
 

@@ -1,0 +1,79 @@
+//! Histories of real clients while a nemesis troubles their broker and the links to it: a checker judges what they were
+//! told. `SENNIT_TORTURE_CYCLES` or `SENNIT_TORTURE_SECONDS` make it long, `SENNIT_TORTURE_SEED` repeats its choices. A
+//! history that breaks a promise is written to a file, with the faults beside it.
+
+mod consuming;
+mod nemesis;
+mod proxy;
+mod publishing;
+mod reading;
+mod recorder;
+mod three_nodes;
+mod workload;
+
+use std::{panic::resume_unwind, thread};
+
+use tokio::sync::oneshot;
+
+use self::{
+    nemesis::{End, Line, Nemesis},
+    proxy::Network,
+    recorder::Diary,
+    workload::work,
+};
+use crate::{
+    bounds::within_bound,
+    broker::Broker,
+    torture::{Choices, kills, long, seed_of},
+};
+
+/// Faults of a history: one that is longer is judged in parts.
+const FAULTS_OF_A_HISTORY: usize = 30;
+
+/// Faults of a test that is not to be long.
+const FAULTS: u32 = 12;
+
+/// Links of clients to one broker, each troubled by itself.
+const LINKS_OF_CLIENTS: usize = 2;
+
+/// Works and troubles, history after history, until there were so many faults. A history that says too little is none.
+fn rage(test: &str, few: u32, nemesis: &mut Nemesis) {
+    let seed = seed_of(test);
+    let mut faults = kills(few).peekable();
+    let mut numbers = 0_u64..;
+    while faults.peek().is_some() {
+        let seed = seed.wrapping_add(numbers.next().expect("it has no end"));
+        let diary = Diary::begin();
+        nemesis.choices = Choices::new(seed);
+        let clients = nemesis.lines.iter().filter(|line| line.from == End::Clients);
+        let addresses = clients.map(|line| line.link.address.clone()).collect();
+        let (is_over, over) = oneshot::channel();
+        let counts = thread::scope(|scope| {
+            let raging = scope.spawn(|| {
+                nemesis.rage(faults.by_ref().take(FAULTS_OF_A_HISTORY), &diary);
+                is_over.send(()).expect("the work waits for it");
+            });
+            let faults = async { over.await.expect("the nemesis does not fail") };
+            let name = format!("{test}-{seed}");
+            let work = work(&name, seed, addresses, diary.clone(), faults);
+            let counts = within_bound(long(), "the work ends", work);
+            raging.join().unwrap_or_else(|panic| resume_unwind(panic));
+            counts
+        });
+        eprintln!("{test}: seed {seed}, {counts:?}");
+        let enough = [counts.confirmed, counts.read, counts.delivered, counts.settled, counts.ends];
+        assert!(enough.iter().all(|&count| count > 100), "too little happened: {counts:?}");
+    }
+}
+
+#[test]
+fn one_broker_keeps_its_promises_while_it_is_killed_and_stopped_and_its_links_break() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start_with(folder.path(), &["--shards", "2"]);
+    let network = Network::new();
+    let links = (0..LINKS_OF_CLIENTS).map(|_| network.link(&broker.listen));
+    let lines = links.map(|link| Line { from: End::Clients, to: 0, link }).collect();
+    let mut nemesis = Nemesis { brokers: vec![broker], lines, choices: Choices::new(0) };
+    rage("histories", FAULTS, &mut nemesis);
+    assert_eq!(nemesis.brokers[0].terminate(), Some(0));
+}
