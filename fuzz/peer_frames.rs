@@ -19,6 +19,7 @@ pub fn write_all() {
         clock_ms: 1_700_000_000_123,
         cores: 4,
         link: 3,
+        shards: 6,
     };
     let answer =
         |outcome| Content::GreetingAnswer(GreetingAnswer { greeting: greeting(2), outcome });

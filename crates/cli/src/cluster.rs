@@ -15,8 +15,8 @@ Examples:
   sennit cluster status
   sennit cluster status --json
 
-`status` ends with 0 if the node hears all its peers, with 1 if it does not, and with 3 if the broker
-has no peers.";
+`status` ends with 0 if the node hears all its peers and knows who leads each group, with 1 if it does
+not, and with 3 if the broker has no peers.";
 
 /// Where a node tells of its peers.
 const PATH: &str = "/v1/admin/cluster";
@@ -36,7 +36,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Print which peers a node hears, how far they are, and how far their clocks are ahead
+    /// Print which peers a node hears, how far they are, how far their clocks are ahead, and who leads each group
     Status,
 }
 
@@ -52,20 +52,49 @@ pub fn run(args: Args) -> Result<(), Failure> {
     })?;
     let status: Value = serde_json::from_slice(&answer.body)
         .map_err(|error| Failure::new(Exit::Failed, format!("the answer is no JSON: {error}")))?;
-    let peers = status["peers"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let list = |name: &str| status[name].as_array().map(Vec::as_slice).unwrap_or_default();
+    let (peers, groups) = (list("peers"), list("groups"));
     if as_json {
         print_json(&status)?;
     } else {
         let heads = ["NODE", "ADDRESS", "STATE", "LINKS", "ROUND TRIP", "SKEW", "UNSENT", "REASON"];
         print_table(&heads, &peers.iter().map(row).collect::<Vec<_>>())?;
+        let heads = ["GROUP", "LEADER", "TERM", "HERE", "UNCOMMITTED", "BEHIND"];
+        print_table(&heads, &groups.iter().map(group_row).collect::<Vec<_>>())?;
     }
-    let silent: Vec<_> = peers.iter().filter(|peer| peer["heard"] != true).collect();
-    if silent.is_empty() {
-        return Ok(());
+    let of = |all: &[Value], name: &str, is_missing: fn(&Value) -> bool| {
+        let missing = all.iter().filter(|one| is_missing(one)).map(|one| one[name].to_string());
+        missing.collect::<Vec<_>>().join(", ")
+    };
+    let silent = of(peers, "node", |peer| peer["heard"] != true);
+    if !silent.is_empty() {
+        let text = format!("node {} does not hear {silent}", status["node"]);
+        return Err(Failure::new(Exit::Failed, text));
     }
-    let names: Vec<_> = silent.iter().map(|peer| peer["node"].to_string()).collect();
-    let text = format!("node {} does not hear {}", status["node"], names.join(", "));
-    Err(Failure::new(Exit::Failed, text))
+    let unled = of(groups, "group", |group| group["leader"].is_null());
+    if !unled.is_empty() {
+        let text = format!("node {} knows no leader of group {unled}", status["node"]);
+        return Err(Failure::new(Exit::Failed, text));
+    }
+    Ok(())
+}
+
+/// The cells of a group. Only its leader knows how far the others are behind.
+fn group_row(group: &Value) -> Vec<String> {
+    let replicas = group["replicas"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let behind = replicas.iter().map(|replica| {
+        let silent = if replica["heard"] == true { "" } else { ", silent" };
+        format!("{}: {}{silent}", replica["node"], replica["lag_entries"])
+    });
+    let behind: Vec<_> = behind.collect();
+    vec![
+        group["group"].to_string(),
+        group["leader"].as_u64().map_or_else(|| "-".to_owned(), |leader| leader.to_string()),
+        group["term"].to_string(),
+        group["role"].as_str().unwrap_or("-").to_owned(),
+        group["commit_lag"].to_string(),
+        if behind.is_empty() { "-".to_owned() } else { behind.join("; ") },
+    ]
 }
 
 /// The cells of a peer.
@@ -98,5 +127,19 @@ mod tests {
         });
         let cells = ["2", "a:4439", "silent", "0/0", "0 us", "-3 ms", "7", "another cluster"];
         assert_eq!(row(&peer), cells);
+    }
+
+    #[test]
+    fn a_leader_shows_who_is_behind_and_a_group_without_one_says_so() {
+        let mut group = json!({
+            "group": 2, "role": "leader", "term": 7, "leader": 3, "preferred": 3, "commit_lag": 1,
+            "replicas": [
+                { "node": 1, "lag_entries": 0, "heard": true },
+                { "node": 2, "lag_entries": 9, "heard": false },
+            ],
+        });
+        assert_eq!(group_row(&group), ["2", "3", "7", "leader", "1", "1: 0; 2: 9, silent"]);
+        (group["leader"], group["replicas"]) = (Value::Null, json!([]));
+        assert_eq!(group_row(&group), ["2", "-", "7", "leader", "1", "-"]);
     }
 }

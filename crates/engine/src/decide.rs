@@ -197,6 +197,7 @@ impl Engine {
         if grace.is_zero() {
             self.sessions.end(session);
         } else {
+            self.sessions.cut_off(session);
             self.wheel.set(now.plus(grace), Timer::Grace { session });
         }
     }

@@ -15,10 +15,14 @@ pub(crate) type Part = (PartitionId, GroupId);
 pub(crate) struct Sessions {
     by_session: BTreeSet<(SessionId, Part)>,
     by_part: BTreeSet<(Part, SessionId)>,
+    /// Those that are cut off, and end when their grace is over.
+    ending: BTreeSet<SessionId>,
 }
 
 impl Sessions {
+    /// The session takes part. If it was cut off, it has come back.
     pub(crate) fn join(&mut self, session: SessionId, part: Part) {
+        self.ending.remove(&session);
         if self.by_session.insert((session, part)) {
             self.by_part.insert((part, session));
         }
@@ -35,8 +39,19 @@ impl Sessions {
         held.map(|(_, part)| *part).collect()
     }
 
+    /// The session is cut off: it ends unless it comes back.
+    pub(crate) fn cut_off(&mut self, session: SessionId) {
+        self.ending.insert(session);
+    }
+
+    /// The grace of a session is over: where it took part, unless it has come back or ended.
+    pub(crate) fn grace_over(&mut self, session: SessionId) -> Vec<Part> {
+        if self.ending.contains(&session) { self.end(session) } else { Vec::new() }
+    }
+
     /// The session is over: where it took part.
     pub(crate) fn end(&mut self, session: SessionId) -> Vec<Part> {
+        self.ending.remove(&session);
         let parts = self.parts_of(session);
         for &part in &parts {
             self.by_session.remove(&(session, part));
@@ -64,6 +79,18 @@ mod tests {
 
     fn part(topic: u32, group: u32) -> Part {
         (PartitionId { topic: TopicId(topic), index: PartitionIndex(0) }, GroupId(group))
+    }
+
+    #[test]
+    fn a_session_that_has_come_back_does_not_end_with_its_grace() {
+        let (mut sessions, session) = (Sessions::default(), SessionId(1));
+        sessions.join(session, part(7, 0));
+        sessions.cut_off(session);
+        sessions.join(session, part(7, 0));
+        assert_eq!(sessions.grace_over(session), []);
+        sessions.cut_off(session);
+        assert_eq!(sessions.grace_over(session), [part(7, 0)]);
+        assert_eq!(sessions.grace_over(session), []);
     }
 
     #[test]

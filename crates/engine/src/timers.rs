@@ -276,7 +276,7 @@ impl Engine {
     }
 
     fn grace_over(&mut self, session: SessionId, cut_off: &mut Failures) {
-        for (id, group_id) in self.sessions.end(session) {
+        for (id, group_id) in self.sessions.grace_over(session) {
             let Some(partition) = self.partitions.get_mut(&id) else { continue };
             let Some(group) = partition.group(group_id) else { continue };
             let (mut counted, mut rest) = (Vec::new(), Vec::new());

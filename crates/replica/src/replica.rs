@@ -9,8 +9,8 @@ use bytes::Bytes;
 use sennit_engine::{Command, Effect};
 use sennit_journal::{Disk, Fault, Frame, Position, Reader};
 use sennit_replication::{
-    Content, HEARTBEAT_TICKS, Label, Mark, Member, Membership, Message, MessageKind, Quarantine,
-    Refusal, Role, WINDOW_MAX, WINDOW_MIN,
+    Content, HEARTBEAT_TICKS, Label, Lag, Mark, Member, Membership, Message, MessageKind,
+    Quarantine, Refusal, Role, WINDOW_MAX, WINDOW_MIN,
 };
 use sennit_shard::{
     EntryError, EntryId, Fetch, Rebuild, ReceivedEntry, RecoverError, Shard, Standing, TakeOver,
@@ -317,6 +317,31 @@ impl Replica {
     #[must_use]
     pub fn term(&self) -> u64 {
         self.member.leadership().term
+    }
+
+    /// The replica that leads, this one too, if that is known.
+    #[must_use]
+    pub fn leader(&self) -> Option<u64> {
+        self.member.leadership().leader
+    }
+
+    /// The other members' lags, if this replica leads.
+    #[must_use]
+    pub fn lags(&self) -> Vec<Lag> {
+        self.member.lags()
+    }
+
+    /// Entries that are not committed, as far as this replica knows.
+    #[must_use]
+    pub fn uncommitted(&self) -> u64 {
+        self.member.uncommitted()
+    }
+
+    /// Whether frames wait for the lane for which somebody waits: a caller here, or another replica.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        let taken = self.shard.end().0 - self.shard.gathered_bytes();
+        self.shard.is_awaited() || self.marks.back().is_some_and(|(_, end)| end.0 > taken)
     }
 
     /// The reason why the replica neither votes nor acknowledges any more, if it does not.

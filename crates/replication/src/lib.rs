@@ -10,6 +10,7 @@
 mod change;
 mod election;
 mod label;
+mod lag;
 mod lease;
 mod log;
 mod member;
@@ -25,6 +26,7 @@ mod settings;
 mod sync_queue;
 
 pub use label::{Body, Content, EntryId, GROUP_BEGINS, Label};
+pub use lag::Lag;
 pub use member::Member;
 pub use membership::{MEMBERS_MAX, Membership, MembershipError};
 pub use message::{Message, MessageError, MessageKind, NUMBER_MAX, TERM_MAX};

@@ -30,9 +30,7 @@ use crate::{
         tenant_storage::{StoredSums, TenantStorage},
         topic_listener::TopicListener,
     },
-    cluster::{
-        dialler::keep_link, link_listener::WithoutGroups, links::Links, peer_state::ClusterState,
-    },
+    cluster::{dialler::keep_link, group_links::GroupLinks, peer_state::ClusterState},
     config::Config,
     doors::{
         api::ApiDoor,
@@ -172,10 +170,11 @@ impl CoreThread {
             let services = core.services.clone();
             services.add(Rc::new(NativeDoor { core: core.clone(), authority }));
             services.add(http);
-            if let Some(cluster) = cluster {
-                open_links(&core, &cluster);
-            }
+            let groups = cluster.map(|cluster| open_links(&core, &cluster));
             take_messages(core, receiver, failed).await;
+            if let Some(groups) = groups {
+                groups.close();
+            }
             // They hold the core, for which its workers wait.
             services.clear();
         });
@@ -189,14 +188,16 @@ impl CoreThread {
 }
 
 /// Adds the links of a core, and dials the peers that are to be dialled.
-fn open_links(core: &CoreHandle, state: &Arc<ClusterState>) {
-    let listener = Rc::new(WithoutGroups { core: core.index, state: state.clone() });
-    let links = Rc::new(Links::new(core.index, state.clone(), listener));
+fn open_links(core: &CoreHandle, state: &Arc<ClusterState>) -> Rc<GroupLinks> {
+    let (groups, links) = GroupLinks::open(core, state);
+    core.services.add(groups.clone());
     core.services.add(links.clone());
+    spawn_local(core.clone().tick_groups());
     let dialled = state.peers.iter().map(|peer| peer.node).filter(|&node| node > state.own.node);
     for node in dialled {
         spawn_local(keep_link(links.clone(), node));
     }
+    groups
 }
 
 /// What answers the HTTP requests of a core. Starts the task of its parked connections.

@@ -10,6 +10,7 @@ pub(crate) mod drain;
 pub(crate) mod error;
 pub(crate) mod file_descriptors;
 pub(crate) mod group_metrics;
+pub(crate) mod groups;
 pub(crate) mod handshake;
 pub(crate) mod hook_metrics;
 pub(crate) mod inbox;

@@ -48,6 +48,7 @@ use crate::{
         drain,
         error::ServeError,
         file_descriptors::FileDescriptors,
+        groups::Groups,
         inbox::{self, Message},
         index::{CoreIndex, IndexVec, ShardIndex},
         listener::{Listener, listen},
@@ -195,14 +196,15 @@ impl Broker<'_> {
 
         let (inboxes, receivers): (Vec<_>, Vec<_>) =
             (0..placement.cores()).map(|_| async_mpsc::unbounded_channel()).unzip();
-        let cores = cores(&config, &settings, placement, inboxes);
+        let groups = groups(&config, &settings);
+        let cores = cores(&config, &settings, (placement, groups), inboxes);
         let shard_files = Arc::new(ShardFiles::closed(shards));
         let backups =
             Backups::new(settings, config.data.clone(), shard_files.clone(), ended.clone());
         let (of_shards, of_cores) = (cores.shard_metrics.clone(), cores.metrics.clone());
         let data = config.data.clone();
-        let status =
-            Arc::new(Status::recovering(of_shards, of_cores, backups, data, cluster.clone()));
+        let of_cluster = cluster.clone().zip(cores.groups.clone());
+        let status = Arc::new(Status::recovering(of_shards, of_cores, backups, data, of_cluster));
         let authority = Authority::before_start();
         if let Some(tokens) = config.token_settings()? {
             let issuer = TokenIssuer::new(&tokens);
@@ -343,8 +345,16 @@ fn cluster_state(
     let Some(ClusterSettings { peers, .. }) = &config.cluster else { return Ok(None) };
     let NodeIdentity { cluster, id, start_epoch } = settings.node.ok_or(ServeError::NoNode)?;
     let (incarnation, cores) = (settings.incarnation, placement.cores() as u32);
-    let own = Identity { cluster, node: id, incarnation, start_epoch, cores };
+    let shards = settings.shards;
+    let own = Identity { cluster, node: id, incarnation, start_epoch, cores, shards };
     Ok(Some(Arc::new(ClusterState::new(own, peers))))
+}
+
+/// The groups of the shards, if the node has peers.
+fn groups(config: &Config, settings: &DirectorySettings) -> Option<Arc<Groups>> {
+    let (cluster, node) = config.cluster.as_ref().zip(settings.node)?;
+    let peers = cluster.peers.iter().map(|peer| peer.node);
+    Some(Arc::new(Groups::new(node.id, peers, settings.shards as usize, node.start_epoch)))
 }
 
 /// The TLS of the ports, whose certificates are read again from now on, and how clients know the broker by it.
@@ -373,7 +383,7 @@ fn open_tls(
 fn cores(
     config: &Config,
     settings: &DirectorySettings,
-    placement: Placement,
+    (placement, groups): (Placement, Option<Arc<Groups>>),
     inboxes: Vec<inbox::Sender>,
 ) -> Arc<Cores> {
     let (shards, segment_bytes) = (settings.shards as usize, settings.segment_bytes);
@@ -392,6 +402,7 @@ fn cores(
         claims: AtomicU64::new(1),
         topic_changes: AtomicU64::new(0),
         own_topic: OwnTopic::default(),
+        groups,
     })
 }
 

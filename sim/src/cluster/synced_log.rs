@@ -45,7 +45,9 @@ impl SyncedLog {
             match begin {
                 GroupRecord::Entry(Entry { id, .. }) => self.put(id),
                 GroupRecord::Here(Here { term, vote, .. }) => self.vote = (term, vote),
-                GroupRecord::Stands(_) | GroupRecord::Membership(_) => {}
+                GroupRecord::Stands(_)
+                | GroupRecord::Membership(_)
+                | GroupRecord::Quarantined(_) => {}
             }
         }
     }

@@ -1,45 +1,12 @@
 //! Three nodes with static peers: each hears the others, says so, and says why if it does not. By hidden flags, until the
 //! cluster serves clients.
 
-use std::{
-    path::Path,
-    sync::atomic::{AtomicU8, Ordering::Relaxed},
-};
-
-use serde_json::Value;
-
 use crate::{
     backup::get,
     bounds::until,
     broker::{Broker, run, sennit},
+    cluster_nodes::{CLUSTER, flags, own_address, start, status, three},
 };
-
-pub const CLUSTER: &str = "4242";
-
-/// The flags of a node that listens on `own`, with its peers.
-pub fn flags(node: &str, own: &str, peers: &str, cluster: &str) -> Vec<String> {
-    let flags = ["--node-id", node, "--peers", peers, "--cluster-listen", own];
-    let rest = ["--cluster-id", cluster, "--shards", "2"];
-    flags.iter().chain(&rest).map(|&flag| flag.to_owned()).collect()
-}
-
-pub fn start(data: &Path, flags: &[String]) -> Broker {
-    Broker::start_with(data, &flags.iter().map(String::as_str).collect::<Vec<_>>())
-}
-
-/// An address of the loopback that no other test uses, of this process or of another: nodes know each other's before they
-/// start.
-pub fn own_address() -> String {
-    static NEXT: AtomicU8 = AtomicU8::new(1);
-    let [.., high, low] = std::process::id().to_be_bytes();
-    format!("127.{high}.{low}.{}:4439", NEXT.fetch_add(1, Relaxed))
-}
-
-/// What `cluster status` says, and its exit code.
-fn status(broker: &Broker) -> (Value, Option<i32>) {
-    let output = broker.run(&["cluster", "status", "--json"], b"");
-    (serde_json::from_slice(&output.stdout).unwrap(), output.status.code())
-}
 
 /// The peers that a node hears.
 fn heard(broker: &Broker) -> Vec<u64> {
@@ -47,24 +14,16 @@ fn heard(broker: &Broker) -> Vec<u64> {
     let peers = status["peers"].as_array().unwrap();
     let heard = peers.iter().filter(|peer| peer["heard"] == true);
     let heard: Vec<_> = heard.map(|peer| peer["node"].as_u64().unwrap()).collect();
-    assert_eq!(code, Some(i32::from(heard.len() < peers.len())), "{status}");
+    let groups = status["groups"].as_array().unwrap();
+    let is_whole =
+        heard.len() == peers.len() && groups.iter().all(|group| !group["leader"].is_null());
+    assert_eq!(code, Some(i32::from(!is_whole)), "{status}");
     heard
 }
 
 /// Waits until a node hears these peers and no others.
 pub fn until_heard(broker: &Broker, peers: &[u64]) {
     until(&format!("{peers:?} are heard"), || heard(broker) == peers);
-}
-
-/// Nodes 1 to 3 on these addresses, with their data in `folder`.
-fn three(folder: &Path, addresses: &[String; 3]) -> [Broker; 3] {
-    std::array::from_fn(|index| {
-        let peers = (0..3).filter(|peer| *peer != index);
-        let peers: Vec<_> = peers.map(|peer| format!("{}={}", peer + 1, addresses[peer])).collect();
-        let node = (index + 1).to_string();
-        let flags = flags(&node, &addresses[index], &peers.join(","), CLUSTER);
-        start(&folder.join(&node), &flags)
-    })
 }
 
 #[test]

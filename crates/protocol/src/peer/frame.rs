@@ -6,6 +6,7 @@
 //! Raft             the table of a message (96 bytes)                 the rest of the message
 //! Commands         count u32, checksum u32: CRC-32C of the body      commands
 //! Effects          count u32, checksum u32: CRC-32C of the body      effects
+//! Request, Answer  sort u32, checksum u32: CRC-32C of the body       what the controls of both nodes know
 //! Ping, Pong       the sender's wall clock u64, in ms since 1970     -
 //! Piece            -                                                 of the frame that it continues
 //! ```
@@ -61,6 +62,20 @@ pub enum Content {
         /// All of them, one behind the other.
         body: Bytes,
     },
+    /// The control of a node asks that of another node. Its number is the asker's.
+    Request {
+        /// The sort of request: the controls of both nodes know it.
+        sort: u32,
+        /// The request.
+        body: Bytes,
+    },
+    /// Answers a request, and has its number.
+    Answer {
+        /// The sort of answer.
+        sort: u32,
+        /// The answer.
+        body: Bytes,
+    },
     /// Asks for a pong.
     Ping {
         /// The sender's wall clock, in ms since 1970.
@@ -83,6 +98,8 @@ impl Content {
             Self::Raft { .. } => PeerKind::Raft,
             Self::Commands { .. } => PeerKind::Commands,
             Self::Effects { .. } => PeerKind::Effects,
+            Self::Request { .. } => PeerKind::Request,
+            Self::Answer { .. } => PeerKind::Answer,
             Self::Ping { .. } => PeerKind::Ping,
             Self::Pong { .. } => PeerKind::Pong,
         }
@@ -101,6 +118,7 @@ impl Content {
             Self::GreetingAnswer(answer) => (answer.encode(), Bytes::new()),
             Self::Raft { table, body } => (table.to_vec(), body),
             Self::Commands { count, body } | Self::Effects { count, body } => counted(count, body),
+            Self::Request { sort, body } | Self::Answer { sort, body } => counted(sort, body),
             Self::Ping { clock_ms } | Self::Pong { clock_ms } => {
                 (clock_ms.to_le_bytes().to_vec(), Bytes::new())
             }
@@ -136,6 +154,14 @@ impl Content {
             PeerKind::Effects => {
                 let (count, body) = counted(fixed, body)?;
                 Self::Effects { count, body }
+            }
+            PeerKind::Request => {
+                let (sort, body) = counted(fixed, body)?;
+                Self::Request { sort, body }
+            }
+            PeerKind::Answer => {
+                let (sort, body) = counted(fixed, body)?;
+                Self::Answer { sort, body }
             }
             PeerKind::Ping => Self::Ping { clock_ms: fixed.get_u64_le() },
             PeerKind::Pong => Self::Pong { clock_ms: fixed.get_u64_le() },

@@ -17,6 +17,8 @@ const REASON_BYTES_MAX: usize = 512;
 const NODE_MAX: u32 = 4095;
 /// Most cores of a node.
 const CORES_MAX: u32 = 1024;
+/// Most shards of a node.
+const SHARDS_MAX: u32 = 1024;
 
 /// A node introduces itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,9 +41,10 @@ pub struct Greeting {
     pub clock_ms: u64,
     /// How many cores it has, 1 to 1024.
     pub cores: u32,
-    /// The number of the link. A group lies on the link `group mod links`, where `links` is the smaller of the numbers of
-    /// cores of the two nodes.
+    /// The number of the link: that of the core which has it on both nodes.
     pub link: u32,
+    /// How many shards it has, 1 to 1024.
+    pub shards: u32,
 }
 
 /// The answer to a greeting.
@@ -89,6 +92,8 @@ refusals! {
     Direction = 8;
     /// A reason that this version does not know.
     Unknown = 9;
+    /// The numbers of shards or of cores differ.
+    Layout = 10;
 }
 
 impl Greeting {
@@ -113,6 +118,7 @@ impl Greeting {
             clock_ms: self.clock_ms,
             cores: self.cores,
             link: self.link,
+            shards: self.shards,
         }
     }
 
@@ -126,6 +132,7 @@ impl Greeting {
         let oldest = within("protocol_min", 1, greeting.protocol_min, newest)?;
         let cores = within("cores", 1, greeting.cores, CORES_MAX)?;
         let link = within("link", 0, greeting.link, CORES_MAX - 1)?;
+        let shards = within("shards", 1, greeting.shards, SHARDS_MAX)?;
         let features = greeting.features;
         let longest = features.iter().map(String::len).max().unwrap_or_default();
         for (field, value, most) in [
@@ -147,6 +154,7 @@ impl Greeting {
             clock_ms: greeting.clock_ms,
             cores,
             link,
+            shards,
         })
     }
 }

@@ -53,11 +53,15 @@ pub enum PeerKind {
     Pong = 7,
     /// Continues the body that is under way in its class. Its number is the piece's place in the body.
     Piece = 8,
+    /// A request of a node's control, for the control of another node.
+    Request = 9,
+    /// Answers a [`PeerKind::Request`] and repeats its number.
+    Answer = 10,
 }
 
 impl PeerKind {
     /// All kinds, by number.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Greeting,
         Self::GreetingAnswer,
         Self::Raft,
@@ -66,6 +70,8 @@ impl PeerKind {
         Self::Ping,
         Self::Pong,
         Self::Piece,
+        Self::Request,
+        Self::Answer,
     ];
 
     /// The kind with this number.
@@ -87,7 +93,9 @@ impl PeerKind {
                 class == Class::Urgent
             }
             Self::Raft => class <= Class::Ordinary,
-            Self::Commands | Self::Effects => class == Class::Ordinary,
+            Self::Commands | Self::Effects | Self::Request | Self::Answer => {
+                class == Class::Ordinary
+            }
             Self::Piece => class >= Class::Ordinary,
         }
     }
@@ -97,7 +105,8 @@ impl PeerKind {
         match self {
             Self::Greeting | Self::GreetingAnswer => length,
             Self::Raft => RAFT_MESSAGE_BYTES,
-            Self::Commands | Self::Effects | Self::Ping | Self::Pong => 8,
+            Self::Commands | Self::Effects | Self::Request | Self::Answer => 8,
+            Self::Ping | Self::Pong => 8,
             Self::Piece => 0,
         }
     }
@@ -108,7 +117,9 @@ impl PeerKind {
         let fixed = self.fixed_bytes(0);
         match self {
             Self::Greeting | Self::GreetingAnswer => (0, PEER_GREETING_BYTES_MAX),
-            Self::Raft | Self::Commands | Self::Effects => (fixed, fixed + body_max),
+            Self::Raft | Self::Commands | Self::Effects | Self::Request | Self::Answer => {
+                (fixed, fixed + body_max)
+            }
             Self::Ping | Self::Pong => (fixed, fixed),
             Self::Piece => (1, PIECE_BYTES_MAX),
         }

@@ -109,3 +109,29 @@ fn a_leader_that_hears_nobody_gives_nothing_and_then_leads_no_more() {
     assert_ne!(group.node(leader).replica.role(), Role::Leader);
     assert!(group.leader().is_some_and(|other| other != leader));
 }
+
+#[test]
+fn a_leader_knows_who_is_behind_and_whether_anything_is_uncommitted() {
+    let (mut group, leader) = Group::with_leader(3);
+    let (silent, other) = match leader {
+        1 => (2, 3),
+        2 => (1, 3),
+        _ => (1, 2),
+    };
+    group.isolate(silent, true);
+    for _ in 0..4 {
+        group.publish(leader, "one");
+        group.run();
+    }
+    let replica = &group.node(leader).replica;
+    let lags: Vec<_> = replica.lags().iter().map(|lag| (lag.replica, lag.entries)).collect();
+    let mut expected = [(silent, 4), (other, 0)];
+    expected.sort_unstable();
+    assert_eq!((lags, replica.uncommitted(), replica.leader()), (expected.into(), 0, Some(leader)));
+    assert!(!replica.is_awaited());
+    assert_eq!(group.node(other).replica.lags(), []);
+    group.isolate(other, true);
+    group.publish(leader, "two");
+    group.run();
+    assert_eq!(group.node(leader).replica.uncommitted(), 1);
+}

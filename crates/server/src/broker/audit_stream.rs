@@ -15,10 +15,7 @@ use super::{
     stream_request::{CreateStream, StreamFailure},
     streams::Streams,
 };
-use crate::{
-    identity::principal::Principal,
-    runtime::core::{CoreHandle, CoreSession},
-};
+use crate::{identity::principal::Principal, runtime::core::CoreHandle};
 
 /// The name of the stream.
 const STREAM: &str = "__ds/audit";
@@ -92,7 +89,7 @@ impl AuditStream {
             Retention { age: Some(KEPT), bytes: Some(KEPT_BYTES), ..Retention::FOREVER };
         let config = TopicConfig { retention, ..TopicConfig::of_kind(TopicKind::Stream) };
         let alter = ControlRequest::AlterTopic { name: self.name.clone(), config };
-        let session = CoreSession::of_core(self.core.index).into();
+        let session = self.core.cores.own_session(self.core.index);
         let altered = control::ask(&self.core.cores, session, Principal::broker(), alter).await;
         altered.map_err(|_| ControlRefusal::ShuttingDown)??;
         Ok(())

@@ -23,7 +23,7 @@ pub(super) enum Side {
 
 /// What this node says of itself on a link.
 pub(super) fn introduce(own: &Identity, link: u32, clock_ms: u64) -> Greeting {
-    let Identity { cluster, node, incarnation, start_epoch, cores } = *own;
+    let Identity { cluster, node, incarnation, start_epoch, cores, shards } = *own;
     Greeting {
         cluster,
         node,
@@ -35,6 +35,7 @@ pub(super) fn introduce(own: &Identity, link: u32, clock_ms: u64) -> Greeting {
         clock_ms,
         cores,
         link,
+        shards,
     }
 }
 
@@ -100,7 +101,14 @@ pub(super) fn judge(state: &ClusterState, side: Side, theirs: &Greeting) -> Resu
             format!("node {node} is at level {}, node {} at {LEVEL}", theirs.level, own.node);
         return refuse(Refusal::Level, reason);
     }
-    if theirs.link >= own.cores.min(theirs.cores) {
+    if (theirs.shards, theirs.cores) != (own.shards, own.cores) {
+        let reason = format!(
+            "node {node} has {} shards on {} cores, node {} has {} on {}: all nodes of a cluster need the same numbers",
+            theirs.shards, theirs.cores, own.node, own.shards, own.cores
+        );
+        return refuse(Refusal::Layout, reason);
+    }
+    if theirs.link >= own.cores {
         let reason =
             format!("node {} has {} cores and no link {}", own.node, own.cores, theirs.link);
         return refuse(Refusal::Link, reason);
@@ -129,17 +137,21 @@ mod tests {
     use super::*;
     use crate::cluster::settings::PeerAddress;
 
-    /// Node 2 with two cores, whose peers are 1 and 3.
+    /// A node with three shards on two cores.
+    fn of(node: u16) -> Identity {
+        let incarnation = u64::from(node) * 10;
+        Identity { cluster: 7, node, incarnation, start_epoch: 5, cores: 2, shards: 3 }
+    }
+
+    /// Node 2, whose peers are 1 and 3.
     fn state() -> ClusterState {
-        let own = Identity { cluster: 7, node: 2, incarnation: 20, start_epoch: 1, cores: 2 };
+        let own = Identity { start_epoch: 1, ..of(2) };
         let peer = |node| PeerAddress { node, address: "127.0.0.1:1".to_owned() };
         ClusterState::new(own, &[peer(1), peer(3)])
     }
 
     fn of_node(node: u16, link: u32) -> Greeting {
-        let incarnation = u64::from(node) * 10;
-        let own = Identity { cluster: 7, node, incarnation, start_epoch: 5, cores: 4 };
-        introduce(&own, link, 0)
+        introduce(&of(node), link, 0)
     }
 
     fn refusal(side: Side, change: impl FnOnce(&mut Greeting)) -> Option<Refusal> {
@@ -165,7 +177,8 @@ mod tests {
         assert_eq!(accepts(|theirs| theirs.protocol = (2, 3)), Some(Refusal::Protocol));
         assert_eq!(accepts(|theirs| theirs.level = 2), Some(Refusal::Level));
         assert_eq!(accepts(|theirs| theirs.link = 2), Some(Refusal::Link));
-        assert_eq!(accepts(|theirs| theirs.cores = 1), Some(Refusal::Link));
+        assert_eq!(accepts(|theirs| theirs.cores = 1), Some(Refusal::Layout));
+        assert_eq!(accepts(|theirs| theirs.shards = 4), Some(Refusal::Layout));
         assert_eq!(refusal(Side::Dialled(3), |_| ()), Some(Refusal::UnknownNode));
     }
 

@@ -45,8 +45,10 @@ pub(super) struct Link {
     queue: RefCell<SendQueue>,
     /// Something waits to be sent.
     waits: Notify,
-    /// Another connection takes the link's place.
-    replaced: Notify,
+    /// It is to end.
+    ends: Notify,
+    /// It is to end, and what it has read says nothing any more: another one may have taken its place.
+    is_over: Cell<bool>,
     /// Bytes that have come since the last ping.
     has_heard: Cell<bool>,
     /// The last ping: its number, and when it was sent.
@@ -62,7 +64,8 @@ impl Link {
             core,
             queue: RefCell::default(),
             waits: Notify::new(),
-            replaced: Notify::new(),
+            ends: Notify::new(),
+            is_over: Cell::new(false),
             has_heard: Cell::new(true),
             pinged: Cell::new((0, Instant::now())),
             has_warned_of_skew: Cell::new(false),
@@ -86,9 +89,10 @@ impl Link {
         Ok(())
     }
 
-    /// Ends it.
-    pub(super) fn replace(&self) {
-        self.replaced.notify_one();
+    /// Ends it. Nothing that it has read and not passed on is passed on any more.
+    pub(super) fn end(&self) {
+        self.is_over.set(true);
+        self.ends.notify_one();
     }
 
     /// Serves the connection until it ends; what came behind the greeting is unread.
@@ -103,7 +107,7 @@ impl Link {
             ended = self.read(receives, unread, listener) => ended,
             ended = self.write(sends) => ended,
             ended = self.ping() => ended,
-            () = self.replaced.notified() => Err(LinkFault::Replaced),
+            () = self.ends.notified() => Err(LinkFault::Ended),
         };
         ended.err().unwrap_or(LinkFault::Closed)
     }
@@ -159,6 +163,7 @@ impl Link {
 
     fn take(&self, frame: PeerFrame, listener: &dyn LinkListener) {
         match frame.content {
+            _ if self.is_over.get() => {}
             Content::Ping { .. } => {
                 let _ = self.send(urgent(frame.number, Content::Pong { clock_ms: wall_ms() }));
             }

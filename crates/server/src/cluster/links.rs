@@ -1,5 +1,5 @@
-//! The links of a core: one for each peer at most, number `core` of both nodes. On a node with more cores than the peer, the
-//! core that runs a group passes its frames to the core of the group's link.
+//! The links of a core: one for each peer at most, number `core` of both nodes. All that the nodes say of the groups that the
+//! core runs goes over them.
 
 use std::{
     cell::RefCell,
@@ -59,6 +59,18 @@ impl Links {
         open.get(&peer).ok_or(NotSent::Unreachable)?.send(frame)
     }
 
+    /// Whether there is a link to this peer.
+    pub(crate) fn is_up(&self, peer: u16) -> bool {
+        self.open.borrow().contains_key(&peer)
+    }
+
+    /// Ends the link to a peer, as something is lost that had to be sent: the loss of a link is told at both ends.
+    pub(crate) fn end(&self, peer: u16) {
+        if let Some(link) = self.open.borrow().get(&peer) {
+            link.end();
+        }
+    }
+
     /// Serves a link until it ends, in the place of the one that the peer had. `first` is sent before all else.
     pub(super) async fn serve(
         &self,
@@ -76,7 +88,7 @@ impl Links {
         peer.accepted(theirs);
         let before = self.open.borrow_mut().insert(node, link.clone());
         if let Some(before) = before {
-            before.replace();
+            before.end();
             self.listener.on_link(node, false);
         }
         // An empty queue takes it.

@@ -23,6 +23,7 @@ pub(crate) struct Identity {
     /// How many times a broker has begun to serve it.
     pub(crate) start_epoch: u64,
     pub(crate) cores: u32,
+    pub(crate) shards: u32,
 }
 
 /// The life of a peer that was heard last.
@@ -196,8 +197,14 @@ mod tests {
     use super::*;
 
     fn state(own_cores: u32) -> ClusterState {
-        let own =
-            Identity { cluster: 1, node: 1, incarnation: 2, start_epoch: 3, cores: own_cores };
+        let own = Identity {
+            cluster: 1,
+            node: 1,
+            incarnation: 2,
+            start_epoch: 3,
+            cores: own_cores,
+            shards: 1,
+        };
         let address = "127.0.0.1:4439".to_owned();
         ClusterState::new(own, &[PeerAddress { node: 2, address }])
     }
@@ -214,6 +221,7 @@ mod tests {
             clock_ms: 0,
             cores,
             link: 0,
+            shards: 1,
         }
     }
 

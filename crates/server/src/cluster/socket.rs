@@ -32,9 +32,9 @@ pub(super) enum LinkFault {
     /// The other end does not speak the protocol between nodes.
     #[error(transparent)]
     Protocol(#[from] PeerError),
-    /// Another connection has taken the link's place.
-    #[error("another connection has taken its place")]
-    Replaced,
+    /// Another connection has taken the link's place, or it could not take what had to be sent.
+    #[error("it was ended by this node")]
+    Ended,
     /// The link is refused, by either side.
     #[error("{0}")]
     Refused(String),

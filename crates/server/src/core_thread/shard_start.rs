@@ -8,18 +8,23 @@ use std::{
 };
 
 use sennit_journal::{Lane, LaneConfig, disk::RealDisk};
+use sennit_replica::ReplicaSettings;
+use sennit_replication::Membership;
 use sennit_shard::{
-    PackLengths, Recovered, RecoveryReport, Replica, START_SLOTS, Settings, SlotBudget, held_slots,
+    PackLengths, Recovered, RecoveryReport, Replica, START_SLOTS, Settings, Shard, SlotBudget,
+    held_slots,
 };
 
 use crate::{
     broker::recovered_state::{Found, FoundPartition},
+    cluster::group_links::group_of,
     config::Config,
     runtime::{
-        clock::now,
-        core::{Cores, LocalShard, Workers},
+        clock::{moment, now},
+        core::{Cores, GroupShard, LocalShard, ShardState, Workers},
         disk_reserve::DiskReserve,
         error::ServeError,
+        groups::Groups,
         inbox::ShardSender,
         index::ShardIndex,
         lane_thread,
@@ -31,9 +36,14 @@ use crate::{
     },
 };
 
-/// The only replica of a shard's group, in a cluster of one node. Groups and replicas count from 1.
-fn of_one_node(shard: ShardIndex) -> Replica {
-    Replica { group: u64::from(shard.0) + 1, id: 1, is_alone: true }
+/// The replica that a shard of a cluster's node is. Groups and replicas count from 1; on a node with peers a replica has
+/// the number of its node, and the only node of a cluster has the only replica.
+fn replica_of(shard: ShardIndex, groups: Option<&Groups>) -> Replica {
+    let group = u64::from(group_of(shard));
+    match groups {
+        Some(groups) => Replica { group, id: u64::from(groups.node), is_alone: false },
+        None => Replica { group, id: 1, is_alone: true },
+    }
 }
 
 /// A shard that is recovered, and for which nothing runs yet.
@@ -57,7 +67,7 @@ impl RecoveredShard {
             journal_segments: config.journal_segments,
             packs: PackLengths::default(),
             writes_superseded: false,
-            replica: is_in_cluster.then(|| of_one_node(index)),
+            replica: is_in_cluster.then(|| replica_of(index, cores.groups.as_deref())),
         };
         let path = lane.directory.clone();
         let shard = index.0;
@@ -118,6 +128,8 @@ impl RecoveredShard {
             wishes,
             metrics,
         )?;
+        let log = cores.groups.is_some().then(|| reader.duplicate());
+        let state = state_of(index, shard, cores)?;
         let packs: Arc<PackPin> = Arc::default();
         let permit = cores.move_permit.clone();
         let (reads, [one_read, other_read]) = ReadThreads::start(reader, &inbox)?;
@@ -125,10 +137,20 @@ impl RecoveredShard {
         let (moves, move_thread) =
             move_thread::start(mover, inbox.clone(), packs.clone(), permit, loans)?;
         shard_files.open(index, LaneFiles { lane: lane.door(), packs, core: inbox });
-        let workers = Workers { lane, reads, moves };
-        let local = LocalShard::new(index, shard, cores.clone(), workers, has_no_room);
+        let workers = Workers { lane, reads, moves, log };
+        let local = LocalShard::new(index, state, cores.clone(), workers, has_no_room);
         Ok((local, [slot_maker, lane_writer, one_read, other_read, move_thread]))
     }
+}
+
+/// A shard that is alone, or a replica that follows nobody yet.
+fn state_of(index: ShardIndex, shard: Shard, cores: &Cores) -> Result<ShardState, ServeError> {
+    let Some(groups) = &cores.groups else { return Ok(ShardState::Alone(Box::new(shard))) };
+    let first_members = Membership::of(groups.members.iter().copied().map(u64::from));
+    let replica = sennit_replica::Replica::new(shard, &ReplicaSettings { first_members }, moment())
+        .map_err(|error| ServeError::Replica { shard: index.0, error })?;
+    let group = GroupShard::new(index, replica, groups.clone(), cores.session_grace);
+    Ok(ShardState::InGroup(Box::new(group)))
 }
 
 /// Notes what the lane lacks in `reserve`, and returns whether the disk has no room for what all lanes lack that

@@ -22,9 +22,12 @@ use crate::http::{
 };
 use crate::{
     broker::backup::{Archive, Backups, NoBackup},
-    cluster::{peer_metrics::PeerCollector, peer_state::ClusterState},
+    cluster::{
+        peer_metrics::PeerCollector, peer_state::ClusterState, replica_metrics::ReplicaCollector,
+    },
     runtime::{
         disk_need::free_bytes,
+        groups::Groups,
         index::{CoreIndex, IndexVec, ShardIndex},
         metrics::{self, CoreMetrics, ShardMetrics},
     },
@@ -45,8 +48,8 @@ pub(crate) struct Status {
     data: PathBuf,
     shards: IndexVec<ShardIndex, Arc<ShardMetrics>>,
     backups: Arc<Backups>,
-    /// The peers, if the broker is a node with links.
-    cluster: Option<Arc<ClusterState>>,
+    /// The peers and the groups, if the broker is a node of a cluster.
+    cluster: Option<(Arc<ClusterState>, Arc<Groups>)>,
 }
 
 impl Status {
@@ -56,11 +59,12 @@ impl Status {
         cores: IndexVec<CoreIndex, Arc<CoreMetrics>>,
         backups: Arc<Backups>,
         data: PathBuf,
-        cluster: Option<Arc<ClusterState>>,
+        cluster: Option<(Arc<ClusterState>, Arc<Groups>)>,
     ) -> Self {
         let mut registry = metrics::registry(shards.clone(), cores);
-        if let Some(cluster) = cluster.clone() {
+        if let Some((cluster, groups)) = cluster.clone() {
             registry.register_collector(Box::new(PeerCollector(cluster)));
+            registry.register_collector(Box::new(ReplicaCollector(groups)));
         }
         Self {
             recovering: AtomicBool::new(true),
@@ -86,9 +90,11 @@ impl Status {
             (&self.draining, "draining"),
             (&self.fenced, "journal failed"),
         ];
+        let is_alone = self.cluster.as_ref().is_some_and(|(_, groups)| !groups.are_led());
         let reasons: Vec<&str> = reasons
             .into_iter()
             .filter_map(|(flag, reason)| flag.load(Relaxed).then_some(reason))
+            .chain(is_alone.then_some("a group has no leader that this node can reach"))
             .collect();
         let ready = reasons.is_empty();
         let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -147,11 +153,13 @@ impl Status {
         }
     }
 
-    /// What the node knows of its peers.
+    /// What the node knows of its peers and its groups.
     pub(crate) fn cluster(&self) -> Response {
         match &self.cluster {
-            Some(cluster) => {
-                full(StatusCode::OK, "application/json", format!("{}\n", cluster.describe()).into())
+            Some((cluster, groups)) => {
+                let mut said = cluster.describe();
+                said["groups"] = groups.describe();
+                full(StatusCode::OK, "application/json", format!("{said}\n").into())
             }
             None => coded_problem(StatusCode::NOT_FOUND, "no_cluster", "the broker has no peers"),
         }

@@ -10,15 +10,23 @@ use std::{
 };
 
 use sennit_model::Timestamp;
+use sennit_replica::Moment;
+
+static CLOCK: LazyLock<(Instant, Clock)> = LazyLock::new(|| (Instant::now(), Clock::new()));
 
 /// The broker's time.
 pub(crate) fn now() -> Timestamp {
-    static CLOCK: LazyLock<(Instant, Clock)> = LazyLock::new(|| (Instant::now(), Clock::new()));
     let (begin, clock) = &*CLOCK;
     // The wall is read first: whatever holds the thread up in between makes it seem behind, and not
     // ahead for good.
     let wall = wall();
     clock.now(wall, begin.elapsed())
+}
+
+/// The broker's time, and that of a clock which only goes forward.
+pub(crate) fn moment() -> Moment {
+    let monotonic_ns = u64::try_from(CLOCK.0.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    Moment { time: now(), monotonic_ns }
 }
 
 /// The wall clock, for what others hold against their own: the time since 1970.

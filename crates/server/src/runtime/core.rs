@@ -1,22 +1,35 @@
 //! One core: the shards that it runs, the sessions that live here, and the traffic between these, the lanes and the
 //! other cores. Everything here runs on one thread and never waits while it holds the core.
 
+mod addressee;
 mod catalogue_needs;
 mod core_session;
 mod effect_sink;
 mod failure_decider;
+mod group_shard;
+mod group_traffic;
 mod handle;
+mod held_commands;
 mod idle_partitions;
 mod local_shard;
 mod move_thread_work;
+mod open_requests;
+mod parcels;
+mod peer_links;
+mod rebuild_thread;
 mod routing;
+mod shard_state;
 mod survey;
+mod visits;
 
 use std::{
     collections::HashMap,
     rc::Rc,
     slice,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -28,17 +41,21 @@ use sennit_journal::Fault;
 use sennit_model::{PartitionId, Timestamp};
 use tokio::sync::oneshot;
 
+use self::core_session::CoreSession;
 pub(crate) use self::{
     catalogue_needs::CatalogueNeeds,
-    core_session::CoreSession,
     effect_sink::EffectSink,
     failure_decider::FailureDecider,
+    group_shard::GroupShard,
     handle::{Closes, CoreHandle},
     local_shard::{LocalShard, Workers},
+    peer_links::{Parcel, PeerLinks},
+    shard_state::ShardState,
 };
 use super::{
-    clock::now,
+    clock::{now, wall},
     disk_reserve::DiskReserve,
+    groups::Groups,
     inbox::{self, Message, ShardMessage},
     index::{CoreIndex, IndexVec, ShardIndex},
     metrics::{CoreMetrics, ShardMetrics},
@@ -64,15 +81,41 @@ pub(crate) struct Cores {
     /// The throttles that all shards share.
     pub(crate) throttles: Arc<Throttles>,
     pub(crate) reserve: Arc<DiskReserve>,
-    /// Claims to named cursors so far.
+    /// The number of the next claim to a named cursor, at least.
     pub(crate) claims: AtomicU64,
     /// Changes of the settings of topics so far.
     pub(crate) topic_changes: AtomicU64,
     /// Where no client publishes.
     pub(crate) own_topic: OwnTopic,
+    /// The groups of the shards, on a node of a cluster.
+    pub(crate) groups: Option<Arc<Groups>>,
 }
 
 impl Cores {
+    /// The session under which a core sends commands of its own.
+    pub(crate) fn own_session(&self, core: CoreIndex) -> SessionId {
+        CoreSession::of_core(self.node(), core).into()
+    }
+
+    /// The number of a claim to a named cursor: greater than all before it. On a node of a cluster it follows the wall
+    /// clock, and so is greater than earlier claims at other nodes as a rule.
+    pub(crate) fn next_claim(&self) -> u64 {
+        if self.groups.is_some() {
+            let wall = u64::try_from(wall().as_micros()).unwrap_or(u64::MAX);
+            self.claims.fetch_max(wall, Relaxed);
+        }
+        self.claims.fetch_add(1, Relaxed)
+    }
+
+    /// The number of this node; 0 where there is no cluster.
+    fn node(&self) -> u16 {
+        self.groups.as_ref().map_or(0, |groups| groups.node)
+    }
+
+    fn start_epoch(&self) -> u64 {
+        self.groups.as_ref().map_or(0, |groups| groups.start_epoch)
+    }
+
     /// Sends commands to a shard, at the core that runs it.
     fn send_commands(&self, shard: ShardIndex, commands: Vec<Command>) {
         let core = self.placement.core_of(shard);
@@ -119,8 +162,8 @@ impl Core {
             sessions_opened: 0,
             commands: IndexVec::of(cores.placement.shards(), |_| Vec::new()),
             effects: IndexVec::of(cores.placement.cores(), |_| Vec::new()),
+            answers: Answers::new(cores.own_session(index), cores.start_epoch()),
             cores,
-            answers: Answers::new(CoreSession::of_core(index).into()),
             needs: None,
             decider: None,
             fenced: false,
@@ -155,7 +198,8 @@ impl Core {
     /// The same for a part of the broker that stays until the broker stops, and is no connection.
     pub(crate) fn open_own_session(&mut self, sink: Rc<dyn EffectSink>) -> SessionId {
         self.sessions_opened += 1;
-        let session = CoreSession::new(self.index, self.sessions_opened).into();
+        let number = CoreSession::number(self.cores.start_epoch(), self.sessions_opened);
+        let session = CoreSession::new(self.cores.node(), self.index, number).into();
         self.sinks.insert(session, sink);
         session
     }
@@ -196,12 +240,12 @@ impl Core {
     /// The catalogue, on the first core: that runs the shard which keeps it.
     pub(crate) fn catalogue(&self) -> &Catalogue {
         assert_eq!(self.index, CoreIndex::FIRST, "another core has the catalogue");
-        self.shards[self.number(ShardIndex::CATALOGUE)].shard.catalogue()
+        self.shards[self.number(ShardIndex::CATALOGUE)].state.shard().catalogue()
     }
 
     /// What a partition stores of a shard that this core runs.
     pub(crate) fn stored(&self, shard: ShardIndex, partition: PartitionId) -> Stored {
-        self.shards[self.number(shard)].shard.stored(partition)
+        self.shards[self.number(shard)].state.shard().stored(partition)
     }
 
     pub(crate) fn sinks(&self) -> impl Iterator<Item = &Rc<dyn EffectSink>> {
@@ -262,7 +306,7 @@ impl Core {
     /// The broker stops: publishes are refused and nothing more is delivered from now on.
     pub(crate) fn drain(&mut self) {
         self.draining = true;
-        self.shards.iter_mut().for_each(|shard| shard.shard.stop());
+        self.shards.iter_mut().for_each(|shard| shard.state.stop());
     }
 
     /// The lanes are to write no more, once they have written what they were given.

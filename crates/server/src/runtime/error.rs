@@ -3,6 +3,7 @@
 use std::{io, net::SocketAddr, path::PathBuf};
 
 use sennit_journal::Fault;
+use sennit_replica::StartError;
 use sennit_shard::{RecoverError, RepairError};
 
 /// Why the broker does not start, or stopped.
@@ -130,6 +131,15 @@ pub enum ServeError {
         #[source]
         error: RecoverError,
     },
+    /// A shard is no replica that can go on in its group.
+    #[error("shard {shard} cannot join its group: {error}")]
+    Replica {
+        /// Which shard.
+        shard: u32,
+        /// Why not.
+        #[source]
+        error: StartError,
+    },
     /// A shard cannot be repaired.
     #[error("shard {shard} cannot be repaired: {error}")]
     Repair {
@@ -191,6 +201,7 @@ impl ServeError {
             | Self::SmallDisk { .. }
             | Self::NoRoomToStart { .. }
             | Self::Recover { .. }
+            | Self::Replica { .. }
             | Self::Repair { .. }
             | Self::RepairOfNode { .. }
             | Self::Fenced { .. }

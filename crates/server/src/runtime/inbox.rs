@@ -4,8 +4,8 @@
 use std::{any::Any, collections::BTreeSet, rc::Rc, time::Duration};
 
 use sennit_engine::{Command, Effect, Findings};
-use sennit_journal::{Container, Fault, Position};
-use sennit_shard::{CompactionDone, Fetch, MoveError, Moved, StoredBatch};
+use sennit_journal::{Container, Fault, Position, disk::RealDisk};
+use sennit_shard::{CompactionDone, Fetch, MoveError, Moved, Rebuild, RecoverError, StoredBatch};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{index::ShardIndex, services::Call, session_takeover::SessionToken};
@@ -70,6 +70,10 @@ pub(crate) enum ShardMessage {
     CompactionFailed,
     /// Which packs are in use?
     PacksInUse(oneshot::Sender<BTreeSet<u32>>),
+    /// The state of a replica is made anew, as far as its lane was written.
+    Rebuilt(Box<Rebuild<RealDisk>>),
+    /// It cannot be.
+    RebuildFailed(Box<RecoverError>),
     /// A read is done.
     Fetched(Fetch, Option<bytes::Bytes>),
 }

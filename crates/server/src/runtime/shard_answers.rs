@@ -13,6 +13,9 @@ use tokio::sync::{Notify, oneshot};
 /// Requests that carry a [`ParkedQuestion`] have this bit; others are counted from 1 and never reach it.
 const PARKED: u64 = 1 << 63;
 
+/// Bits of the number of a question that count since a start.
+const QUESTION_BITS: u32 = 40;
+
 /// A question that a core's parked connections ask a stream. As the number of a request: the highest bit is
 /// set, 31 bits are the question's number, the lower 32 bits its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,12 +94,13 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Those of the core whose sessions are numbered from `base`, which is no session's own number.
-    pub(crate) fn new(base: SessionId) -> Self {
+    /// Those of the core whose sessions are numbered from `base`, which is no session's own number. Other nodes may
+    /// still answer questions of earlier starts.
+    pub(crate) fn new(base: SessionId, start_epoch: u64) -> Self {
         Self {
             session: base,
             pending: HashMap::default(),
-            question_count: 0,
+            question_count: start_epoch << QUESTION_BITS & (PARKED - 1),
             for_parked: RefCell::default(),
             parked_notify: Rc::default(),
         }

@@ -30,7 +30,7 @@ use crate::{
         streams::Streams,
     },
     identity::principal::Principal,
-    runtime::core::{CoreHandle, CoreSession},
+    runtime::core::CoreHandle,
 };
 
 /// The stream's name, which no client's stream has.
@@ -220,7 +220,7 @@ impl Store {
         self.grown_bytes.set(0);
         let positions = vec![PartitionOffset { partition: PartitionIndex(0), offset: first }];
         let trim = ControlRequest::TrimTopic { topic: self.name.clone(), positions };
-        let session = CoreSession::of_core(self.core.index).into();
+        let session = self.core.cores.own_session(self.core.index);
         let trimmed = control::ask(&self.core.cores, session, Principal::broker(), trim);
         // One that fails is made good by the next.
         let _ = trimmed.await;

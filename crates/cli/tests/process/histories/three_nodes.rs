@@ -8,7 +8,8 @@ use super::{
     proxy::{Flow, Network},
 };
 use crate::{
-    node_links::{CLUSTER, flags, own_address, start, until_heard},
+    cluster_nodes::{CLUSTER, flags, own_address, start},
+    node_links::until_heard,
     torture::Choices,
 };
 

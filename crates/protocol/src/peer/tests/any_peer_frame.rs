@@ -15,10 +15,23 @@ prop_compose! {
         newest in 1..=u32::MAX,
         older in any::<u32>(),
         features in vec("[a-z-]{0,32}", 0..4),
-        (level, cores, link) in (any::<u32>(), 1..=1024_u32, 0..1024_u32),
+        level in any::<u32>(),
+        (cores, link, shards) in (1..=1024_u32, 0..1024_u32, 1..=1024_u32),
     ) -> Greeting {
         let protocol = (newest - older % newest, newest);
-        Greeting { cluster, node, incarnation, start_epoch, protocol, features, level, clock_ms, cores, link }
+        Greeting {
+            cluster,
+            node,
+            incarnation,
+            start_epoch,
+            protocol,
+            features,
+            level,
+            clock_ms,
+            cores,
+            link,
+            shards,
+        }
     }
 }
 
@@ -55,6 +68,10 @@ pub(super) fn frame() -> impl Strategy<Value = PeerFrame> {
             .prop_map(|(count, body)| (Class::Ordinary, Content::Commands { count, body })),
         (any::<u32>(), body(3))
             .prop_map(|(count, body)| (Class::Ordinary, Content::Effects { count, body })),
+        (any::<u32>(), body(3))
+            .prop_map(|(sort, body)| (Class::Ordinary, Content::Request { sort, body })),
+        (any::<u32>(), body(3))
+            .prop_map(|(sort, body)| (Class::Ordinary, Content::Answer { sort, body })),
         any::<u64>().prop_map(|clock_ms| (Class::Urgent, Content::Ping { clock_ms })),
         any::<u64>().prop_map(|clock_ms| (Class::Urgent, Content::Pong { clock_ms })),
     ];

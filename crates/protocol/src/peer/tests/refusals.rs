@@ -21,6 +21,7 @@ fn greeting() -> Greeting {
         clock_ms: 5,
         cores: 6,
         link: 0,
+        shards: 7,
     }
 }
 
@@ -130,13 +131,14 @@ fn a_damaged_body_of_commands_is_refused() {
 #[test]
 fn fields_of_a_greeting_that_no_node_sends_are_refused() {
     type Change = fn(&mut Greeting);
-    let fields: [(&str, Change); 8] = [
+    let fields: [(&str, Change); 9] = [
         ("node", |greeting| greeting.node = 0),
         ("node", |greeting| greeting.node = 4096),
         ("protocol_max", |greeting| greeting.protocol = (0, 0)),
         ("protocol_min", |greeting| greeting.protocol = (2, 1)),
         ("cores", |greeting| greeting.cores = 1025),
         ("link", |greeting| greeting.link = 1024),
+        ("shards", |greeting| greeting.shards = 0),
         ("number of features", |greeting| greeting.features = vec!["f".to_owned(); 65]),
         ("length of a feature", |greeting| greeting.features = vec!["f".repeat(33)]),
     ];

@@ -1,11 +1,11 @@
 //! The control's part of a start: the shards are brought in line with the catalogue, and topics that the catalogue
 //! has lost are adopted, before clients are accepted. It knows no protocol.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{collections::BTreeMap, rc::Rc, time::Duration};
 
 use sennit_engine::{CatalogueCommand, PartitionCommand, Refusal};
 use sennit_model::{PartitionIndex, TopicId};
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::timeout};
 
 use super::{Control, gather, incarnation};
 use crate::{
@@ -16,12 +16,33 @@ use crate::{
     runtime::index::ShardIndex,
 };
 
+/// How long a new node of a cluster waits for leaders before it begins without.
+const LEADERLESS: Duration = Duration::from_secs(3);
+
 /// Topics whose partitions are brought in line at once when the broker starts.
 const OPENED_MAX: usize = 4096;
 
 impl Control {
-    /// Begins with what shards have found when they were recovered: nobody is let in before `done` is told.
+    /// Begins with what shards have found when they were recovered: nobody is let in before `done` is told. A node of a
+    /// cluster does not wait for the others with that, and what its replicas have found is not all that is decided.
     pub(crate) async fn begin(self: Rc<Self>, found: Found, done: oneshot::Sender<()>) {
+        if let Some(groups) = &self.core.cores.groups {
+            let _ = done.send(());
+            let is_new = self.core.look(|core| core.catalogue().topics().next().is_none());
+            let led = async {
+                let mut changes = groups.watch();
+                while !groups.are_led() && changes.changed().await.is_ok() {}
+            };
+            match is_new {
+                // What could be asked of a leader is not there.
+                true => drop(timeout(LEADERLESS, led).await),
+                false => led.await,
+            }
+            for listener in self.listeners.iter() {
+                listener.clone().starts().await;
+            }
+            return;
+        }
         if let Err(error) = self.reconcile(&found.partitions).await {
             tracing::error!(error = error.to_string(), "shards lag the catalogue");
         }

@@ -101,7 +101,7 @@ impl Node {
 }
 
 fn identity(node: u16, start_epoch: u64) -> Identity {
-    Identity { cluster: 7, node, incarnation: u64::from(node), start_epoch, cores: 1 }
+    Identity { cluster: 7, node, incarnation: u64::from(node), start_epoch, cores: 1, shards: 1 }
 }
 
 fn run(test: impl Future<Output = ()>) {

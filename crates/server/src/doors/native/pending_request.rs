@@ -1,7 +1,7 @@
 //! A session's request about names and settings while it waits for its answer, and the topics and subscriptions
 //! that the session notes from the answer. It does not know what the request does.
 
-use std::{cell::RefCell, rc::Rc, sync::atomic::Ordering};
+use std::{cell::RefCell, rc::Rc};
 
 use sennit_engine::{Command, Credit, CursorClaim, Origin, Read, SessionId};
 use sennit_model::{Filter, FilterError, GroupId, OffsetRange, TopicName, WhenSlow};
@@ -91,7 +91,7 @@ impl PendingRequest {
             }
         };
         if let Some(Wanted { cursor: Some(claim), .. }) = &mut wanted {
-            claim.number = self.core.cores.claims.fetch_add(1, Ordering::Relaxed);
+            claim.number = self.core.cores.next_claim();
         }
         let cores = &self.core.cores;
         let answer = control_bodies::ask(cores, self.session, &self.principal, &request).await;

@@ -17,7 +17,7 @@ impl CoreHandle {
             tokio::time::sleep(LOOK_EVERY).await;
             // Nobody is told: it changes nothing.
             for local in &mut self.core.borrow_mut().shards {
-                local.shard.fold_untouched(LOOKS_OF_A_ROUND);
+                local.state.shard_mut().fold_untouched(LOOKS_OF_A_ROUND);
             }
         }
     }

@@ -4,14 +4,14 @@
 use std::{sync::Arc, time::Duration};
 
 use sennit_engine::{Command, Effect};
-use sennit_journal::Fault;
+use sennit_journal::{Fault, Reader, disk::RealDisk};
 use sennit_model::{
     Timestamp,
     limits::{LAZY_BYTES, LAZY_SPAN},
 };
-use sennit_shard::{Fetch, PackSummary, Shard};
+use sennit_shard::{Fetch, PackSummary};
 
-use super::{Cores, published_bytes};
+use super::{Cores, ShardState, published_bytes};
 use crate::runtime::{
     clock::now,
     inbox::{Committed, Message, ShardMessage},
@@ -36,13 +36,15 @@ pub(crate) struct Workers {
     pub(crate) lane: LaneHandle,
     pub(crate) reads: ReadThreads,
     pub(crate) moves: MoveHandle,
+    /// Reads the lane when a state is made anew; only a group needs it.
+    pub(crate) log: Option<Reader<RealDisk>>,
 }
 
 /// A shard, and how far it is with its lane.
 #[derive(Debug)]
 pub(crate) struct LocalShard {
     pub(super) index: ShardIndex,
-    pub(super) shard: Shard,
+    pub(super) state: ShardState,
     pub(super) cores: Arc<Cores>,
     pub(super) metrics: Arc<ShardMetrics>,
     pub(super) workers: Workers,
@@ -62,7 +64,7 @@ impl LocalShard {
     /// A shard that was recovered; `is_full` if the disk has no room for what its lane lacks.
     pub(crate) fn new(
         index: ShardIndex,
-        shard: Shard,
+        state: ShardState,
         cores: Arc<Cores>,
         workers: Workers,
         is_full: bool,
@@ -70,7 +72,7 @@ impl LocalShard {
         let metrics = cores.shard_metrics[index].clone();
         let mut this = Self {
             index,
-            shard,
+            state,
             cores,
             metrics,
             workers,
@@ -85,9 +87,9 @@ impl LocalShard {
         this
     }
 
-    /// What is to be told because of what it did.
-    pub(super) fn effects(&mut self) -> &mut Vec<Effect> {
-        self.shard.effects()
+    /// Appends what is to be told because of what it did.
+    pub(super) fn take_effects(&mut self, out: &mut Vec<Effect>) {
+        self.state.take_effects(out);
     }
 
     /// Takes what has come for it; gives back what failed, if its journal has.
@@ -101,12 +103,16 @@ impl LocalShard {
             ShardMessage::MoveFailed(home, error) => self.move_failed(home, &error),
             ShardMessage::Compacted(done) => self.compacted(done),
             ShardMessage::CompactionFailed => self.compaction_failed(),
-            ShardMessage::PacksInUse(answer) => drop(answer.send(self.shard.packs_in_use())),
+            ShardMessage::PacksInUse(answer) => {
+                drop(answer.send(self.state.shard().packs_in_use()))
+            }
             ShardMessage::Fetched(fetch, bytes) => self.fetched(fetch, bytes),
             ShardMessage::Fenced(fault) => {
-                self.shard.fence();
+                self.state.fence();
                 return Some(fault);
             }
+            ShardMessage::Rebuilt(rebuild) => self.take_over(*rebuild),
+            ShardMessage::RebuildFailed(error) => self.handle_failed_rebuild(&error),
         }
         None
     }
@@ -114,7 +120,7 @@ impl LocalShard {
     /// Does commands, and leaves none.
     pub(super) fn handle(&mut self, commands: &mut Vec<Command>) {
         let bytes = published_bytes(commands);
-        self.shard.handle(commands, now());
+        self.state.handle(commands);
         self.cores.gauges[self.index].arrived(bytes);
         self.set_gauge();
     }
@@ -122,7 +128,7 @@ impl LocalShard {
     /// Says what publishers wait for. Once the disk is full publishes are read, to be refused: what waits
     /// for it to have room again must not keep the acks behind it from making some.
     fn set_gauge(&self) {
-        let ingest = if self.storage_full { 0 } else { self.shard.uncommitted_bytes() };
+        let ingest = if self.storage_full { 0 } else { self.state.waiting_bytes() };
         self.cores.gauges[self.index].set(ingest);
     }
 
@@ -134,28 +140,29 @@ impl LocalShard {
 
     fn release(&mut self, Committed { end, took, spare_slots, is_full, .. }: Committed) {
         self.last_commit = took;
-        self.shard.set_spare_slots(spare_slots, end);
+        self.state.shard_mut().set_spare_slots(spare_slots, end);
         if is_full != self.storage_full {
             // Before anything else is published: the message that says so may be behind much of it.
             self.set_storage_full(is_full);
         }
-        self.shard.handle_commit(end, now());
-        self.cores.reserve.set_checkpoint_segments(self.index, self.shard.checkpoint_segments());
+        self.state.written(end);
+        let segments = self.state.shard().checkpoint_segments();
+        self.cores.reserve.set_checkpoint_segments(self.index, segments);
     }
 
     fn fetched(&mut self, fetch: Fetch, bytes: Option<bytes::Bytes>) {
-        self.shard.handle_fetch(fetch, bytes, now());
+        self.state.fetched(fetch, bytes);
     }
 
     fn set_storage_full(&mut self, full: bool) {
         self.storage_full = full;
-        self.shard.set_storage_full(full);
+        self.state.shard_mut().set_storage_full(full);
         self.look_at = Timestamp(0);
     }
 
     /// Whether publishes to some shard are refused: then all of them free what they can.
     pub(super) fn set_disk_short(&mut self, short: bool) {
-        self.shard.set_disk_short(short);
+        self.state.shard_mut().set_disk_short(short);
         if short {
             self.workers.lane.send(LaneMessage::Short);
         }
@@ -169,25 +176,25 @@ impl LocalShard {
 
     /// Does what is due, if anything is; says whether anything was.
     pub(super) fn advance(&mut self, now: Timestamp) -> bool {
-        let is_due = self.shard.next_wake().is_some_and(|due| due <= now);
+        let is_due = self.state.shard().next_wake().is_some_and(|due| due <= now);
         if is_due {
-            self.shard.advance(now);
+            self.state.advance(now);
         }
         is_due
     }
 
     /// Whether the lane has nothing left to write.
     pub(super) fn is_quiet(&self) -> bool {
-        self.batches_under_way == 0 && !self.shard.has_frames()
+        self.batches_under_way == 0 && self.state.is_quiet()
     }
 
     /// Commits what has gathered, or hands it to the lane's thread, if the lane has time for it and
     /// somebody waits for it; says until when it may wait otherwise.
     pub(super) fn commit(&mut self, is_draining: bool) -> Option<Timestamp> {
-        if !self.shard.has_frames() {
+        if !self.state.shard().has_frames() {
             return None;
         }
-        let gathered = self.shard.gathered_bytes();
+        let gathered = self.state.shard().gathered_bytes();
         let lane_has_time = match self.batches_under_way {
             0 => true,
             1 => gathered >= SECOND_BATCH_BYTES,
@@ -196,7 +203,7 @@ impl LocalShard {
         if !lane_has_time {
             return None;
         }
-        let is_awaited = self.shard.is_awaited();
+        let is_awaited = self.state.is_awaited();
         if !is_awaited && gathered < LAZY_BYTES && !is_draining {
             // A crash before that costs a delivery more, or an ephemeral message, which who waits
             // for no commit puts up with.
@@ -209,10 +216,11 @@ impl LocalShard {
         let is_small = is_awaited
             && gathered <= COMMIT_HERE_BYTES
             && self.batches_under_way == 0
-            && self.last_commit <= COMMIT_HERE_TIME;
+            && self.last_commit <= COMMIT_HERE_TIME
+            && self.state.may_commit_here();
         self.lazy_since = None;
         let mut frames = Vec::new();
-        self.shard.take_frames(&mut frames);
+        self.state.take_frames(&mut frames);
         match is_small.then(|| self.workers.lane.append_here(&frames)).flatten() {
             Some(Ok(committed)) => {
                 self.release(committed);
@@ -237,23 +245,28 @@ impl LocalShard {
     /// the shard wants to be woken.
     pub(super) fn carry(&mut self) -> Option<Timestamp> {
         let mut released = Vec::new();
-        self.shard.take_released(&mut released);
+        self.state.shard_mut().take_released(&mut released);
         if !released.is_empty() {
             self.workers.lane.send(LaneMessage::Release(released));
         }
         let mut fetches = Vec::new();
-        self.shard.take_fetches(&mut fetches);
+        self.state.take_fetches(&mut fetches);
         for fetch in fetches {
             self.workers.reads.fetch(fetch);
+        }
+        if let Some(group) = self.state.group() {
+            group.send();
+            self.rebuild_if_poisoned();
         }
         let look_at = self.empty_something();
         self.set_gauge();
         self.publish_metrics();
-        self.shard.next_wake().into_iter().chain(look_at).min()
+        self.state.shard().next_wake().into_iter().chain(look_at).min()
     }
 
     fn publish_metrics(&self) {
-        let (metrics, counters) = (&self.metrics.counts, self.shard.counters());
+        let shard = self.state.shard();
+        let (metrics, counters) = (&self.metrics.counts, shard.counters());
         metrics.confirmed_messages.set(counters.confirmed_messages);
         metrics.confirmed_early_messages.set(counters.confirmed_early_messages);
         metrics.duplicate_batches.set(counters.duplicate_batches);
@@ -262,7 +275,7 @@ impl LocalShard {
         metrics.deduplicated_messages.set(counters.deduplicated_messages);
         metrics.delivered_messages.set(counters.delivered_messages);
         metrics.delivered_bytes.set(counters.delivered_bytes);
-        let of_groups = self.shard.group_counts();
+        let of_groups = shard.group_counts();
         metrics.redelivered_messages.set(of_groups.redelivered);
         metrics.dead_lettered_messages.set(of_groups.dead_lettered);
         metrics.throttle_waits.set(of_groups.throttle_waits);
@@ -271,13 +284,13 @@ impl LocalShard {
         metrics.damaged_batches.set(counters.damaged_batches);
         metrics.checkpoints.set(counters.checkpoints);
         let PackSummary { count: packs, bytes: pack_bytes, live_bytes: pack_live_bytes } =
-            self.shard.pack_summary();
+            shard.pack_summary();
         metrics.packs.set(packs as u64);
         metrics.pack_bytes.set(pack_bytes);
         metrics.pack_live_bytes.set(pack_live_bytes);
-        metrics.journal_segments.set(self.shard.segment_count() as u64);
-        metrics.cache_bytes.set(self.shard.cache_bytes() as u64);
-        metrics.memory_topic_bytes.set(self.shard.memory_bytes());
-        metrics.ingest_bytes.set(self.shard.uncommitted_bytes());
+        metrics.journal_segments.set(shard.segment_count() as u64);
+        metrics.cache_bytes.set(shard.cache_bytes() as u64);
+        metrics.memory_topic_bytes.set(shard.memory_bytes());
+        metrics.ingest_bytes.set(shard.uncommitted_bytes());
     }
 }

@@ -3,14 +3,14 @@
 
 use sennit_engine::Effect;
 
-use super::{Core, CoreSession};
+use super::{Core, addressee::session_of, core_session::CoreSession};
 use crate::runtime::index::CoreIndex;
 
 impl Core {
     /// Sends the effects of the shard of this number where they belong.
     pub(super) fn route(&mut self, number: usize) {
         let mut effects = std::mem::take(&mut self.scratch);
-        effects.append(self.shards[number].effects());
+        self.shards[number].take_effects(&mut effects);
         for effect in effects.drain(..) {
             match (effect, &self.decider) {
                 (Effect::AttemptsFailed(attempts), Some(decider)) => {
@@ -23,44 +23,22 @@ impl Core {
     }
 
     pub(super) fn route_one(&mut self, effect: Effect) {
-        let session = match &effect {
-            Effect::Confirmed(confirmed) => confirmed.origin.session,
-            Effect::PublishNoted(note) => note.origin.session,
-            Effect::Deliver(delivery) => delivery.session,
-            Effect::Settled(settled) => settled.origin.session,
-            Effect::SubscriptionEnded { session, .. }
-            | Effect::SubscriptionInterrupted { session, .. }
-            | Effect::CursorTaken { session, .. }
-            | Effect::ReaderTooSlow { session, .. }
-            | Effect::Gap { session, .. } => *session,
-            Effect::Subscribed { origin, .. }
-            | Effect::Done { origin, .. }
-            | Effect::PublishedAt { origin, .. }
-            | Effect::PublishedAtomic { origin, .. }
-            | Effect::Described { origin, .. }
-            | Effect::Located { origin, .. }
-            | Effect::Cursors { origin, .. }
-            | Effect::Delayed { origin, .. }
-            | Effect::DelaysChanged { origin, .. }
-            | Effect::Explained { origin, .. }
-            | Effect::Keys { origin, .. }
-            | Effect::Unparked { origin, .. }
-            | Effect::Walked { origin, .. }
-            | Effect::Refused { origin, .. }
-            | Effect::Stream(origin, _) => origin.session,
-            // Nobody decides about them here: the policy stands.
-            Effect::AttemptsFailed(_) => return,
-            // The first core has the control of topics.
-            Effect::DeadLetterTopicNeeded { .. } | Effect::StreamEnded { .. } => {
-                CoreSession::of_core(CoreIndex::FIRST).into()
-            }
-        };
-        let home = CoreSession::from(session).core();
-        if home != self.index {
-            self.effects[home].push(effect);
+        // Nobody decides about them here: the policy stands.
+        if let Effect::AttemptsFailed(_) = effect {
             return;
         }
-        if session == CoreSession::of_core(home).into() {
+        // The first core has the control of topics.
+        let of_control = || self.cores.own_session(CoreIndex::FIRST);
+        let session = session_of(&effect).unwrap_or_else(of_control);
+        let home = CoreSession::from(session).core();
+        if home != self.index {
+            // Another node may name a core that is none.
+            if (home.0 as usize) < self.effects.len() {
+                self.effects[home].push(effect);
+            }
+            return;
+        }
+        if session == self.cores.own_session(home) {
             match (&effect, &self.needs) {
                 (Effect::DeadLetterTopicNeeded { source }, Some(needs)) => {
                     needs.dead_letter_topic(*source);

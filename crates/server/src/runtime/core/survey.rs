@@ -22,7 +22,9 @@ impl CoreHandle {
             tokio::time::sleep(LOOK_EVERY).await;
             let first = &self.cores.inboxes[CoreIndex::FIRST];
             for local in &mut self.core.borrow_mut().shards {
-                let Some(mut findings) = local.shard.survey(LOOKS_OF_A_ROUND) else { continue };
+                let Some(mut findings) = local.state.shard_mut().survey(LOOKS_OF_A_ROUND) else {
+                    continue;
+                };
                 local.metrics.counts.parked_messages.set(findings.parked);
                 let now = now();
                 findings.holding.retain(|held| now.since(held.since) >= HOLDING_TOLD_AFTER);

@@ -17,7 +17,7 @@ use sennit_shard::{PackLengths, Recovered, Settings, SlotBudget};
 
 use super::*;
 use crate::runtime::{
-    core::{Cores, LocalShard, Workers},
+    core::{Cores, LocalShard, ShardState, Workers},
     disk_reserve::DiskReserve,
     inbox::ShardSender,
     index::IndexVec,
@@ -83,12 +83,14 @@ fn core(folder: &std::path::Path) -> CoreHandle {
         move_permit,
         throttles: Arc::default(),
         reserve,
+        groups: None,
         claims: 1.into(),
         topic_changes: 0.into(),
         own_topic: <_>::default(),
     });
-    let workers = Workers { lane, reads, moves };
-    let local = LocalShard::new(index, shard, cores.clone(), workers, false);
+    let workers = Workers { lane, reads, moves, log: None };
+    let local =
+        LocalShard::new(index, ShardState::Alone(Box::new(shard)), cores.clone(), workers, false);
     let core = CoreHandle::new(CoreIndex(0), vec![local], cores);
     let open = PartitionCommand::Open {
         config: TopicConfig::of_kind(TopicKind::Stream),

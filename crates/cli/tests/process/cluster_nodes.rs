@@ -1,0 +1,72 @@
+//! Nodes of a cluster with static peers, on addresses of this machine.
+
+use std::{
+    path::Path,
+    sync::atomic::{AtomicU8, Ordering::Relaxed},
+};
+
+use serde_json::Value;
+
+use crate::{bounds::until, broker::Broker};
+
+pub const CLUSTER: &str = "4242";
+
+/// The flags of a node that listens on `own`, with its peers.
+pub fn flags(node: &str, own: &str, peers: &str, cluster: &str) -> Vec<String> {
+    let flags = ["--node-id", node, "--peers", peers, "--cluster-listen", own];
+    let rest = ["--cluster-id", cluster, "--shards", "2"];
+    flags.iter().chain(&rest).map(|&flag| flag.to_owned()).collect()
+}
+
+pub fn start(data: &Path, flags: &[String]) -> Broker {
+    Broker::start_with(data, &flags.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// An address of the loopback that no other test uses, of this process or of another: nodes know each other's before they
+/// start.
+pub fn own_address() -> String {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    format!("127.{high}.{low}.{}:4439", NEXT.fetch_add(1, Relaxed))
+}
+
+/// What `cluster status` says once the node lets callers in, and its exit code.
+pub fn status(broker: &Broker) -> (Value, Option<i32>) {
+    let mut said = None;
+    until("the node says what it knows of the cluster", || {
+        let output = broker.run(&["cluster", "status", "--json"], b"");
+        said = serde_json::from_slice(&output.stdout).ok().zip(Some(output.status.code()));
+        said.is_some()
+    });
+    said.expect("it was said")
+}
+
+/// Nodes 1 to 3 on these addresses, with their data in `folder`.
+pub fn three(folder: &Path, addresses: &[String; 3]) -> [Broker; 3] {
+    std::array::from_fn(|index| {
+        let peers = (0..3).filter(|peer| *peer != index);
+        let peers: Vec<_> = peers.map(|peer| format!("{}={}", peer + 1, addresses[peer])).collect();
+        let node = (index + 1).to_string();
+        let flags = flags(&node, &addresses[index], &peers.join(","), CLUSTER);
+        start(&folder.join(&node), &flags)
+    })
+}
+
+/// The node that each group of a node has as its leader, once it knows one of all.
+pub fn leaders(broker: &Broker) -> Option<Vec<u64>> {
+    let (status, _) = status(broker);
+    let groups = status["groups"].as_array().expect("it has groups");
+    groups.iter().map(|group| group["leader"].as_u64()).collect()
+}
+
+/// Waits until these nodes agree who leads each group, and returns that.
+pub fn until_led(brokers: &[&Broker]) -> Vec<u64> {
+    let mut agreed = Vec::new();
+    until("all groups are led", || {
+        let all: Option<Vec<_>> = brokers.iter().map(|broker| leaders(broker)).collect();
+        let Some(all) = all else { return false };
+        agreed.clone_from(&all[0]);
+        all.iter().all(|leaders| *leaders == agreed)
+    });
+    agreed
+}

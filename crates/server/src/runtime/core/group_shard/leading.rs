@@ -1,0 +1,134 @@
+//! The ticks of a group: elections and heartbeats, what is said of the group, and giving leadership to the node that is
+//! to have it.
+
+use std::time::Duration;
+
+use sennit_replica::Moment;
+use sennit_replication::Role;
+use sennit_shard::Standing;
+
+use super::GroupShard;
+use crate::runtime::{
+    clock::moment,
+    groups::{Leader, ReplicaLag},
+};
+
+/// Ticks between two looks at what is said of the group and who is to lead it.
+const LOOK_TICKS: u64 = 10;
+
+/// How long a node leads at least before it gives leadership away, and how long it waits before it tries again.
+const LEADS_AT_LEAST: Duration = Duration::from_secs(5);
+
+/// Entries by which the node that is to lead may be behind.
+const LAG_ENTRIES_MAX: u64 = 64;
+
+impl GroupShard {
+    /// So many ticks have passed.
+    pub(in crate::runtime::core) fn tick(&mut self, count: u32) {
+        let now = moment();
+        for _ in 0..count {
+            self.replica.tick(now);
+        }
+        self.ticks += 1;
+        self.finish(now);
+        self.give_up_waiting(now.time);
+        if self.ticks.is_multiple_of(LOOK_TICKS) {
+            self.look(now);
+        }
+    }
+
+    fn look(&mut self, now: Moment) {
+        for replica in self.replica.take_behind() {
+            let shard = self.index.0;
+            tracing::warn!(
+                shard,
+                replica,
+                "a replica needs what lies before the log: it stays behind"
+            );
+            self.state().behind.add(1);
+        }
+        let lags: Vec<ReplicaLag> = self
+            .replica
+            .lags()
+            .into_iter()
+            .filter_map(|lag| {
+                let node = u16::try_from(lag.replica).ok()?;
+                Some(ReplicaLag { node, entries: lag.entries, is_heard: self.is_up(node) })
+            })
+            .collect();
+        if self.leaves {
+            // What was refused, or has failed, is tried again.
+            self.leave();
+        } else {
+            self.give_away(&lags, now);
+        }
+        self.say(lags);
+    }
+
+    /// Says to all threads what the replica is like.
+    pub(super) fn say(&self, lags: Vec<ReplicaLag>) {
+        let state = self.state();
+        state.term.set(self.replica.term());
+        state.leads.set(matches!(self.lead, Leader::Here { .. }).into());
+        state.commit_lag.set(self.replica.uncommitted());
+        state.held_commands.set(self.held.len() as u64);
+        state.is_quarantined.set((self.replica.role() == Role::Quarantined).into());
+        self.groups.set_role(self.index, self.role(), lags);
+    }
+
+    /// Gives leadership to the node that is to have it, if that is there and has the log.
+    fn give_away(&mut self, lags: &[ReplicaLag], now: Moment) {
+        let Leader::Here { .. } = self.lead else { return };
+        let preferred = self.groups.preferred(self.index);
+        let may_lead = lags
+            .iter()
+            .any(|lag| lag.node == preferred && lag.is_heard && lag.entries <= LAG_ENTRIES_MAX);
+        let kept_ns = now.monotonic_ns.saturating_sub(self.kept_since.monotonic_ns);
+        if !may_lead || !self.decides() || u128::from(kept_ns) < LEADS_AT_LEAST.as_nanos() {
+            return;
+        }
+        self.kept_since = now;
+        self.hand_to(preferred, now);
+    }
+
+    /// The broker stops: the node that has the most of the log is to lead.
+    pub(in crate::runtime::core) fn leave(&mut self) {
+        self.leaves = true;
+        if let (Some(heir), true) = (self.heir(), self.decides()) {
+            self.hand_to(heir, moment());
+        }
+    }
+
+    /// Whether this node leads no more, or nobody else could.
+    pub(in crate::runtime::core) fn has_left(&self) -> bool {
+        !matches!(self.lead, Leader::Here { .. }) || self.heir().is_none()
+    }
+
+    /// The node that is to lead when this one stops.
+    fn heir(&self) -> Option<u16> {
+        let lags = self.replica.lags().into_iter();
+        let nodes = lags.filter_map(|lag| Some((lag.entries, u16::try_from(lag.replica).ok()?)));
+        nodes.filter(|(_, node)| self.is_up(*node)).min().map(|(_, node)| node)
+    }
+
+    fn hand_to(&mut self, node: u16, now: Moment) {
+        match self.replica.transfer(u64::from(node), now) {
+            Ok(()) => tracing::info!(shard = self.index.0, to = node, "leadership is handed over"),
+            Err(refusal) => tracing::debug!(shard = self.index.0, %refusal, "leadership stays"),
+        }
+        self.finish(now);
+    }
+
+    /// What the replica is, in a word.
+    fn role(&self) -> &'static str {
+        match (self.replica.role(), self.replica.shard().standing()) {
+            (Role::Quarantined, _) => "quarantined",
+            (_, Standing::Poisoned) => "rebuilding",
+            (_, Standing::Leader { .. }) => "leader",
+            (_, Standing::HandingOver { .. }) => "handing over",
+            (Role::Leader, _) => "elected",
+            (Role::Candidate, _) => "candidate",
+            (Role::Follower, _) => "follower",
+        }
+    }
+}
