@@ -23,7 +23,6 @@ use sennit_model::{
     Message, Offset, PartitionId, PartitionIndex, ProducerId, ProducerStamp, StartAt, Timestamp,
     TopicConfig, TopicId, TopicKind,
 };
-use sennit_seal::{Key, KeyKind, KeyRing, Sealer};
 use sennit_server::check_archive;
 use sennit_websocket::{Deflater, FrameHead, Opcode, WindowBits, client};
 use xxhash_rust::xxh3::xxh3_64;
@@ -34,6 +33,7 @@ mod group_messages;
 mod group_records;
 mod name_changes;
 mod peer_frames;
+mod sealed_messages;
 
 fn write(target: &str, name: &str, seed: &[u8]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
@@ -66,7 +66,7 @@ fn main() {
     web_sockets();
     wse();
     api_bodies::write_all();
-    sealed();
+    sealed_messages::write_all();
 }
 
 fn messages() -> Vec<Message> {
@@ -575,28 +575,4 @@ fn credentials() {
     for name in ["billing", "two_names", "no_name"] {
         write("certificate", name, &read(&format!("{name}.der")));
     }
-}
-
-/// A message, in both forms and cut, and a file of keys.
-fn sealed() {
-    let keys = "sennit-channel-key:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
-    let ring = KeyRing::from_text(keys).expect("it is a key");
-    let sealer = Sealer::new(&ring).expect("it has a channel key");
-    let message = sealer.seal("news", b"hello", 7).expect("it has room");
-    write("sealed", "channel", &message);
-    write("sealed", "channel-cut", &message[..30]);
-    write("sealed", "json", sennit_seal::text_of(&message).as_bytes());
-    let mut all = KeyRing::default();
-    for kind in KeyKind::ALL {
-        let key = Key::generate(kind).expect("there are random numbers");
-        if let Some(public) = key.public() {
-            let to = KeyRing::from_text(&public.to_text()).expect("it is a key");
-            if let Ok(sealer) = Sealer::new(&to) {
-                let message = sealer.seal("news", b"hello", 7).expect("it has room");
-                write("sealed", "recipient", &message);
-            }
-        }
-        all.add(key, "label").expect("there is room");
-    }
-    write("sealed", "keys", all.to_text().as_bytes());
 }

@@ -9,9 +9,8 @@ use sennit_engine::{
 };
 use sennit_identity::Verb;
 use sennit_model::{
-    Batch, BatchBuilder, Durability, Message, Messages, Offset, PartitionId, PartitionIndex,
-    ReadFrom, Retention, TopicConfig, TopicId, TopicKind, TopicName,
-    limits::{APPEND_BYTES_MAX, MEMORY_SHARD_BYTES},
+    Batch, BatchBuilder, Message, Messages, Offset, PartitionId, PartitionIndex, ReadFrom, TopicId,
+    TopicName, limits::APPEND_BYTES_MAX,
 };
 
 use super::{
@@ -20,7 +19,9 @@ use super::{
     control_request::ControlRefusal,
     name_change::{NameAnswer, NameChange},
     stream_offset::IncarnationTag,
-    stream_request::{CreateStream, Created, ForkRequest, Located, StreamFailure, StreamPlace},
+    stream_request::{
+        CreateStream, Created, ForkRequest, Located, StreamFailure, StreamPlace, config_of_stream,
+    },
     streams::{Streams, ask, read_through, stopping, wait_for_room, wrong_answer},
 };
 use crate::identity::principal::Principal;
@@ -491,13 +492,6 @@ fn of_source(failure: StreamFailure) -> StreamFailure {
         StreamFailure::Stream(StreamRefusal::Deleted) => StreamFailure::SourceDeleted,
         failure => failure,
     }
-}
-
-/// The settings of a stream's topic.
-pub(crate) fn config_of_stream(durability: Durability) -> TopicConfig {
-    let bytes = (durability == Durability::Memory).then_some(MEMORY_SHARD_BYTES);
-    let retention = Retention { bytes, ..Retention::FOREVER };
-    TopicConfig { retention, durability, ..TopicConfig::of_kind(TopicKind::Stream) }
 }
 
 fn first_partition(topic: TopicId) -> PartitionId {

@@ -3,7 +3,10 @@
 use sennit_engine::{
     Content, Refusal, StreamAppend, StreamRefusal, StreamSettings, StreamStatus, Topic,
 };
-use sennit_model::{Durability, Offset, PartitionId, PartitionIndex, TopicId, TopicName};
+use sennit_model::{
+    Durability, Offset, PartitionId, PartitionIndex, Retention, TopicConfig, TopicId, TopicKind,
+    TopicName, limits::MEMORY_SHARD_BYTES,
+};
 
 use super::{
     control_request::ControlRefusal,
@@ -36,6 +39,13 @@ impl Located {
     pub(crate) fn place(self) -> StreamPlace {
         (PartitionId { topic: self.topic, index: PartitionIndex(0) }, self.home)
     }
+}
+
+/// The settings of a stream's topic.
+pub(crate) fn config_of_stream(durability: Durability) -> TopicConfig {
+    let bytes = (durability == Durability::Memory).then_some(MEMORY_SHARD_BYTES);
+    let retention = Retention { bytes, ..Retention::FOREVER };
+    TopicConfig { retention, durability, ..TopicConfig::of_kind(TopicKind::Stream) }
 }
 
 /// A stream that is there now.

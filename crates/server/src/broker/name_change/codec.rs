@@ -32,9 +32,8 @@ use super::{
 };
 use crate::broker::{
     control_request::{AlterGroup, CreateGroup},
-    stream_control::config_of_stream,
     stream_offset::StreamOffset,
-    stream_request::{CreateStream, ForkRequest},
+    stream_request::{CreateStream, ForkRequest, config_of_stream},
 };
 
 const CREATE_TOPIC: u8 = 1;

@@ -1,3 +1,5 @@
+//! Changes and answers travel and come back; what nobody sends is refused.
+
 use std::time::Duration;
 
 use bytes::Bytes;
