@@ -11,7 +11,7 @@ mod recorder;
 mod three_nodes;
 mod workload;
 
-use std::{panic::resume_unwind, thread};
+use std::{panic::resume_unwind, sync::mpsc, thread};
 
 use tokio::sync::oneshot;
 
@@ -47,13 +47,22 @@ fn rage(test: &str, few: u32, nemesis: &mut Nemesis) {
         nemesis.choices = Choices::new(seed);
         let clients = nemesis.lines.iter().filter(|line| line.from == End::Clients);
         let addresses = clients.map(|line| line.link.address.clone()).collect();
-        let (is_over, over) = oneshot::channel();
+        let (begin, is_begun) = mpsc::channel();
+        let (end, is_over) = oneshot::channel();
         let counts = thread::scope(|scope| {
-            let raging = scope.spawn(|| {
-                nemesis.rage(faults.by_ref().take(FAULTS_OF_A_HISTORY), &diary);
-                is_over.send(()).expect("the work waits for it");
+            let (nemesis, noted) = (&mut *nemesis, diary.clone());
+            let of_this = faults.by_ref().take(FAULTS_OF_A_HISTORY);
+            let raging = scope.spawn(move || {
+                // Where the work fails, nobody begins this or waits for its end.
+                if is_begun.recv().is_ok() {
+                    nemesis.rage(of_this, &noted);
+                    let _ = end.send(());
+                }
             });
-            let faults = async { over.await.expect("the nemesis does not fail") };
+            let faults = async move {
+                begin.send(()).expect("the nemesis waits");
+                is_over.await.expect("the nemesis does not fail");
+            };
             let name = format!("{test}-{seed}");
             let work = work(&name, seed, addresses, diary.clone(), faults);
             let counts = within_bound(long(), "the work ends", work);
