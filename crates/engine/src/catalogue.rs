@@ -8,6 +8,7 @@ use sennit_model::{
 };
 
 use crate::{
+    catalogue_news::{CatalogueNews, WaitingNews},
     command::{CatalogueCommand, DeadLetters, GroupSetting, Placed},
     names::SourceNames,
     ordered::Ordered,
@@ -130,6 +131,7 @@ pub struct Catalogue {
     next_group: u32,
     /// Numbers, half-open, of topics that the journal has lost, if there were any.
     lost: Vec<(u32, u32)>,
+    pub(crate) news: WaitingNews,
 }
 
 impl Catalogue {
@@ -163,6 +165,12 @@ impl Catalogue {
     #[must_use]
     pub fn topic_count(&self) -> usize {
         self.topics.len()
+    }
+
+    /// How often a record has changed something since this state was made.
+    #[must_use]
+    pub fn change_count(&self) -> u64 {
+        self.news.changes()
     }
 
     /// All topics, by number: in the order in which they were created.
@@ -478,6 +486,7 @@ impl Catalogue {
                 let groups = Box::default();
                 let settings = shared.topic_settings((*created.settings).clone());
                 let created = TopicCreated { settings, ..created.clone() };
+                self.news.note(|| Some(CatalogueNews::Created(topic)));
                 self.add(Topic { created, dead_letter: None, groups });
             }
             Record::TopicAltered { topic, config } => {
@@ -486,9 +495,11 @@ impl Catalogue {
                         TopicSettings { config: config.clone(), ..*topic.created.settings };
                     topic.created.settings = shared.topic_settings(settings);
                 }
+                self.news.note(|| Some(CatalogueNews::Altered(*topic)));
             }
             Record::TopicDeleted { topic } => self.delete(*topic),
             Record::GroupCreated { topic, name, setting } => {
+                self.news.note(|| None);
                 self.next_group = self.next_group.max(setting.id.0 + 1);
                 if let Some(topic) = self.topic_mut(*topic) {
                     let group =
@@ -498,6 +509,7 @@ impl Catalogue {
                 }
             }
             Record::GroupAltered { topic, setting } => {
+                self.news.note(|| None);
                 let held = self
                     .topic_mut(*topic)
                     .and_then(|topic| topic.groups.iter_mut().find(|group| group.id == setting.id));
@@ -506,6 +518,7 @@ impl Catalogue {
                 }
             }
             Record::GroupDeleted { topic, group } => {
+                self.news.note(|| None);
                 if let Some(topic) = self.topic_mut(*topic) {
                     let groups = std::mem::take(&mut topic.groups);
                     topic.groups = groups.into_iter().filter(|held| held.id != *group).collect();
@@ -520,5 +533,6 @@ impl Catalogue {
         if let Some(source) = self.topic_mut(gone.created.home) {
             source.dead_letter = None;
         }
+        self.news.note(|| Some(CatalogueNews::Deleted(Box::new(gone))));
     }
 }

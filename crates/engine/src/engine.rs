@@ -16,6 +16,7 @@ use sennit_model::{
 
 use crate::{
     catalogue::Catalogue,
+    catalogue_news::CatalogueNews,
     command::{Command, Origin},
     cursors::Cursors,
     effect::Effect,
@@ -185,6 +186,11 @@ impl Engine {
     /// Says which life of the shard begins, once a replay is over.
     pub fn set_generation(&mut self, generation: Generation) {
         self.generation = generation;
+    }
+
+    /// Takes what has changed in the catalogue since this was asked last; `None` if nothing was kept for anybody so far.
+    pub fn take_catalogue_news(&mut self) -> Option<Vec<CatalogueNews>> {
+        self.catalogue.news.take()
     }
 
     /// Which topics and groups there are; empty at a shard that does not lead the catalogue.

@@ -6,6 +6,7 @@
 //! [`link_listener::LinkListener`] takes what comes. [`group_links::GroupLinks`] makes frames of what replicas, sessions
 //! and the control of other nodes are told.
 
+pub(crate) mod control_frames;
 pub(crate) mod dialler;
 pub(crate) mod greeting;
 pub(crate) mod group_links;

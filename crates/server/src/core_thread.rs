@@ -21,10 +21,12 @@ use crate::{
         audit::Audit,
         audit_stream::AuditStream,
         catalogue_needs::Needs,
+        cluster_secrets::ClusterSecrets,
         configuration::{Configuration, CurrentConfiguration},
-        control::Control,
+        control::{Control, NodeRequests},
+        control_peers::{ControlLinks, ControlPeers, PeerRequests},
         key_use_store::KeyUseStore,
-        recovered_state::Found,
+        recovered_state::{Found, PartitionsHere},
         schedules::Schedules,
         streams::Streams,
         tenant_storage::{StoredSums, TenantStorage},
@@ -162,6 +164,7 @@ impl CoreThread {
             configuration.set_hooks_listener(Rc::new(FailureWatch(core.clone())));
             core.services.add(hooks);
             core.services.add(Rc::new(StoredSums(core.clone())));
+            core.services.add(Rc::new(PartitionsHere(core.clone())));
             configuration.add_identity_listener(core.services.find_or_add::<SessionGuards>());
             core.services.add(configuration);
             if index == CoreIndex::FIRST {
@@ -190,6 +193,15 @@ impl CoreThread {
 /// Adds the links of a core, and dials the peers that are to be dialled.
 fn open_links(core: &CoreHandle, state: &Arc<ClusterState>) -> Rc<GroupLinks> {
     let (groups, links) = GroupLinks::open(core, state);
+    if let (Some(control), Some(requests)) =
+        (core.services.find::<Control>(), core.services.find::<NodeRequests>())
+        && let Some(peers) = control.peers.clone()
+    {
+        let (to_nodes, requests): (Rc<dyn ControlLinks>, Rc<dyn PeerRequests>) =
+            (groups.clone(), requests);
+        peers.open(&to_nodes, &requests);
+        groups.set_control(peers);
+    }
     core.services.add(groups.clone());
     core.services.add(links.clone());
     spawn_local(core.clone().tick_groups());
@@ -276,7 +288,7 @@ fn add_control(core: &CoreHandle, config: Config, authority: &Authority) {
     let audit = core.services.find_or_add::<Audit>();
     spawn_local(AuditStream::new(core.clone()).keep(audit));
     core.services.add(AccessControl::new(core.clone(), authority.clone(), data.clone()));
-    let configuration = Configuration::new(core.clone(), authority.clone(), data);
+    let configuration = Configuration::new(core.clone(), authority.clone(), data.clone());
     core.services.add(configuration.clone());
     let publishes = Rc::new(BrokerPublishes(core.clone()));
     let schedules = Schedules::new(core.clone(), authority.clone(), publishes);
@@ -299,12 +311,29 @@ fn add_control(core: &CoreHandle, config: Config, authority: &Authority) {
             LiveConnections::call(&cores, index, move |live| live.hear_relay(news));
         }
     };
-    if let Some(relay) = Relay::open(core, &config.live_redis, tell) {
+    // In a cluster each node would send on what other brokers publish.
+    let relay = match core.cores.groups {
+        None => Relay::open(core, &config.live_redis, tell),
+        Some(_) => None,
+    };
+    if let Some(relay) = relay {
         core.services.add(relay.clone());
         listeners.push(relay);
     }
+    let peers = core.cores.groups.clone().map(ControlPeers::new).map(Rc::new);
+    let secrets =
+        peers.clone().map(|peers| ClusterSecrets::new(peers, authority.clone(), data.clone()));
+    if let Some(secrets) = &secrets {
+        spawn_local(secrets.clone().follow());
+        // The others need the keys.
+        listeners.insert(0, secrets.clone());
+    }
     let listeners: Rc<[Rc<dyn TopicListener>]> = listeners.into();
-    let control = Rc::new(Control::new(core.clone(), listeners, config.live_channels_keep));
+    let control = Control::new(core.clone(), listeners, config.live_channels_keep, peers);
+    let control = Rc::new(control);
+    if let Some(secrets) = secrets {
+        core.services.add(Rc::new(NodeRequests { control: control.clone(), secrets }));
+    }
     let needs = Rc::new(Needs::default());
     core.with(|core| core.set_needs(needs.clone()));
     spawn_local(needs.serve(control.clone()));

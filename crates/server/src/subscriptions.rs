@@ -74,6 +74,16 @@ impl TopicListener for Subscriptions {
         Box::pin(async move { self.load().await })
     }
 
+    fn is_where_led(&self) -> bool {
+        true
+    }
+
+    fn rests(self: Rc<Self>) {
+        // Those that work for its members find them gone.
+        self.is_loaded.set(false);
+        self.registry.take();
+    }
+
     fn appeared(self: Rc<Self>, stream: &TopicName, topic: TopicId, from: Offset) {
         if stream == self.store.name() {
             self.core.cores.own_topic.set(OwnStream::Subscriptions, topic);

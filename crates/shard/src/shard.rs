@@ -4,7 +4,8 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use sennit_engine::{
-    Catalogue, Command, Effect, Engine, Findings, GroupCounts, Outbox, Place, Stored, Throttles,
+    Catalogue, CatalogueNews, Command, Effect, Engine, Findings, GroupCounts, Outbox, Place,
+    Stored, Throttles,
 };
 use sennit_journal::{Container, Frame, Position};
 use sennit_model::{Offset, PartitionId, Timestamp};
@@ -366,6 +367,12 @@ impl Shard {
     #[must_use]
     pub fn catalogue(&self) -> &Catalogue {
         self.engine.catalogue()
+    }
+
+    /// Takes what has changed in the catalogue since this was asked last; `None` if nothing was kept for anybody so far, as in
+    /// a state that was made anew.
+    pub fn take_catalogue_news(&mut self) -> Option<Vec<CatalogueNews>> {
+        self.engine.take_catalogue_news()
     }
 
     /// The state, read-only.

@@ -17,6 +17,7 @@ mod broker;
 mod checker;
 mod client_certificates;
 mod cluster_groups;
+mod cluster_names;
 mod cluster_nodes;
 mod cluster_pauses;
 mod compaction;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use sennit_engine::{CatalogueCommand, Command, GroupSetting, Place, Record, Replay, Replayed};
+use sennit_engine::{
+    CatalogueCommand, CatalogueNews, Command, GroupSetting, Place, Record, Replay, Replayed,
+};
 use sennit_model::{
     Generation, GroupConfig, GroupId, GroupName, Incarnation, Offset, StartAt, TopicConfig,
     TopicId, TopicKind,
@@ -48,6 +50,36 @@ fn bury(world: &mut World, source: TopicId) -> TopicId {
     let incarnation = INCARNATION;
     change(world, CatalogueCommand::CreateDeadLetterTopic { source, incarnation });
     world.engine.catalogue().topics().last().expect("it was made").id()
+}
+
+#[test]
+fn news_are_kept_once_somebody_asks_for_them_and_changes_are_always_counted() {
+    let mut world = World::empty();
+    create(&mut world, "before");
+    assert_eq!(world.engine.take_catalogue_news(), None);
+    assert_eq!(world.engine.take_catalogue_news(), Some(Vec::new()));
+    let counted = world.engine.catalogue().change_count();
+
+    let topic = create(&mut world, "orders");
+    let held = world.engine.catalogue().topic(topic).cloned().expect("it was made");
+    let config = held.config().clone();
+    change(&mut world, CatalogueCommand::AlterTopic { topic, config });
+    let group = CatalogueCommand::CreateGroup {
+        topic,
+        name: "workers".parse().expect("it is a name"),
+        config: GroupConfig::default(),
+        start: StartAt::Earliest,
+    };
+    change(&mut world, group);
+    let with_group = world.engine.catalogue().topic(topic).cloned().expect("it is there");
+    change(&mut world, CatalogueCommand::DeleteTopic { topic });
+    let news = world.engine.take_catalogue_news().expect("they are kept");
+    let (made, gone) =
+        (CatalogueNews::Created(topic), CatalogueNews::Deleted(Box::new(with_group)));
+    assert_eq!((news.first(), news.last()), (Some(&made), Some(&gone)));
+    assert!(!news.iter().any(|news| matches!(news, CatalogueNews::Altered(of) if *of != topic)));
+    assert!(world.engine.catalogue().change_count() >= counted + 3);
+    assert_eq!(world.engine.take_catalogue_news(), Some(Vec::new()));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::{path::PathBuf, rc::Rc};
 
 use bytes::Bytes;
+use sennit_engine::Refusal;
 use sennit_identity::{
     ADMIN, ApiKey, ApiKeyId, DecisionReason, Directory, EntryKey, Holder, KeyEntry, MasterSecret,
     Quotas, RightSource, Rights, RoleEntry, TenantEntry, TenantName, UserEntry, Verb, Zeroizing,
@@ -357,6 +358,10 @@ impl AccessControl {
     fn master(&self) -> Result<MasterSecret, AccessRefusal> {
         if let Some(master) = self.authority.master() {
             return Ok(master.clone());
+        }
+        if self.core.cores.groups.is_some() {
+            // It is the same on each node, and this one has not heard of it yet.
+            return Err(ControlRefusal::Engine(Refusal::NoLeader).into());
         }
         let master = key_file::read_or_create(&self.data).map(|secrets| key_file::master(&secrets));
         let master = master.map_err(|error| AccessRefusal::Secret(error.to_string()))?;

@@ -7,6 +7,7 @@
 
 mod change;
 mod entries;
+mod follower;
 mod history;
 mod request;
 mod snapshot;
@@ -27,7 +28,7 @@ use sennit_model::{
     ConfigurationKey, Offset, TopicId, TopicName, limits::CONFIGURATION_WAITING_BYTES_MAX,
 };
 use tokio::{
-    sync::{Notify, oneshot},
+    sync::{Notify, oneshot, watch},
     task::spawn_local,
 };
 
@@ -89,6 +90,10 @@ pub(crate) struct Configuration {
     authority: Authority,
     /// The data directory, with the file of the broker's secrets.
     data: PathBuf,
+    /// On a node of a cluster, the offset of the stream up to which all is in force here.
+    followed: watch::Sender<Offset>,
+    /// The stream is there.
+    appeared: Notify,
 }
 
 /// Whether requests are answered.
@@ -118,7 +123,10 @@ pub(crate) fn ask(
 impl TopicListener for Configuration {
     fn starts(self: Rc<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
         Box::pin(async move {
-            if self.load().await {
+            if self.core.cores.groups.is_some() {
+                spawn_local(self.clone().follow());
+                spawn_local(self.write());
+            } else if self.load().await {
                 spawn_local(self.write());
             }
         })
@@ -127,6 +135,7 @@ impl TopicListener for Configuration {
     fn appeared(self: Rc<Self>, stream: &TopicName, topic: TopicId, _from: Offset) {
         if stream == self.store.name() {
             self.core.cores.own_topic.set(OwnStream::Configuration, topic);
+            self.appeared.notify_one();
         }
     }
 
@@ -148,6 +157,8 @@ impl Configuration {
             waiting_bytes: Cell::new(0),
             has_more: Notify::new(),
             state: Cell::new(State::Unreadable),
+            followed: watch::Sender::default(),
+            appeared: Notify::new(),
         })
     }
 
@@ -248,14 +259,10 @@ impl Configuration {
                 self.has_more.notified().await;
             }
             let writes = self.take();
-            let (changes, answers) = {
-                let entries = self.entries.borrow();
-                let mut draft = Draft::of(&entries);
-                let answers: Vec<_> =
-                    writes.iter().map(|waiting| draft.decide(&waiting.write)).collect();
-                (draft.changes, answers)
+            let (kept, answers) = match &self.core.cores.groups {
+                None => self.decide_and_keep(&writes).await,
+                Some(_) => Box::pin(self.write_in_cluster(&writes)).await,
             };
-            let kept = self.keep(changes).await;
             let bytes: usize = writes.iter().map(|waiting| waiting.write.bytes()).sum();
             self.waiting_bytes.set(self.waiting_bytes.get() - bytes);
             for (WaitingWrite { write, principal, answer }, decided) in
@@ -268,6 +275,20 @@ impl Configuration {
             }
             self.write_again_if_grown().await;
         }
+    }
+
+    async fn decide_and_keep(
+        &self,
+        writes: &[WaitingWrite],
+    ) -> (Result<(), ConfigurationRefusal>, Vec<Answer>) {
+        let (changes, answers) = {
+            let entries = self.entries.borrow();
+            let mut draft = Draft::of(&entries);
+            let answers: Vec<_> =
+                writes.iter().map(|waiting| draft.decide(&waiting.write)).collect();
+            (draft.changes, answers)
+        };
+        (self.keep(changes).await, answers)
     }
 
     /// The next changes that are appended together.
@@ -296,6 +317,12 @@ impl Configuration {
             }
             return Err(refusal_of(failure));
         }
+        self.put_in_force(changes).await;
+        Ok(())
+    }
+
+    /// Has changes that are durable be seen by each core.
+    async fn put_in_force(&self, changes: Vec<ConfigurationChange>) {
         {
             let mut entries = self.entries.borrow_mut();
             changes.iter().for_each(|change| entries.apply(change));
@@ -309,7 +336,6 @@ impl Configuration {
         self.change_directory(&changes);
         let changes: Arc<[_]> = changes.into();
         self.tell_cores(move |current| current.change(snapshot.clone(), &changes)).await;
-        Ok(())
     }
 
     /// Makes the directory of the entries that were kept, and puts it in force.
@@ -376,7 +402,10 @@ impl Configuration {
     async fn write_again_if_grown(&self) {
         let (revision, entries) = {
             let entries = self.entries.borrow();
-            if self.state.get() != State::Serves || !self.store.has_grown(entries.totals().bytes) {
+            if self.state.get() != State::Serves
+                || !self.core.cores.leads_catalogue()
+                || !self.store.has_grown(entries.totals().bytes)
+            {
                 return;
             }
             let all = entries.iter().map(|(key, entry)| ConfigurationChange {
@@ -386,7 +415,8 @@ impl Configuration {
             });
             (entries.revision(), all.collect())
         };
-        if let Err(failure) = self.store.write_again(revision, entries).await {
+        let at = self.core.cores.groups.is_some().then(|| *self.followed.borrow());
+        if let Err(failure) = self.store.write_again(revision, entries, at).await {
             tracing::warn!(%failure, "the configuration is written again later");
         }
     }

@@ -8,8 +8,12 @@ mod delayed;
 mod descriptions;
 mod explain;
 mod groups;
+mod leader;
+mod leadership;
 mod live;
 mod name_changes;
+mod name_lookup;
+mod news;
 mod reading;
 mod start;
 mod topics;
@@ -17,7 +21,12 @@ mod watch;
 mod watches;
 mod workbench;
 
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashSet,
+    rc::Rc,
+    time::Duration,
+};
 
 use sennit_engine::{CatalogueCommand, Command, PartitionCommand, Refusal, SessionId, Topic};
 use sennit_model::{
@@ -27,6 +36,7 @@ use tokio::{sync::oneshot, task::spawn_local};
 
 use super::{
     audit,
+    control_peers::ControlPeers,
     control_request::{
         ControlAnswer, ControlRefusal, ControlRequest, act, check_request, check_rights,
     },
@@ -43,6 +53,7 @@ use crate::runtime::{
 };
 
 pub(crate) use self::{
+    leader::{LEADER_PATIENCE, NodeRequests},
     live::LiveStart,
     watch::watch,
     watches::{CHANGES_WAITING_MAX, Change, WatchedTopic},
@@ -58,6 +69,14 @@ pub(crate) struct Control {
     listeners: Rc<[Rc<dyn TopicListener>]>,
     /// How long channels that live connections create keep messages; without it as long as the broker runs.
     channels_keep: Option<Duration>,
+    /// The controls of the other nodes, on a node of a cluster.
+    pub(crate) peers: Option<Rc<ControlPeers>>,
+    /// The changes of the catalogue that are known to be committed, as far as they were counted, and how often its state had been
+    /// made anew.
+    committed_changes: Rc<Cell<(u64, u64)>>,
+    /// Topics that were reported by who has created or deleted them here (true: created), and of which the catalogue's news are not
+    /// taken yet.
+    reported: Rc<RefCell<HashSet<(TopicId, bool)>>>,
 }
 
 /// Asks the first core, for a session and on behalf of a principal. Without an answer the broker stops.
@@ -109,9 +128,19 @@ impl Control {
         core: CoreHandle,
         listeners: Rc<[Rc<dyn TopicListener>]>,
         channels_keep: Option<Duration>,
+        peers: Option<Rc<ControlPeers>>,
     ) -> Self {
-        let (changes, watches) = Default::default();
-        Self { core, changes, watches, listeners, channels_keep }
+        let (changes, watches, committed_changes, reported) = Default::default();
+        Self {
+            core,
+            changes,
+            watches,
+            listeners,
+            channels_keep,
+            peers,
+            committed_changes,
+            reported,
+        }
     }
 
     /// What a topic is called, for people; its number where it is gone.
@@ -147,6 +176,7 @@ impl Control {
         if !principal.is_broker() {
             check_request(&request)?;
         }
+        self.know_all(request.looked_up()).await?;
         match request {
             ControlRequest::CreateTopic { name, config, beside } => {
                 self.check_topics_quota(principal, &name)?;

@@ -3,6 +3,7 @@
 
 mod act;
 mod answer;
+mod lookup;
 mod protection;
 mod refusal;
 mod rights;

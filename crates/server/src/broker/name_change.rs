@@ -12,6 +12,7 @@ mod tests;
 
 use sennit_model::{GroupId, GroupName, TopicConfig, TopicId, TopicName};
 
+pub(crate) use self::message::{AppliedTo, Content};
 pub use self::{codec_error::NameChangeError, message::NameMessage};
 use super::{
     control_request::{AlterGroup, ControlRefusal, CreateGroup},
@@ -47,6 +48,9 @@ pub(crate) enum NameChange {
     DeleteStream { name: TopicName },
     /// Takes away a stream if its time is over. [`NameAnswer::Done`].
     EndStream { topic: TopicId },
+    /// Changes nothing, and waits for the changes of a name that are under way: what is so then can be looked up.
+    /// [`NameAnswer::Done`].
+    Settle { name: TopicName },
 }
 
 /// The answer to a change that was not refused.

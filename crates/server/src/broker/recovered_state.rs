@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use sennit_engine::{Catalogue, SettingsHash};
+use sennit_engine::{Catalogue, Engine, SettingsHash};
 use sennit_model::{PartitionId, TopicId};
 
-use crate::runtime::{index::ShardIndex, placement::Placement};
+use crate::runtime::{core::CoreHandle, index::ShardIndex, placement::Placement};
 
 /// What was recovered that the catalogue may not know.
 #[derive(Debug, Default)]
@@ -18,11 +18,37 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// What a shard has.
+    pub(crate) fn of(shard: ShardIndex, engine: &Engine) -> Self {
+        let partitions = engine.settings_hashes();
+        let partitions = partitions.map(|(id, settings)| FoundPartition { id, shard, settings });
+        Self {
+            partitions: partitions.collect(),
+            held_streams: engine.held_streams().collect(),
+            forks: engine.forks_of_streams().collect(),
+        }
+    }
+
     /// Adds what others have found.
     pub(crate) fn append(&mut self, mut others: Self) {
         self.partitions.append(&mut others.partitions);
         self.held_streams.append(&mut others.held_streams);
         self.forks.extend(others.forks);
+    }
+}
+
+/// What the shards of a core have by now: a service of the core.
+#[derive(Debug)]
+pub(crate) struct PartitionsHere(pub(crate) CoreHandle);
+
+impl PartitionsHere {
+    /// All of it.
+    pub(crate) fn found(&self) -> Found {
+        let mut found = Found::default();
+        self.0.look(|core| {
+            core.engines().for_each(|(shard, engine)| found.append(Found::of(shard, engine)));
+        });
+        found
     }
 }
 
@@ -77,8 +103,7 @@ impl Lag {
 #[cfg(test)]
 mod tests {
     use sennit_engine::{
-        CatalogueCommand, Command, Engine, Journal, Origin, Outbox, PartitionCommand, Record,
-        SessionId,
+        CatalogueCommand, Command, Journal, Origin, Outbox, PartitionCommand, Record, SessionId,
     };
     use sennit_model::{
         Batch, Generation, Incarnation, PartitionIndex, Retention, Timestamp, TopicConfig,

@@ -176,6 +176,17 @@ impl TopicListener for Schedules {
         })
     }
 
+    fn is_where_led(&self) -> bool {
+        true
+    }
+
+    fn rests(self: Rc<Self>) {
+        self.is_readable.set(false);
+        self.held.borrow_mut().clear();
+        self.bytes.set(0);
+        self.changed.notify_one();
+    }
+
     fn appeared(self: Rc<Self>, stream: &TopicName, topic: TopicId, _from: Offset) {
         if stream == self.store.name() {
             self.core.cores.own_topic.set(OwnStream::Schedules, topic);
@@ -245,7 +256,11 @@ impl Schedules {
 
     async fn answer(self: Rc<Self>, principal: &Principal, request: ScheduleRequest) -> Answer {
         if !self.is_readable.get() {
-            return Err(ScheduleRefusal::Unreadable);
+            return Err(match self.core.cores.catalogue_leader() {
+                // They are where the catalogue is led.
+                Some(leader) => ControlRefusal::from(Refusal::NotLeader { leader }).into(),
+                None => ScheduleRefusal::Unreadable,
+            });
         }
         match request {
             ScheduleRequest::Get(name) => {
@@ -421,9 +436,9 @@ impl Schedules {
         })
     }
 
-    /// Publishes what is due, for ever.
+    /// Publishes what is due, until others do it.
     async fn tick(self: Rc<Self>) {
-        loop {
+        while self.is_readable.get() {
             let now = clock::now();
             self.metrics().schedules.set(self.held.borrow().len() as u64);
             let mut next = None;

@@ -194,7 +194,14 @@ impl Control {
             self.add_fork(&settings, topic).await?;
             opened(ask(&self.core, place_of(topic), open).await?)
         };
-        let (created, is_opened) = tokio::join!(created, opening);
+        let (created, is_opened) = match self.peers {
+            None => tokio::join!(created, opening),
+            // A group may take the topic back, and its number be another's then: the partition waits.
+            Some(_) => match created.await {
+                created @ Ok(Ok(_)) => (created, opening.await),
+                failed => (failed, Err(wrong_answer())),
+            },
+        };
         let topic = match created {
             Ok(Ok(Answer::Done { topic, .. })) => topic,
             Ok(Ok(_)) => return Err(wrong_answer()),
@@ -210,7 +217,7 @@ impl Control {
             if let Some(topic) = self.topic(topic) {
                 self.remove_topic(&topic).await?;
             }
-            let source = settings.fork.map(|of| (of.source, of.home));
+            let source = settings.fork.as_ref().map(|of| (of.source, of.home));
             self.remove_fork(source, topic).await?;
         }
         // It stands for itself.
@@ -462,7 +469,11 @@ impl Control {
                 continue;
             }
             let done = match fork {
-                Some(fork) if self.topic(fork).is_some() && forks.contains(&(fork, source)) => {
+                // In a cluster what was found may be behind: a fork whose topic is there may be one by now.
+                Some(fork)
+                    if self.topic(fork).is_some()
+                        && (self.peers.is_some() || forks.contains(&(fork, source))) =>
+                {
                     continue;
                 }
                 Some(fork) => self.remove_fork(Some((source, topic.created.home)), fork).await,

@@ -5,15 +5,17 @@ use std::{cell::RefCell, collections::HashMap, rc::Rc, time::Duration};
 
 use foldhash::fast::RandomState;
 use sennit_engine::{
-    Command, Origin, StreamAnswer, StreamAppend, StreamAppended, StreamChunk, StreamCommand,
-    StreamRead, StreamRefusal, StreamStatus,
+    Command, Origin, Publish, Refusal, StreamAnswer, StreamAppend, StreamAppended, StreamChunk,
+    StreamCommand, StreamRead, StreamRefusal, StreamStatus,
 };
 use sennit_identity::Verb;
-use sennit_model::{Offset, PartitionId, PartitionIndex, ReadFrom, TopicId, TopicName};
+use sennit_model::{
+    Batch, Offset, PartitionId, PartitionIndex, ProducerStamp, ReadFrom, TopicId, TopicName,
+};
 use tokio::{sync::oneshot, task::spawn_local};
 
 use super::{
-    control::Control,
+    control::{Control, ask_control},
     control_request::ControlRefusal,
     interrupted_reads::InterruptedReads,
     stream_offset::{Identified, IncarnationTag, StreamOffset},
@@ -120,6 +122,36 @@ impl Streams {
                 Ok(Identified { of, answer })
             }
             _ => Err(wrong_answer()),
+        }
+    }
+
+    /// Appends what the broker has for a stream of its own at this offset; false if the stream ends elsewhere: then nothing is appended.
+    pub(crate) async fn append_at(
+        &self,
+        name: &TopicName,
+        at: Offset,
+        batch: Batch,
+    ) -> Result<bool, StreamFailure> {
+        let located = self.located(&Principal::broker(), Verb::Publish, name).await?;
+        let shard = self.shard(located.home);
+        let answer = self.core.with(|core| {
+            let (origin, answer) = core.answers.ask();
+            let (partition, producer) = (located.place().0, ProducerStamp::default());
+            let publish = Publish { origin, partition, producer, batch };
+            core.command(shard, Command::PublishAt(publish, at));
+            answer
+        });
+        match answer.await {
+            Ok(Ok(Answer::Published { .. })) => Ok(true),
+            Ok(Ok(_)) => Err(wrong_answer()),
+            Ok(Err(Refusal::OffsetMismatch { .. })) => Ok(false),
+            Ok(Err(refusal)) => {
+                if refusal == Refusal::UnknownTopic {
+                    self.names.borrow_mut().remove(name);
+                }
+                Err(StreamFailure::of_refusal(&refusal))
+            }
+            Err(_) => Err(stopping()),
         }
     }
 
@@ -244,7 +276,11 @@ impl Streams {
     }
 
     async fn learn(&self, name: &TopicName) -> Result<Located, StreamFailure> {
-        let located = if self.core.index == CoreIndex::FIRST {
+        let located = if self.core.cores.groups.is_some() {
+            let name = name.clone();
+            let known = |control: Rc<Control>| async move { control.locate_known(&name).await };
+            ask_control(&self.core.cores, known).await?
+        } else if self.core.index == CoreIndex::FIRST {
             self.core.look(|core| core.catalogue().topic_named(name).map(Located::of))
         } else {
             let (sender, answer) = oneshot::channel();

@@ -65,13 +65,11 @@ impl GroupLinks {
     }
 
     /// What the control of other nodes says goes there from now on.
-    #[expect(dead_code, reason = "the control of a node hears others by it")]
     pub(crate) fn set_control(&self, control: Rc<dyn ControlListener>) {
         *self.control.borrow_mut() = Some(control);
     }
 
     /// Sends a request of the control, or an answer to one, which has its number; false if it is lost.
-    #[expect(dead_code, reason = "the control of a node asks others by it")]
     pub(crate) fn send_control(&self, peer: u16, number: u64, content: Content) -> bool {
         let frame = PeerFrame { class: Class::Ordinary, group: 0, number, content };
         self.send(peer, frame)

@@ -16,7 +16,7 @@ use sennit_shard::{
 };
 
 use crate::{
-    broker::recovered_state::{Found, FoundPartition},
+    broker::recovered_state::Found,
     cluster::group_links::group_of,
     config::Config,
     runtime::{
@@ -89,15 +89,7 @@ impl RecoveredShard {
 
     /// What of it the catalogue may not know.
     pub(super) fn found(&self) -> Found {
-        let engine = self.parts.shard.engine();
-        let shard = self.index;
-        let partitions = engine.settings_hashes();
-        let partitions = partitions.map(|(id, settings)| FoundPartition { id, shard, settings });
-        Found {
-            partitions: partitions.collect(),
-            held_streams: engine.held_streams().collect(),
-            forks: engine.forks_of_streams().collect(),
-        }
+        Found::of(self.index, self.parts.shard.engine())
     }
 
     /// Starts the threads that work for it. They end once the shard and its core have.

@@ -349,6 +349,9 @@ impl TopicListener for HookCleaner {
 
     fn gone(self: Rc<Self>, _name: &TopicName, topic: TopicId) {
         self.0.cores.topic_changes.fetch_add(1, Relaxed);
+        if !self.0.cores.leads_catalogue() {
+            return;
+        }
         let Some(hooks) = self.0.services.find::<CoreHooks>() else { return };
         let snapshot = hooks.snapshot();
         let prefix = versions_prefix(topic);

@@ -34,8 +34,8 @@ use std::{
 };
 
 use sennit_engine::{
-    Catalogue, Command, Content, Effect, Findings, SessionId, Stored, StreamAppend, StreamCommand,
-    Throttles,
+    Catalogue, CatalogueNews, Command, Content, Effect, Engine, Findings, SessionId, Stored,
+    StreamAppend, StreamCommand, Throttles,
 };
 use sennit_journal::Fault;
 use sennit_model::{PartitionId, Timestamp};
@@ -55,7 +55,7 @@ pub(crate) use self::{
 use super::{
     clock::{now, wall},
     disk_reserve::DiskReserve,
-    groups::Groups,
+    groups::{Groups, Leader},
     inbox::{self, Message, ShardMessage},
     index::{CoreIndex, IndexVec, ShardIndex},
     metrics::{CoreMetrics, ShardMetrics},
@@ -105,6 +105,22 @@ impl Cores {
             self.claims.fetch_max(wall, Relaxed);
         }
         self.claims.fetch_add(1, Relaxed)
+    }
+
+    /// Whether this node leads the catalogue: alone it does.
+    pub(crate) fn leads_catalogue(&self) -> bool {
+        let leads = |groups: &Arc<Groups>| {
+            matches!(groups.leader_of(ShardIndex::CATALOGUE), Leader::Here { .. })
+        };
+        self.groups.as_ref().is_none_or(leads)
+    }
+
+    /// The other node that leads the catalogue, if one does.
+    pub(crate) fn catalogue_leader(&self) -> Option<u64> {
+        match self.groups.as_ref()?.leader_of(ShardIndex::CATALOGUE) {
+            Leader::Node { node, .. } => Some(node.into()),
+            Leader::Here { .. } | Leader::Unknown => None,
+        }
     }
 
     /// The number of this node; 0 where there is no cluster.
@@ -241,6 +257,18 @@ impl Core {
     pub(crate) fn catalogue(&self) -> &Catalogue {
         assert_eq!(self.index, CoreIndex::FIRST, "another core has the catalogue");
         self.shards[self.number(ShardIndex::CATALOGUE)].state.shard().catalogue()
+    }
+
+    /// Takes what has changed in the catalogue since this was asked last, on the first core; `None` if something may be
+    /// missing.
+    pub(crate) fn take_catalogue_news(&mut self) -> Option<Vec<CatalogueNews>> {
+        let number = self.number(ShardIndex::CATALOGUE);
+        self.shards[number].state.shard_mut().take_catalogue_news()
+    }
+
+    /// The partitions that its shards have by now, and what their streams hold on to.
+    pub(crate) fn engines(&self) -> impl Iterator<Item = (ShardIndex, &Engine)> {
+        self.shards.iter().map(|shard| (shard.index, shard.state.shard().engine()))
     }
 
     /// What a partition stores of a shard that this core runs.

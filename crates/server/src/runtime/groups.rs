@@ -34,6 +34,21 @@ pub(crate) enum Leader {
     },
 }
 
+/// How far the log of a group is at the replica here: what it has appended is applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Entries {
+    /// The last entry's term.
+    pub(crate) last_term: u64,
+    /// The last entry's index.
+    pub(crate) last_index: u64,
+    /// The last entry that is committed, as far as this replica knows.
+    pub(crate) committed: u64,
+    /// Whether the state has applied what the group did not decide, and is made anew.
+    pub(crate) is_poisoned: bool,
+    /// Whether this replica leads and has the leader's lease: what it has not is not there.
+    pub(crate) may_give: bool,
+}
+
 /// A replica of the group, as its leader sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplicaLag {
@@ -63,6 +78,7 @@ pub(crate) struct GroupState {
     pub(crate) held_commands: Count,
     /// Whether the replica has put itself in quarantine.
     pub(crate) is_quarantined: Count,
+    entries: watch::Sender<Entries>,
 }
 
 /// The groups of a node.
@@ -109,8 +125,12 @@ impl Groups {
         self.changes.subscribe()
     }
 
+    /// How far the log of a shard's group is here, now and from now on.
+    pub(crate) fn entries(&self, shard: ShardIndex) -> watch::Receiver<Entries> {
+        self.states[shard].entries.subscribe()
+    }
+
     /// A number that this node has not used before, for a request to another node.
-    #[expect(dead_code, reason = "requests of the control are numbered by it")]
     pub(crate) fn next_number(&self) -> u64 {
         (self.start_epoch << 40).wrapping_add(self.next_number.fetch_add(1, Relaxed))
     }
@@ -118,6 +138,15 @@ impl Groups {
     /// The node that is to lead a group if it can: leaders are spread over the nodes.
     pub(crate) fn preferred(&self, shard: ShardIndex) -> u16 {
         self.members[shard.0 as usize % self.members.len()]
+    }
+
+    /// The log of a shard's group is so far here.
+    pub(super) fn set_entries(&self, shard: ShardIndex, entries: Entries) {
+        self.states[shard].entries.send_if_modified(|held| {
+            let is_new = *held != entries;
+            *held = entries;
+            is_new
+        });
     }
 
     /// Another node leads the group of a shard, or this one, or nobody who is known.

@@ -139,6 +139,9 @@ impl Answers {
                 let (first, is_duplicate) = (confirmed.first_offset, confirmed.duplicate);
                 (confirmed.origin.request, Ok(Answer::Published { first, is_duplicate }))
             }
+            Effect::PublishedAt { origin, first, .. } => {
+                (origin.request, Ok(Answer::Published { first: Some(first), is_duplicate: false }))
+            }
             Effect::Described { origin, description } => {
                 (origin.request, Ok(Answer::Described(description)))
             }

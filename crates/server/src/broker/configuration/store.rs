@@ -5,10 +5,12 @@
 use std::{cell::Cell, rc::Rc};
 
 use bytes::Bytes;
-use sennit_engine::{Content, StreamAppend, StreamNote, StreamRead, StreamRefusal, StreamSettings};
+use sennit_engine::{
+    Content, Refusal, StreamAppend, StreamNote, StreamRead, StreamRefusal, StreamSettings,
+};
 use sennit_model::{
-    BatchBuilder, Durability, Message, Messages, Offset, PartitionIndex, ReadFrom, TopicName,
-    limits::BATCH_MESSAGES_MAX,
+    Batch, BatchBuilder, Durability, Message, Messages, Offset, PartitionIndex, ReadFrom,
+    TopicName, limits::BATCH_MESSAGES_MAX,
 };
 
 use super::change::{ConfigurationChange, KeptConfiguration};
@@ -42,6 +44,16 @@ pub(super) enum Found {
     Kept(KeptConfiguration),
     /// So many messages cannot be read; each may have been a change.
     Missing(u64),
+}
+
+/// A part of the stream.
+#[derive(Debug)]
+pub(super) struct ReadOn {
+    pub(super) found: Vec<Found>,
+    /// Where the next part begins.
+    pub(super) next: Offset,
+    /// Whether nothing follows by now.
+    pub(super) is_up_to_date: bool,
 }
 
 /// The stream that the configuration is kept in.
@@ -92,21 +104,100 @@ impl Store {
                 },
             };
             for message in chunk.messages.iter().flat_map(|part| Messages::of_checked(part)) {
-                let (key, payload) = (message.key(), message.payload());
-                self.grow(key.len() + payload.len());
-                match KeptConfiguration::decode(key, payload) {
-                    Ok(kept) => take(Found::Kept(kept)),
-                    Err(error) => {
-                        tracing::error!(%error, "a change of the configuration cannot be read");
-                        take(Found::Missing(1));
-                    }
-                }
+                take(self.found(message.key(), message.payload()));
             }
             if chunk.is_up_to_date || chunk.next <= chunk.first {
                 return Ok(());
             }
             at = Some(chunk.next);
         }
+    }
+
+    /// What a message holds.
+    fn found(&self, key: &[u8], payload: &[u8]) -> Found {
+        self.grow(key.len() + payload.len());
+        match KeptConfiguration::decode(key, payload) {
+            Ok(kept) => Found::Kept(kept),
+            Err(error) => {
+                tracing::error!(%error, "a change of the configuration cannot be read");
+                Found::Missing(1)
+            }
+        }
+    }
+
+    /// Reads what follows an offset, or from the first message on; waits for it, if it is to. Unreadable parts are left out, and told.
+    pub(super) async fn read_on(
+        &self,
+        at: Option<Offset>,
+        waits: bool,
+    ) -> Result<ReadOn, StreamFailure> {
+        let read = StreamRead {
+            at: at.map_or(ReadFrom::Earliest, ReadFrom::Offset),
+            before: None,
+            bytes_max: READ_BYTES,
+            waits,
+            one_append: false,
+            for_fork: false,
+        };
+        match self.streams.read(&Principal::broker(), &self.name, None, read).await {
+            Ok(chunk) => {
+                let chunk = chunk.answer;
+                let mut found = Vec::new();
+                for message in chunk.messages.iter().flat_map(|part| Messages::of_checked(part)) {
+                    found.push(self.found(message.key(), message.payload()));
+                }
+                let is_up_to_date = chunk.is_up_to_date || chunk.next <= chunk.first;
+                Ok(ReadOn { found, next: chunk.next, is_up_to_date })
+            }
+            Err(failure) => match failure.refusal() {
+                Some(&StreamRefusal::Damaged { next }) => {
+                    let missing = next.0 - at.map_or(0, |at| at.0);
+                    let found = vec![Found::Missing(missing)];
+                    Ok(ReadOn { found, next, is_up_to_date: false })
+                }
+                _ => Err(failure),
+            },
+        }
+    }
+
+    /// Where the stream ends; 0 if there is none yet.
+    pub(super) async fn end(&self) -> Result<Offset, StreamFailure> {
+        match self.streams.status(&Principal::broker(), &self.name, false).await {
+            Ok(status) => Ok(status.answer.next),
+            Err(StreamFailure::Stream(StreamRefusal::Unknown)) => Ok(Offset(0)),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Appends changes at this offset; returns where the stream ends then, and nothing if it ends elsewhere: then nothing is
+    /// appended.
+    pub(super) async fn append_at(
+        &self,
+        at: Offset,
+        changes: &[ConfigurationChange],
+    ) -> Result<Option<Offset>, StreamFailure> {
+        let kept = changes.iter().cloned().map(KeptConfiguration::Change);
+        let mut batch = BatchBuilder::for_append(APPENDED_BYTES);
+        for message in kept.map(|kept| kept.message()) {
+            batch.push(&message).expect("keys, values and their number have limits");
+        }
+        let Some(batch) = batch.take() else { return Ok(Some(at)) };
+        self.append_batch_at(at, batch).await
+    }
+
+    async fn append_batch_at(
+        &self,
+        at: Offset,
+        batch: Batch,
+    ) -> Result<Option<Offset>, StreamFailure> {
+        let appended = match self.streams.append_at(&self.name, at, batch.clone()).await {
+            Err(StreamFailure::Stream(StreamRefusal::Unknown)) if at == Offset(0) => {
+                self.create().await?;
+                self.streams.append_at(&self.name, at, batch.clone()).await
+            }
+            appended => appended,
+        };
+        Ok(appended?.then(|| at.plus(batch.count().into())))
     }
 
     /// Appends changes, all or none, and waits until they are durable.
@@ -124,12 +215,13 @@ impl Store {
         self.grown_bytes.get() > GROWN_BYTES_MIN.max(GROWN_TIMES * whole_bytes)
     }
 
-    /// Writes all entries of this revision and trims what lies before them. Appends that fail are made good by
-    /// the next time.
+    /// Writes all entries of this revision and trims what lies before them; in a cluster from this offset on, as long as no other
+    /// node appends something. Appends that fail are made good by the next time.
     pub(super) async fn write_again(
         &self,
         revision: u64,
         entries: Vec<ConfigurationChange>,
+        mut at: Option<Offset>,
     ) -> Result<(), StreamFailure> {
         let mut first = None;
         let mut whole_bytes = 0;
@@ -148,7 +240,11 @@ impl Store {
                 part.push(message);
             }
             let count = part.len() as u64;
-            let next = self.append_messages(part.into_iter()).await?;
+            let next = match at {
+                Some(expected) => self.append_messages_at(expected, &part).await?,
+                None => self.append_messages(part.into_iter()).await?,
+            };
+            at = at.map(|_| next);
             first = first.or(Some(Offset(next.0 - count)));
         }
         let first = first.expect("the first message says the revision");
@@ -160,6 +256,23 @@ impl Store {
         self.grown_bytes.set(0);
         tracing::debug!(revision, whole_bytes, "the configuration was written again");
         Ok(())
+    }
+
+    async fn append_messages_at(
+        &self,
+        at: Offset,
+        messages: &[Message],
+    ) -> Result<Offset, StreamFailure> {
+        let mut batch = BatchBuilder::for_append(APPENDED_BYTES);
+        for message in messages {
+            batch.push(message).expect("keys, values and their number have limits");
+        }
+        let Some(batch) = batch.take() else { return Ok(at) };
+        let appended = self.append_batch_at(at, batch).await?;
+        // Another node changes something: it is written again another time.
+        appended.ok_or_else(|| {
+            ControlRefusal::from(Refusal::OffsetMismatch { expected: at, next: at }).into()
+        })
     }
 
     fn grow(&self, bytes: usize) {

@@ -70,6 +70,7 @@ impl Control {
     ) -> Result<LiveStart, ControlRefusal> {
         principal.may(Verb::Subscribe, name.as_str())?;
         let unknown = || ControlRefusal::UnknownTopic(name.clone());
+        self.know(name, None).await?;
         let located = self.locate(name).filter(|_| !is_reserved(name)).ok_or_else(unknown)?;
         let topic = self.topic_named(name)?;
         let locate = PartitionCommand::Locate(ReadFrom::Earliest, None);
@@ -118,6 +119,7 @@ impl Control {
     /// Where the topic of a name is that is there already.
     pub(crate) async fn find_topic(&self, name: &TopicName) -> Result<Located, ControlRefusal> {
         self.wait_for_changes(name).await;
+        self.know(name, None).await?;
         let found = self.locate(name).filter(|_| !is_reserved(name));
         found.ok_or_else(|| ControlRefusal::UnknownTopic(name.clone()))
     }
@@ -133,6 +135,7 @@ impl Control {
         if is_reserved(name) {
             return Err(unknown());
         }
+        self.know(name, None).await?;
         if let Some(located) = self.locate(name) {
             return Ok(located);
         }

@@ -13,7 +13,10 @@ impl Control {
         &self,
         change: NameChange,
     ) -> Result<NameAnswer, StreamFailure> {
-        Box::pin(self.do_change(change)).await
+        match &self.peers {
+            None => Box::pin(self.do_change(change)).await,
+            Some(peers) => Box::pin(self.change_where_led(peers, change)).await,
+        }
     }
 
     /// The same for a change that is answered by what has changed.
@@ -34,7 +37,7 @@ impl Control {
         Ok(super::done(topic, group, created))
     }
 
-    async fn do_change(&self, change: NameChange) -> Result<NameAnswer, StreamFailure> {
+    pub(super) async fn do_change(&self, change: NameChange) -> Result<NameAnswer, StreamFailure> {
         let changed = match change {
             NameChange::CreateTopic { name, config, beside } => {
                 self.create_topic(name, config, beside).await?
@@ -63,6 +66,10 @@ impl Control {
             }
             NameChange::EndStream { topic } => {
                 self.end_stream(topic).await?;
+                return Ok(NameAnswer::Done);
+            }
+            NameChange::Settle { name } => {
+                self.settle(&name).await?;
                 return Ok(NameAnswer::Done);
             }
         };

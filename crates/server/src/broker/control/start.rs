@@ -1,11 +1,11 @@
 //! The control's part of a start: the shards are brought in line with the catalogue, and topics that the catalogue
 //! has lost are adopted, before clients are accepted. It knows no protocol.
 
-use std::{collections::BTreeMap, rc::Rc, time::Duration};
+use std::{collections::BTreeMap, rc::Rc};
 
 use sennit_engine::{CatalogueCommand, PartitionCommand, Refusal};
 use sennit_model::{PartitionIndex, TopicId};
-use tokio::{sync::oneshot, time::timeout};
+use tokio::sync::oneshot;
 
 use super::{Control, gather, incarnation};
 use crate::{
@@ -16,9 +16,6 @@ use crate::{
     runtime::index::ShardIndex,
 };
 
-/// How long a new node of a cluster waits for leaders before it begins without.
-const LEADERLESS: Duration = Duration::from_secs(3);
-
 /// Topics whose partitions are brought in line at once when the broker starts.
 const OPENED_MAX: usize = 4096;
 
@@ -26,22 +23,9 @@ impl Control {
     /// Begins with what shards have found when they were recovered: nobody is let in before `done` is told. A node of a
     /// cluster does not wait for the others with that, and what its replicas have found is not all that is decided.
     pub(crate) async fn begin(self: Rc<Self>, found: Found, done: oneshot::Sender<()>) {
-        if let Some(groups) = &self.core.cores.groups {
+        if let Some(peers) = self.peers.clone() {
             let _ = done.send(());
-            let is_new = self.core.look(|core| core.catalogue().topics().next().is_none());
-            let led = async {
-                let mut changes = groups.watch();
-                while !groups.are_led() && changes.changed().await.is_ok() {}
-            };
-            match is_new {
-                // What could be asked of a leader is not there.
-                true => drop(timeout(LEADERLESS, led).await),
-                false => led.await,
-            }
-            for listener in self.listeners.iter() {
-                listener.clone().starts().await;
-            }
-            return;
+            return self.begin_in_cluster(peers);
         }
         if let Err(error) = self.reconcile(&found.partitions).await {
             tracing::error!(error = error.to_string(), "shards lag the catalogue");
@@ -55,7 +39,7 @@ impl Control {
 
     /// Brings the shards in line with the catalogue: `owned` are the partitions they were
     /// recovered with, in the order of their numbers.
-    async fn reconcile(&self, owned: &[FoundPartition]) -> Result<(), ControlRefusal> {
+    pub(super) async fn reconcile(&self, owned: &[FoundPartition]) -> Result<(), ControlRefusal> {
         let placement = &self.core.cores.placement;
         let lag = self.core.look(|core| Lag::of(owned, core.catalogue(), placement));
         for topics in lag.topics.chunks(OPENED_MAX) {

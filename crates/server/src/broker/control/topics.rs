@@ -88,6 +88,13 @@ impl Control {
     /// Tells the watches, and the subscriptions to streams, that a topic is there and may be read; what
     /// lies behind `from` is new.
     pub(crate) fn announce(&self, topic: TopicId, from: Offset) {
+        if self.peers.is_some() {
+            self.reported.borrow_mut().insert((topic, true));
+        }
+        self.announce_here(topic, from);
+    }
+
+    pub(super) fn announce_here(&self, topic: TopicId, from: Offset) {
         let topic = self.core.look(|core| core.catalogue().topic(topic).cloned());
         // It may be deleted again by now.
         let Some(topic) = topic else { return };
@@ -133,6 +140,9 @@ impl Control {
     /// Deletes a topic, whatever may need it.
     pub(crate) async fn remove_topic(&self, topic: &Topic) -> Result<(), ControlRefusal> {
         self.change_catalogue(CatalogueCommand::DeleteTopic { topic: topic.id() }).await?;
+        if self.peers.is_some() {
+            self.reported.borrow_mut().insert((topic.id(), false));
+        }
         self.watches.borrow_mut().gone(&watched_topic(topic));
         self.listener_gone(topic);
         match self.tell_partitions(topic, &PartitionCommand::Drop).await {

@@ -56,6 +56,11 @@ impl Watches {
         self.held.push(Watch { principal, pattern, count, changes });
     }
 
+    /// All of them end: something may be missing.
+    pub(crate) fn end(&mut self) {
+        self.held.clear();
+    }
+
     /// A topic is there, and may be read.
     pub(crate) fn appeared(&mut self, topic: &WatchedTopic) {
         self.tell(&topic.name, |watch| {

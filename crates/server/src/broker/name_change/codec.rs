@@ -16,6 +16,7 @@
 //!                             offset u64), token, behind u64
 //!   11 DeleteStream           name                                                     -
 //!   12 EndStream              topic u32                                                -
+//!   13 Settle                 name                                                     -
 //! ```
 
 use bytes::Buf;
@@ -48,6 +49,7 @@ const CREATE_DEAD_LETTER_TOPIC: u8 = 9;
 const CREATE_STREAM: u8 = 10;
 const DELETE_STREAM: u8 = 11;
 const END_STREAM: u8 = 12;
+const SETTLE: u8 = 13;
 
 /// # Errors
 /// The refusal of the change: a setting is out of bounds, or it is longer than what travels.
@@ -109,6 +111,10 @@ pub(super) fn encode(change: &NameChange, w: &mut FieldWriter) -> Result<(), Ref
             w.u8(END_STREAM).u32(topic.0);
             Ok(())
         }
+        NameChange::Settle { name } => {
+            w.u8(SETTLE).text(name.as_str());
+            Ok(())
+        }
     }
 }
 
@@ -148,6 +154,7 @@ pub(super) fn decode(r: &mut FieldReader) -> Result<NameChange, NameChangeError>
         CREATE_STREAM => NameChange::CreateStream(decode_stream(r)?),
         DELETE_STREAM => NameChange::DeleteStream { name: r.name()? },
         END_STREAM => NameChange::EndStream { topic: r.topic()? },
+        SETTLE => NameChange::Settle { name: r.name()? },
         kind => return Err(NameChangeError::Kind(kind)),
     })
 }

@@ -96,6 +96,7 @@ fn changes() -> Vec<NameChange> {
         create_stream(Some(fork)),
         NameChange::DeleteStream { name: name("a/stream") },
         NameChange::EndStream { topic: TopicId(9) },
+        NameChange::Settle { name: name("orders") },
     ]
 }
 

@@ -31,7 +31,7 @@ use super::{
 };
 use crate::runtime::{
     clock::moment,
-    groups::{GroupState, Groups, Leader},
+    groups::{Entries, GroupState, Groups, Leader},
     index::ShardIndex,
 };
 
@@ -251,6 +251,7 @@ impl GroupShard {
     /// After each call to the replica: what it tells goes where it belongs, and what waits for a leader goes on if there
     /// is one now.
     fn finish(&mut self, now: Moment) {
+        self.tell_entries();
         self.sort_effects();
         self.follow_leader(now);
         let term = match self.lead {
@@ -277,6 +278,18 @@ impl GroupShard {
             self.replica.handle(&mut here, now);
             self.sort_effects();
         }
+    }
+
+    fn tell_entries(&mut self) {
+        let uncommitted = self.replica.uncommitted();
+        let shard = self.replica.shard_mut();
+        let is_poisoned = shard.standing() == Standing::Poisoned;
+        let may_give = matches!(shard.standing(), Standing::Leader { may_give: true, .. });
+        let Some(last) = shard.labels().map(|labels| labels.last()) else { return };
+        let (last_term, last_index) = (last.term, last.index);
+        let committed = last_index.saturating_sub(uncommitted);
+        let entries = Entries { last_term, last_index, committed, is_poisoned, may_give };
+        self.groups.set_entries(self.index, entries);
     }
 
     /// Divides what the replica tells by the nodes of the sessions.

@@ -1,0 +1,213 @@
+//! The configuration on a node of a cluster: each node follows the stream of changes, and has a change once it has read it there. A node
+//! that makes changes decides them on the ground of all that it has read, and appends them at the offset up to which it has read; if
+//! another node has appended there first, nothing is appended, and it reads on and decides again. So the stream orders the
+//! decisions of all nodes, whoever leads, and a change that is confirmed is in force at the node that made it.
+
+use std::{rc::Rc, time::Duration};
+
+use sennit_engine::{Refusal, StreamRefusal};
+use sennit_model::Offset;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::{
+    Answer, Configuration, ConfigurationChange, ConfigurationRefusal, ConfigurationSnapshot,
+    KeptConfiguration, State, WaitingWrite,
+    entries::{Draft, Entries},
+    history::History,
+    refusal_of,
+    store::Found,
+};
+use crate::broker::{
+    control::LEADER_PATIENCE, control_request::ControlRefusal, stream_request::StreamFailure,
+};
+
+/// How long to wait before the stream is read again where it could not be.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// How long a node that knows no topic waits for a leader before it begins without a configuration.
+const LEADERLESS: Duration = Duration::from_secs(3);
+
+/// How long to wait for a stream that is not there.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// What was read before the configuration is in force for the first time, or once more from the beginning.
+#[derive(Debug, Default)]
+struct Beginning {
+    entries: Entries,
+    history: History,
+}
+
+impl Configuration {
+    /// Follows the stream as long as the core's thread lives.
+    pub(super) async fn follow(self: Rc<Self>) {
+        let started = Instant::now();
+        let (mut at, mut beginning) = (None, Some(Beginning::default()));
+        loop {
+            match self.store.read_on(at, beginning.is_none()).await {
+                Ok(read) => {
+                    at = Some(read.next);
+                    match &mut beginning {
+                        Some(begins) => {
+                            read.found.into_iter().for_each(|found| begins.take(found));
+                        }
+                        None => self.take_up(read.found).await,
+                    }
+                    if read.is_up_to_date
+                        && let Some(begins) = beginning.take()
+                    {
+                        self.begin(begins).await;
+                    }
+                    self.followed.send_replace(read.next);
+                }
+                Err(failure) => match failure.refusal() {
+                    // Nothing was ever kept.
+                    Some(StreamRefusal::Unknown) => {
+                        if let Some(begins) = beginning.take() {
+                            self.begin(begins).await;
+                        }
+                        at = Some(Offset(0));
+                        let _ =
+                            timeout_at(Instant::now() + LOOK_AGAIN, self.appeared.notified()).await;
+                    }
+                    // It was written again meanwhile.
+                    Some(StreamRefusal::NotKept { .. }) => {
+                        (at, beginning) = (None, Some(Beginning::default()));
+                    }
+                    _ => {
+                        let knows_nothing =
+                            self.core.look(|core| core.catalogue().topic_count() == 0);
+                        if knows_nothing
+                            && started.elapsed() > LEADERLESS
+                            && let Some(begins) = beginning.take()
+                        {
+                            tracing::warn!(%failure, "the other nodes are not there: this one begins without a configuration");
+                            self.begin(begins).await;
+                            // What there is replaces it.
+                            (at, beginning) = (None, None);
+                        }
+                        sleep(AGAIN).await;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Puts all that was read in force.
+    async fn begin(&self, Beginning { entries, history }: Beginning) {
+        let snapshot = ConfigurationSnapshot::of(entries.revision(), entries.iter());
+        self.entries.replace(entries);
+        self.snapshot.replace(snapshot.clone());
+        self.count(0);
+        self.set_throttles();
+        self.read_directory();
+        self.tell_cores(move |current| current.begin(snapshot.clone(), history.clone())).await;
+        self.state.set(State::Serves);
+    }
+
+    /// Puts changes in force that were read behind what is in force.
+    async fn take_up(&self, found: Vec<Found>) {
+        let mut changes: Vec<ConfigurationChange> = Vec::new();
+        for found in found {
+            let revision = changes.last().map(|change| change.revision);
+            let revision = revision.unwrap_or_else(|| self.entries.borrow().revision());
+            match found {
+                // One that is not newer is an entry that was written again.
+                Found::Kept(KeptConfiguration::Change(change)) if change.revision > revision => {
+                    changes.push(change);
+                }
+                Found::Kept(_) => {}
+                Found::Missing(count) => {
+                    tracing::error!(count, "changes of the configuration are missing here");
+                    self.entries.borrow_mut().skip_to(revision.saturating_add(count));
+                }
+            }
+        }
+        if !changes.is_empty() {
+            self.put_in_force(changes).await;
+        }
+    }
+
+    /// Decides changes and has them appended; they are in force here then.
+    pub(super) async fn write_in_cluster(
+        &self,
+        writes: &[WaitingWrite],
+    ) -> (Result<(), ConfigurationRefusal>, Vec<Answer>) {
+        let deadline = Instant::now() + LEADER_PATIENCE;
+        let mut answers = Vec::new();
+        let refusal = loop {
+            match self.try_write(writes, &mut answers, deadline).await {
+                Ok(true) => return (Ok(()), answers),
+                Ok(false) if Instant::now() < deadline => {}
+                Ok(false) => {
+                    let refusal = ControlRefusal::Engine(Refusal::NoLeader);
+                    break ConfigurationRefusal::Broker(Box::new(refusal));
+                }
+                Err(failure) => {
+                    tracing::debug!(%failure, "changes of the configuration are refused");
+                    break refusal_of(failure);
+                }
+            }
+        };
+        let refused = writes.iter().map(|_| Err(refusal.clone())).collect();
+        (Err(refusal), refused)
+    }
+
+    /// False if another node has changed something meanwhile: nothing is appended then.
+    async fn try_write(
+        &self,
+        writes: &[WaitingWrite],
+        answers: &mut Vec<Answer>,
+        deadline: Instant,
+    ) -> Result<bool, StreamFailure> {
+        // What others have changed before is known first.
+        let end = self.store.end().await?;
+        if !self.has_followed(end, deadline).await {
+            return Ok(false);
+        }
+        let (at, changes) = {
+            let entries = self.entries.borrow();
+            let mut draft = Draft::of(&entries);
+            *answers = writes.iter().map(|waiting| draft.decide(&waiting.write)).collect();
+            (*self.followed.borrow(), draft.changes)
+        };
+        if changes.is_empty() {
+            return Ok(true);
+        }
+        let Some(next) = self.store.append_at(at, &changes).await? else {
+            return Ok(false);
+        };
+        if self.has_followed(next, deadline).await {
+            return Ok(true);
+        }
+        Err(ControlRefusal::Engine(Refusal::OutcomeUnknown).into())
+    }
+
+    async fn has_followed(&self, end: Offset, deadline: Instant) -> bool {
+        let mut followed = self.followed.subscribe();
+        let waits = followed.wait_for(|followed| *followed >= end);
+        timeout_at(deadline, waits).await.is_ok_and(|waited| waited.is_ok())
+    }
+}
+
+impl Beginning {
+    fn take(&mut self, found: Found) {
+        let Self { entries, history } = self;
+        match found {
+            Found::Kept(KeptConfiguration::Change(change)) => {
+                entries.apply(&change);
+                history.push(&change);
+            }
+            Found::Kept(KeptConfiguration::WrittenAgain { revision }) => {
+                entries.skip_to(revision);
+                if history.revision() < revision {
+                    history.restart(revision);
+                }
+            }
+            Found::Missing(count) => {
+                let revision = entries.revision().saturating_add(count);
+                entries.skip_to(revision);
+                history.restart(revision);
+            }
+        }
+    }
+}
