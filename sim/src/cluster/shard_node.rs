@@ -280,6 +280,8 @@ impl Node for ShardNode {
         let replica = Replica::new(shard, &settings, self.now);
         let mut replica = replica.map_err(|error| Violation::new(RECOVERS, error.to_string()))?;
         let shard = replica.shard_mut();
+        // A slot is made whenever one is needed.
+        shard.set_spare_slots(usize::MAX, shard.end());
         let here = shard.here().expect("it is a replica");
         let labels = shard.labels().expect("it is a replica");
         self.synced.check_start(here, labels, &self.in_flight)?;

@@ -27,6 +27,8 @@ pub struct ShardWeather {
     pub consumers: usize,
     /// Milliseconds for which a consumer has a message.
     pub lease_ms: u64,
+    /// How many of a thousand messages expire, and the longest time until then in milliseconds.
+    pub expiring: (u32, u64),
     /// The longest payload.
     pub payload_bytes_max: u64,
     /// The time after which a client does not wait for an answer any more.
@@ -41,7 +43,7 @@ impl ShardWeather {
         let mut draw = Random::new(seed ^ 0x5AAD_0C1A);
         weather.proposes = weather.proposes.max(500);
         weather.propose_every_us = [20_000, 50_000, 150_000][draw.below(3) as usize];
-        let shards = Self {
+        let mut shards = Self {
             segment_bytes: [64 << 10, 256 << 10][draw.below(2) as usize],
             cache_bytes: [0, 16 << 10, 1 << 20][draw.below(3) as usize],
             checkpoints: [0, 2, 20][draw.below(3) as usize],
@@ -53,9 +55,13 @@ impl ShardWeather {
             readers: draw.between(0, 3) as usize,
             consumers: [0, 0, 2, 4][draw.below(4) as usize],
             lease_ms: [1_000, 5_000, 30_000][draw.below(3) as usize],
+            expiring: (0, [500, 5_000][draw.below(2) as usize]),
             payload_bytes_max: [20, 300, 4_000][draw.below(3) as usize],
             patience_us: [300_000, 1_500_000, 4_000_000][draw.below(3) as usize],
         };
+        if shards.consumers > 0 {
+            shards.expiring.0 = [0, 0, 300][draw.below(3) as usize];
+        }
         (weather, shards, random)
     }
 }

@@ -1,6 +1,6 @@
 //! The calls of clients that wait for an answer, and the history of all calls.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use sennit_engine::{Command, Origin, SessionId};
 use sennit_history::{Content, History, MessageName, What};
@@ -128,12 +128,18 @@ impl Calls {
     }
 }
 
-/// A message of a publisher.
-pub fn push_message(builder: &mut BatchBuilder, name: MessageName, length: u64) {
+/// A message of a publisher, which may expire.
+pub fn push_message(
+    builder: &mut BatchBuilder,
+    name: MessageName,
+    length: u64,
+    time_to_live: Option<Duration>,
+) {
     let mut payload = name.publisher.to_le_bytes().to_vec();
     payload.extend(name.number.to_le_bytes());
     payload.resize(payload.len() + length as usize, name.number as u8);
-    builder.push(&Message::new(payload)).expect("within all limits");
+    let message = Message { time_to_live, ..Message::new(payload) };
+    builder.push(&message).expect("within all limits");
 }
 
 /// The message that a payload is.

@@ -52,6 +52,8 @@ pub struct Clients {
     consumers: Vec<Consumer>,
     /// How long a consumer has a message; `None` without groups.
     lease: Option<Duration>,
+    /// Whether messages expire.
+    expires: bool,
     control: SessionId,
     patience_us: u64,
     has_sane_clocks: bool,
@@ -94,6 +96,7 @@ impl Clients {
             readers,
             consumers,
             lease: has_groups.then(|| Duration::from_millis(weather.lease_ms)),
+            expires: weather.expiring.0 > 0,
             control,
             patience_us: weather.patience_us,
             has_sane_clocks,
@@ -296,7 +299,9 @@ impl Clients {
             group.ready + group.leased + group.delayed + group.dying == 0
         };
         self.partitions[index].is_drained = description.groups.iter().all(is_over);
-        if self.partitions.iter().all(|partition| partition.is_drained) {
+        let are_drained = self.partitions.iter().all(|partition| partition.is_drained);
+        // What has expired was not given.
+        if are_drained && !self.expires {
             let drained = What::Drained { group: GROUP.0 };
             self.calls.ended(ASKER, call.begun_ns, reach.at, drained);
         }

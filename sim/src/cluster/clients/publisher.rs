@@ -1,7 +1,7 @@
 //! A publisher: it sends batches, some under a producer id and again until they are confirmed, some at an expected
 //! offset, and some once and for better or worse.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use sennit_engine::{Command, Confirmed, Publish, Refusal, SessionId};
 use sennit_history::{Answer, MessageName, Published, What};
@@ -50,6 +50,7 @@ pub struct Publisher {
     partition: (u32, PartitionId),
     window: usize,
     payload_bytes_max: u64,
+    expiring: (u32, u64),
     patience_us: u64,
     sent: VecDeque<Sent>,
     next: u64,
@@ -76,6 +77,7 @@ impl Publisher {
             partition,
             window: random.between(1, 4) as usize,
             payload_bytes_max: weather.payload_bytes_max,
+            expiring: weather.expiring,
             patience_us: weather.patience_us,
             sent: VecDeque::new(),
             next: 0,
@@ -123,7 +125,10 @@ impl Publisher {
         let first = self.next;
         for _ in 0..random.between(1, 3) {
             let length = random.below(self.payload_bytes_max + 1);
-            push_message(&mut builder, self.name(self.next), length);
+            let (share, most_ms) = self.expiring;
+            let expires = random.chance(share);
+            let time_to_live = expires.then(|| Duration::from_millis(random.between(1, most_ms)));
+            push_message(&mut builder, self.name(self.next), length, time_to_live);
             self.next += 1;
         }
         let batch = builder.take().expect("it has messages");
