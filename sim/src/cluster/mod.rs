@@ -167,7 +167,7 @@ fn run_shards(seed: u64, trace: Trace) -> Result<ClusterRun, Violation> {
     trace.step(format_args!("cluster seed {seed}: {weather:?} {shards:?}"));
     let nodes = weather.nodes;
     let clients = Clients::new(&shards, !weather.is_evil, random.number());
-    let judge = ShardJudge::new(nodes, clients);
+    let judge = ShardJudge::new(nodes, !weather.is_evil, clients);
     let node = |node| ShardNode::new(node, nodes, &shards, random.number(), trace.clone());
     let shard_nodes = (0..nodes).map(node).collect();
     let troubled_us = random.between(SHARDS_TROUBLED_US.0, SHARDS_TROUBLED_US.1);

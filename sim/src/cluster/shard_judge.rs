@@ -11,7 +11,9 @@ use crate::{
         agreed_log::AgreedLog,
         clients::{Clients, Reach},
         judge::{Instant, Judge},
-        raft_judge::{HEALED, LEADER_HAS_ALL, LOGS_MATCH, NO_QUARANTINE, ONE_LEADER, QUORUM},
+        raft_judge::{
+            GIVES_ALL, HEALED, LEADER_HAS_ALL, LOGS_MATCH, NO_QUARANTINE, ONE_LEADER, QUORUM,
+        },
         shard_node::ShardNode,
     },
     oracle::Violation,
@@ -42,6 +44,7 @@ enum Ending {
 /// What is known of the cluster as a whole.
 pub struct ShardJudge {
     nodes: usize,
+    has_sane_clocks: bool,
     leaders: BTreeMap<u64, usize>,
     agreed: AgreedLog,
     /// Up to which index a leader has told that all is committed.
@@ -56,10 +59,11 @@ pub struct ShardJudge {
 
 impl ShardJudge {
     /// The judge of a cluster that has done nothing.
-    pub fn new(nodes: usize, clients: Clients) -> Self {
+    pub fn new(nodes: usize, has_sane_clocks: bool, clients: Clients) -> Self {
         let seen = Seen { life: 0, compared: LOG_BEGIN.index, role: Role::Follower };
         Self {
             nodes,
+            has_sane_clocks,
             leaders: BTreeMap::new(),
             agreed: AgreedLog::new(),
             confirmed: LOG_BEGIN.index,
@@ -80,7 +84,12 @@ impl ShardJudge {
         self.leaders.len()
     }
 
-    fn look_at(&mut self, index: usize, nodes: &mut [ShardNode]) -> Result<(), Violation> {
+    fn look_at(
+        &mut self,
+        index: usize,
+        nodes: &mut [ShardNode],
+        at: &Instant,
+    ) -> Result<(), Violation> {
         let node = &mut nodes[index];
         self.agreed.hear(&node.take_frames());
         self.needs_shipment |= node.is_ahead;
@@ -108,7 +117,30 @@ impl ShardJudge {
         if role != before {
             nodes[index].is_to_compare = true;
         }
+        self.check_gives(index, committed, &mut nodes[index], at)?;
         self.compare(index, &mut nodes[index])
+    }
+
+    /// A leader that may give knows what was confirmed, within sane clocks. Whether it may is known when something has
+    /// happened to it.
+    fn check_gives(
+        &mut self,
+        index: usize,
+        committed: u64,
+        node: &mut ShardNode,
+        at: &Instant,
+    ) -> Result<(), Violation> {
+        if !self.has_sane_clocks || !node.has_looked_at(at.read_us[index]) {
+            return Ok(());
+        }
+        let standing = node.replica().map(|replica| replica.shard().standing());
+        let Some(Standing::Leader { term, may_give: true }) = standing else { return Ok(()) };
+        self.clients.note_lease(term);
+        if committed < self.confirmed {
+            let detail = format!("{index} knows {committed} of {}", self.confirmed);
+            return Err(Violation::new(GIVES_ALL, detail));
+        }
+        Ok(())
     }
 
     /// Compares what a replica takes for committed with what the group has agreed on.
@@ -223,7 +255,7 @@ impl ShardJudge {
 
 impl Judge<ShardNode> for ShardJudge {
     fn look(&mut self, nodes: &mut [ShardNode], at: &Instant) -> Result<(), Violation> {
-        (0..nodes.len()).try_for_each(|index| self.look_at(index, nodes))?;
+        (0..nodes.len()).try_for_each(|index| self.look_at(index, nodes, at))?;
         self.clients.look(&mut Reach { nodes, at })
     }
 

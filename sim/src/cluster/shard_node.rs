@@ -118,6 +118,11 @@ impl ShardNode {
         std::mem::take(&mut self.taken)
     }
 
+    /// Whether the last thing happened to it when its clock showed this time.
+    pub fn has_looked_at(&self, read_us: u64) -> bool {
+        self.now.monotonic_ns == read_us * 1000
+    }
+
     /// A client says something.
     ///
     /// # Errors

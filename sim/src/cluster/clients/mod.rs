@@ -57,8 +57,8 @@ pub struct Clients {
     control: SessionId,
     patience_us: u64,
     has_sane_clocks: bool,
-    /// The newest generation that has given.
-    newest_given: u32,
+    /// The newest term whose leader has given, or might have.
+    newest_term: u64,
 }
 
 impl Clients {
@@ -100,7 +100,7 @@ impl Clients {
             control,
             patience_us: weather.patience_us,
             has_sane_clocks,
-            newest_given: 0,
+            newest_term: 0,
         }
     }
 
@@ -255,12 +255,12 @@ impl Clients {
     }
 
     fn delivered(&mut self, delivery: &Delivery, reach: &Reach<'_>) -> Result<(), Violation> {
-        let generation = delivery.generation.0;
-        if self.has_sane_clocks && generation < self.newest_given {
-            let detail = format!("{} has given, and then {delivery:?}", self.newest_given);
+        let term = delivery.generation.0.into();
+        if self.has_sane_clocks && term < self.newest_term {
+            let detail = format!("{} had the lease, and then {delivery:?}", self.newest_term);
             return Err(Violation::new(ONE_GIVES, detail));
         }
-        self.newest_given = self.newest_given.max(generation);
+        self.note_lease(term);
         let Self { calls, readers, consumers, .. } = self;
         let session = delivery.session;
         if let Some(reader) = readers.iter_mut().find(|one| one.is(session)) {
@@ -272,6 +272,11 @@ impl Clients {
             return self.check_not_settled(partition, delivery);
         }
         Ok(())
+    }
+
+    /// The leader of a term has the lease.
+    pub fn note_lease(&mut self, term: u64) {
+        self.newest_term = self.newest_term.max(term);
     }
 
     /// Within sane clocks nobody is given what anybody knows to be settled.
