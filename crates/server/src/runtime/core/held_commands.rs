@@ -102,12 +102,17 @@ mod tests {
     }
 
     #[test]
-    fn more_bytes_than_may_wait_are_given_back_unless_they_wait_alone() {
+    fn more_bytes_than_may_wait_are_given_back() {
+        const LONG: usize = 512 << 10;
         let mut held = HeldCommands::default();
-        let long = HELD_BYTES_MAX as usize / 2;
-        assert_eq!(held.push(publish(1, long), Timestamp(0)), None);
-        assert_eq!(held.push(publish(2, long), Timestamp(0)), Some(publish(2, long)));
-        assert_eq!(held.push(publish(3, 10), Timestamp(0)), None);
-        assert_eq!(held.len(), 2);
+        let mut request = 0;
+        while held.push(publish(request, LONG), Timestamp(0)).is_none() {
+            request += 1;
+        }
+        assert!(held.bytes() <= HELD_BYTES_MAX && held.bytes() + 2 * LONG as u64 > HELD_BYTES_MAX);
+        let given_back = held.push(publish(request, LONG), Timestamp(0));
+        assert_eq!(given_back, Some(publish(request, LONG)));
+        assert_eq!(held.push(publish(request, 10), Timestamp(0)), None);
+        assert_eq!(held.len() as u64, request + 1);
     }
 }
