@@ -378,6 +378,19 @@ impl Core {
         }
     }
 
+    /// Whether a small commit waits until the links have sent what goes before it.
+    fn has_put_off(&self) -> bool {
+        self.shards.iter().any(LocalShard::has_put_off)
+    }
+
+    /// Commits what was put off.
+    fn commit_put_off(&mut self) {
+        for number in 0..self.shards.len() {
+            self.shards[number].commit_put_off();
+            self.route(number);
+        }
+    }
+
     /// Carries frames to each lane that has time for them, fetches to the readers, and batches to the other
     /// cores; says when the shards want to be woken.
     fn carry(&mut self) -> Option<Timestamp> {

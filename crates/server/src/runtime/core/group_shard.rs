@@ -67,6 +67,8 @@ pub(crate) struct GroupShard {
     /// Whether the broker stops: another node is to lead.
     leaves: bool,
     ticks: u64,
+    /// Replicas that need what lies before the log: it was said.
+    told_behind: BTreeSet<u64>,
 }
 
 impl GroupShard {
@@ -98,6 +100,7 @@ impl GroupShard {
             rebuilds_from: 0,
             leaves: false,
             ticks: 0,
+            told_behind: BTreeSet::new(),
         }
     }
 
@@ -133,7 +136,7 @@ impl GroupShard {
         let noted = self.requests.note(&command, is_led, now);
         match self.lead {
             Leader::Here { .. } if is_taken => here.push(command),
-            // OpenRequests by the leader that is one no more; another asks again.
+            // Asked by the leader that is one no more; another asks again.
             _ if matches!(command, Command::DecideFailures(_)) => {}
             Leader::Node { node, term } => self.forward(&command, node, term),
             Leader::Here { .. } | Leader::Unknown if noted == Noted::Kept => {}
@@ -221,9 +224,9 @@ impl GroupShard {
         self.replica.is_awaited()
     }
 
-    /// A leader's messages leave its core while its lane's thread writes. A follower's acknowledgement has to wait.
-    pub(super) fn may_commit_here(&self) -> bool {
-        !matches!(self.lead, Leader::Here { .. })
+    /// The followers of a leader write while it does. A follower has nothing to say before it has written.
+    pub(super) fn speaks_first(&self) -> bool {
+        matches!(self.lead, Leader::Here { .. })
     }
 
     pub(super) fn waiting_bytes(&self) -> u64 {

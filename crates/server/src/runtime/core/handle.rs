@@ -122,6 +122,12 @@ impl CoreHandle {
             // Looked at in every pass: one that always has something must not hold up what is due.
             self.core.borrow_mut().advance();
             let wake = self.core.borrow_mut().carry();
+            if self.look(Core::has_put_off) {
+                // The links' tasks are ready, and go first.
+                tokio::task::yield_now().await;
+                self.core.borrow_mut().commit_put_off();
+                continue;
+            }
             match wake {
                 None => self.notify.notified().await,
                 Some(due) => {

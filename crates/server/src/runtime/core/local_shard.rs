@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use sennit_engine::{Command, Effect};
-use sennit_journal::{Fault, Reader, disk::RealDisk};
+use sennit_journal::{Fault, Frame, Reader, disk::RealDisk};
 use sennit_model::{
     Timestamp,
     limits::{LAZY_BYTES, LAZY_SPAN},
@@ -49,6 +49,8 @@ pub(crate) struct LocalShard {
     pub(super) metrics: Arc<ShardMetrics>,
     pub(super) workers: Workers,
     batches_under_way: usize,
+    /// A small commit that waits until the links have sent what goes before it. It counts as under way.
+    put_off: Vec<Frame>,
     /// How long the last commit took.
     last_commit: Duration,
     /// Since when records have gathered that nobody waits for.
@@ -77,6 +79,7 @@ impl LocalShard {
             metrics,
             workers,
             batches_under_way: 0,
+            put_off: Vec::new(),
             last_commit: Duration::MAX,
             lazy_since: None,
             look_at: Timestamp(0),
@@ -216,16 +219,28 @@ impl LocalShard {
         let is_small = is_awaited
             && gathered <= COMMIT_HERE_BYTES
             && self.batches_under_way == 0
-            && self.last_commit <= COMMIT_HERE_TIME
-            && self.state.may_commit_here();
+            && self.last_commit <= COMMIT_HERE_TIME;
         self.lazy_since = None;
         let mut frames = Vec::new();
         self.state.take_frames(&mut frames);
+        if is_small && self.state.speaks_first() {
+            self.put_off = frames;
+            self.batches_under_way += 1;
+            return None;
+        }
+        match self.append(frames, is_small) {
+            // What came of it, dead letters say, is nobody's to wait for.
+            true => self.commit(is_draining),
+            false => None,
+        }
+    }
+
+    /// Commits frames here if that is worth it, or hands them to the lane's thread. Returns whether they are committed.
+    fn append(&mut self, frames: Vec<Frame>, is_small: bool) -> bool {
         match is_small.then(|| self.workers.lane.append_here(&frames)).flatten() {
             Some(Ok(committed)) => {
                 self.release(committed);
-                // What came of it, dead letters say, is nobody's to wait for.
-                return self.commit(is_draining);
+                return true;
             }
             Some(Err(fault)) => {
                 let core = self.cores.placement.core_of(self.index);
@@ -238,7 +253,21 @@ impl LocalShard {
                 }
             }
         }
-        None
+        false
+    }
+
+    /// Whether a small commit waits until the links have sent what goes before it.
+    pub(super) fn has_put_off(&self) -> bool {
+        !self.put_off.is_empty()
+    }
+
+    /// Commits what was put off.
+    pub(super) fn commit_put_off(&mut self) {
+        if self.has_put_off() {
+            let frames = std::mem::take(&mut self.put_off);
+            self.batches_under_way -= 1;
+            self.append(frames, true);
+        }
     }
 
     /// Carries what is released to the lane, fetches to the readers and work to the move thread; says when

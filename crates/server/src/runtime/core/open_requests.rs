@@ -82,7 +82,7 @@ impl OpenRequests {
                             read.credit = *credit;
                         }
                     }),
-                    // OpenRequests again, it begins with its whole window.
+                    // Asked again, it begins with its whole window.
                     ReaderChange::Taken { .. } => self.change(place, is_led, |_| ()),
                     ReaderChange::End => self.forget(place),
                 }

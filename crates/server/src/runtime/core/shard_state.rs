@@ -118,11 +118,11 @@ impl ShardState {
         }
     }
 
-    /// Whether the core itself may write what is little: it holds up nobody else.
-    pub(super) fn may_commit_here(&self) -> bool {
+    /// Whether others are to get what it has to say before the core writes by itself.
+    pub(super) fn speaks_first(&self) -> bool {
         match self {
-            Self::Alone(_) => true,
-            Self::InGroup(group) => group.may_commit_here(),
+            Self::Alone(_) => false,
+            Self::InGroup(group) => group.speaks_first(),
         }
     }
 

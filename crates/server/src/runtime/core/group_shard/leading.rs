@@ -39,13 +39,15 @@ impl GroupShard {
 
     fn look(&mut self, now: Moment) {
         for replica in self.replica.take_behind() {
-            let shard = self.index.0;
-            tracing::warn!(
-                shard,
-                replica,
-                "a replica needs what lies before the log: it stays behind"
-            );
             self.state().behind.add(1);
+            if self.told_behind.insert(replica) {
+                let shard = self.index.0;
+                tracing::warn!(
+                    shard,
+                    replica,
+                    "a replica needs what lies before the log: it stays behind"
+                );
+            }
         }
         let lags: Vec<ReplicaLag> = self
             .replica
