@@ -126,6 +126,12 @@ impl Broker {
         })
     }
 
+    /// The same broker. Dropped, it goes on.
+    #[must_use]
+    pub fn reached(&self) -> Self {
+        self.reached_at(self.server.clone())
+    }
+
     /// The same broker, reached at another address or with another key. Dropped, it goes on.
     #[must_use]
     pub fn reached_at(&self, server: String) -> Self {

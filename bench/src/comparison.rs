@@ -54,7 +54,8 @@ impl Comparison {
         self.run_on(&base, &Bench { broker: &broker, ..bench.clone() }, row)
     }
 
-    fn run_on(&self, base: &Bench<'_>, bench: &Bench<'_>, row: &str) -> Result<Row> {
+    /// Runs the turns on two brokers.
+    pub(crate) fn run_on(&self, base: &Bench<'_>, bench: &Bench<'_>, row: &str) -> Result<Row> {
         let (mut bases, mut rows) = (Vec::new(), Vec::new());
         for turn in 0..=self.turns {
             // Every other turn begins with the other one.

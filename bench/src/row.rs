@@ -11,6 +11,7 @@ use crate::{
     live_results::{self, FanOutCells, LiveResults},
     parked_reader_results::{self, ParkedReaderResults},
     probe::Probe,
+    replicated::{self, KillResults},
     sequence_check::MessageErrors,
     stalled_results::{self, StalledResults},
     usage::Usage,
@@ -85,6 +86,8 @@ pub struct Row {
     pub stalled: Option<StalledResults>,
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
     pub live: Option<LiveResults>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
+    pub kills: Option<KillResults>,
 }
 
 /// The results of a row with many readers.
@@ -283,6 +286,9 @@ impl Row {
         if self.comparison.is_some() {
             return &comparison_results::HEADS;
         }
+        if self.kills.is_some() {
+            return &replicated::HEADS;
+        }
         if self.stalled.is_some() {
             return &stalled_results::HEADS;
         }
@@ -361,6 +367,9 @@ impl Row {
         if let Some(comparison) = &self.comparison {
             let (confirmed, delivered) = (self.confirmed_per_s, self.delivered_per_s);
             return comparison.cells(&self.row, confirmed, delivered, self.error_cell());
+        }
+        if let Some(kills) = &self.kills {
+            return kills.cells(&self.row, self.confirmed_per_s, self.errors);
         }
         if let Some(stalled) = &self.stalled {
             let (rate, rss) = (self.delivered_per_s, self.broker_rss_peak_bytes);
@@ -553,6 +562,7 @@ mod tests {
             Row { answered: Some(HttpStreamResults::default()), ..run(5.0, 0) },
             Row { waited: Some(ParkedReaderResults::default()), ..run(5.0, 0) },
             Row { comparison: Some(ComparisonResults::default()), ..run(5.0, 0) },
+            Row { kills: Some(KillResults::default()), ..run(5.0, 0) },
             fair(FairResults::Shares(ShareResults::default())),
             fair(FairResults::Quiet(QuietResults::default())),
             fair(FairResults::Throttle(ThrottleResults::default())),

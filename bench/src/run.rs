@@ -18,11 +18,12 @@ use crate::{
     probe::Probe,
     row::Row,
     workload::{
-        Measurement, burst::Burst, catch_up::CatchUp, checkpoint::Checkpoint, consumers::Consumers,
-        fair_keys::FairKeys, fairness::Fairness, hooks::Hooks, http_streams::HttpStreams,
-        idle_connections::IdleConnections, lifecycle::Lifecycle, live_fan_out::LiveFanOut,
-        parked_readers::ParkedReaders, publish::Publish, restart::Restart, round_trip::RoundTrip,
-        slow_consumer::SlowConsumer, steady::Steady, stream::Stream, stream_fan_out::StreamFanOut,
+        Measurement, burst::Burst, catch_up::CatchUp, checkpoint::Checkpoint, cluster::Cluster,
+        consumers::Consumers, fair_keys::FairKeys, fairness::Fairness, hooks::Hooks,
+        http_streams::HttpStreams, idle_connections::IdleConnections, lifecycle::Lifecycle,
+        live_fan_out::LiveFanOut, parked_readers::ParkedReaders, publish::Publish,
+        restart::Restart, round_trip::RoundTrip, slow_consumer::SlowConsumer, steady::Steady,
+        stream::Stream, stream_fan_out::StreamFanOut,
     },
 };
 
@@ -72,6 +73,9 @@ pub enum Workload {
     FairKeys(FairKeys),
     /// What a hook costs for each published message, beside the same load without one
     Hooks(Hooks),
+    /// What replication costs beside one node, how long the end of a leader is felt, and what idle nodes
+    /// cost; on brokers of its own
+    Cluster(Cluster),
     /// How fast the consumers of one group are together, by their number, fair beside by offset
     Consumers(Consumers),
 }
@@ -97,6 +101,7 @@ impl Workload {
             Self::Fairness(_) => "fairness",
             Self::FairKeys(_) => "fair-keys",
             Self::Hooks(_) => "hooks",
+            Self::Cluster(_) => "cluster",
             Self::Consumers(_) => "consumers",
         }
     }
@@ -113,6 +118,7 @@ impl Workload {
                 | Self::LiveFanOut(_)
                 | Self::IdleConnections(_)
                 | Self::FairKeys(_)
+                | Self::Cluster(_)
         )
     }
 
@@ -138,6 +144,7 @@ impl Workload {
             Self::Fairness(fairness) => fairness.rows(one),
             Self::FairKeys(keys) => keys.rows(one),
             Self::Hooks(hooks) => hooks.rows(one),
+            Self::Cluster(cluster) => cluster.rows(),
             Self::Consumers(consumers) => consumers.rows(one),
         }
     }

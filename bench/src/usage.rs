@@ -13,6 +13,8 @@ use std::{
     time::Duration,
 };
 
+use serde::de::DeserializeOwned;
+
 use crate::{
     clock::{Alarm, now_ns, sleep_until},
     plan::Window,
@@ -195,6 +197,12 @@ pub fn is_ready(http: &str) -> bool {
 /// The sum of a metric over all its labels, if the broker has the metric.
 pub fn metric(http: &str, name: &str) -> Option<u64> {
     sum_of(&get(http, "/metrics")?, name)
+}
+
+/// What a broker tells in JSON, if it tells what is expected.
+pub fn json<T: DeserializeOwned>(http: &str, path: &str) -> Option<T> {
+    let answer = get(http, path)?;
+    serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
 }
 
 fn get(http: &str, path: &str) -> Option<String> {

@@ -3,6 +3,7 @@
 pub mod burst;
 pub mod catch_up;
 pub mod checkpoint;
+pub mod cluster;
 pub mod consumers;
 pub mod fair_keys;
 pub mod fairness;
@@ -37,6 +38,7 @@ use crate::{
     pauses::Pauses,
     plan::{self, Echo, KEY_HEADER},
     quiet_tenant::QuietTenant,
+    replicated::{IdleNodes, LeaderKills, Replicated},
     row::Row,
     run_topic::TopicFields,
     throttled_tenant::ThrottledTenant,
@@ -86,6 +88,12 @@ pub enum Method {
     IdleConnections(IdleConnections),
     /// Two loads in turns.
     Comparison(Box<Comparison>),
+    /// A load on several nodes beside one.
+    Replicated(Box<Replicated>),
+    /// A leader that is killed.
+    LeaderKills(LeaderKills),
+    /// Nodes on which nothing happens.
+    IdleNodes(IdleNodes),
     /// Deliveries by weight.
     FairShares(FairShares),
     /// The wait of a tenant that arrives behind others' backlogs.
@@ -122,6 +130,9 @@ impl Measurement {
             Method::LiveFanOut(fan_out) => fan_out.run(bench, &self.row),
             Method::IdleConnections(idle) => idle.run(bench, &self.row),
             Method::Comparison(comparison) => comparison.run(bench, &self.row),
+            Method::Replicated(replicated) => replicated.run(bench, &self.row),
+            Method::LeaderKills(kills) => kills.run(bench, &self.row),
+            Method::IdleNodes(idle) => idle.run(bench, &self.row),
             Method::FairShares(shares) => shares.run(bench, &self.row),
             Method::QuietTenant(quiet) => quiet.run(bench, &self.row),
             Method::ThrottledTenant(throttled) => throttled.run(bench, &self.row),

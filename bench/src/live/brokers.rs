@@ -1,5 +1,5 @@
-//! The brokers of a row: one for all, or with a Redis between them one to which producers publish and one at which clients
-//! are subscribed, so that every delivery crosses the Redis.
+//! The brokers of a row: one for all; with a Redis between them one to which producers publish and one at which clients
+//! are subscribed, so that every delivery crosses the Redis; or the nodes of a cluster, of which the same is true of two.
 
 use anyhow::Result;
 
@@ -7,6 +7,7 @@ use super::redis::{Redis, RedisChoice, check_options};
 use crate::{
     broker::Broker,
     load::{Bench, Load},
+    nodes::Nodes,
     options::Options,
     run_topic::RunTopic,
 };
@@ -20,6 +21,8 @@ pub struct RowBrokers {
     subscribed: Option<Broker>,
     /// The broker and the Redis before it, in a row with a Redis.
     before: Option<BeforeRedis>,
+    /// The nodes of a cluster, in a row with some. Producers publish to the first, clients are subscribed at the second.
+    nodes: Option<Nodes>,
 }
 
 /// The broker to which producers publish, and the Redis behind it.
@@ -46,9 +49,17 @@ impl RowBrokers {
         bench: &Bench<'_>,
         connections: u64,
         choice: Option<&RedisChoice>,
+        nodes: Option<usize>,
     ) -> Result<Self> {
+        if let Some(count) = nodes {
+            let flags = with_room(connections);
+            let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+            let nodes = Nodes::start(bench.options, count, &flags)?;
+            return Ok(Self { subscribed: None, before: None, nodes: Some(nodes) });
+        }
         let Some(choice) = choice else {
-            return Ok(Self { subscribed: own_broker(bench, connections)?, before: None });
+            let subscribed = own_broker(bench, connections)?;
+            return Ok(Self { subscribed, before: None, nodes: None });
         };
         check_options(bench.options)?;
         let redis = Redis::of(choice)?;
@@ -58,16 +69,21 @@ impl RowBrokers {
         let data = bench.options.data.as_ref().map(|data| data.join("publisher"));
         let options = Options { data, ..bench.options.clone() };
         let broker = Broker::start(&options, &shares)?;
-        Ok(Self { subscribed: Some(subscribed), before: Some(BeforeRedis { broker, redis }) })
+        let before = Some(BeforeRedis { broker, redis });
+        Ok(Self { subscribed: Some(subscribed), before, nodes: None })
     }
 
     /// The broker at which clients are subscribed.
     pub fn subscribed<'b>(&'b self, bench: &Bench<'b>) -> &'b Broker {
-        self.subscribed.as_ref().unwrap_or(bench.broker)
+        let node = self.nodes.as_ref().map(|nodes| nodes.node(1));
+        self.subscribed.as_ref().or(node).unwrap_or(bench.broker)
     }
 
     /// The broker to which producers publish.
     pub fn published<'b>(&'b self, bench: &Bench<'b>) -> &'b Broker {
+        if let Some(nodes) = &self.nodes {
+            return nodes.node(0);
+        }
         self.before.as_ref().map_or_else(|| self.subscribed(bench), |before| &before.broker)
     }
 
@@ -84,6 +100,7 @@ impl RowBrokers {
         let is_shared = self.before.as_ref().is_some_and(|before| before.redis.pid.is_none());
         let topic = match (&bench.topic, &self.subscribed) {
             (Some(named), _) => Some(named.clone()),
+            (None, None) if self.nodes.is_some() => Some(TOPIC.to_owned()),
             (None, None) => None,
             // Others may use that Redis.
             (None, Some(_)) if is_shared => Some(format!("{TOPIC}.{}", std::process::id())),
@@ -102,8 +119,14 @@ pub fn own_broker(bench: &Bench<'_>, connections: u64) -> Result<Option<Broker>>
 }
 
 fn start(options: &Options, connections: u64, more: &[&str]) -> Result<Broker> {
-    let connections = connections.to_string();
-    let places = ["--http-connections", "--http-connections-per-address", "--live-connections"];
-    let flags = places.map(|flag| [flag, &connections]).concat();
+    let flags = with_room(connections);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     Broker::start(options, &[&flags, more].concat())
+}
+
+/// The flags of a broker with room for so many connections.
+fn with_room(connections: u64) -> Vec<String> {
+    let places = ["--http-connections", "--http-connections-per-address", "--live-connections"];
+    let flags = places.map(|flag| [flag.to_owned(), connections.to_string()]);
+    flags.into_iter().flatten().collect()
 }

@@ -41,6 +41,9 @@ pub struct LiveFanOut {
     /// The Redis by which the messages come from the broker to which producers publish to that of subscribers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redis: Option<RedisChoice>,
+    /// The number of nodes of the cluster by which they come from one node to another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<usize>,
     /// Of each hundred subscribers, so many more that take nothing, in turns with the load without them; 0 for none.
     pub stalled_percent: u32,
     /// The number of turns.
@@ -118,7 +121,7 @@ impl LiveFanOut {
         // The bare program has both ends.
         let ends = if bench.options.probe { 2 } else { 1 };
         let needed = make_room(u64::from(self.subscribers) * ends + u64::from(stalled))?;
-        let brokers = RowBrokers::start(bench, needed, self.redis.as_ref())?;
+        let brokers = RowBrokers::start(bench, needed, self.redis.as_ref(), self.nodes)?;
         let subscribed = brokers.subscribed(bench);
         let topic = brokers.topic(bench, &self.load)?;
         let role = Role::Subscribe(self.role(subscribed, stalled));
@@ -235,7 +238,7 @@ impl LiveFanOut {
             }),
             lag: self.lag.filter(|_| load.rate.is_none()),
             resubscribes: self.resubscribes(),
-            checks_sequences: self.redis.is_some() && load.producers == 1,
+            checks_sequences: (self.redis.is_some() || self.nodes.is_some()) && load.producers == 1,
             drain_s: load.drain_s,
         }
     }

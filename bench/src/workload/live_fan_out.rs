@@ -38,6 +38,11 @@ pub struct LiveFanOut {
     /// nothing
     #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "own")]
     redis: Option<RedisChoice>,
+    /// Without --serve and --redis: so many nodes of a cluster; producers publish to the first, and
+    /// clients are subscribed at the second
+    #[arg(long, value_name = "N", conflicts_with = "redis")]
+    #[arg(value_parser = clap::value_parser!(u8).range(2..=7))]
+    nodes: Option<u8>,
     /// Bytes that the topic keeps
     #[arg(long, value_name = "BYTES", default_value_t = RETAIN_BYTES)]
     retain: u64,
@@ -103,7 +108,11 @@ impl LiveFanOut {
                     _ => format!("{} published", show_rate(rate)),
                 };
                 let count = show_count(subscribers.into());
-                let way = if self.redis.is_some() { ", by Redis" } else { "" };
+                let way = match self.nodes {
+                    Some(_) => ", by another node",
+                    None if self.redis.is_some() => ", by Redis",
+                    None => "",
+                };
                 let row = format!("{count} subscribers, {method}{way}");
                 Measurement { row, method: Method::LiveFanOut(Box::new(fan_out)) }
             })
@@ -131,6 +140,7 @@ impl LiveFanOut {
             encoding: self.encoding,
             lag: (self.lag > 0).then_some(self.lag),
             redis: self.redis.clone(),
+            nodes: self.nodes.map(usize::from),
             stalled_percent: self.stalled_percent,
             turns: self.turns,
         }

@@ -1,4 +1,4 @@
-//! The options of `sennit serve` for the links to other nodes. They are hidden until the cluster serves clients.
+//! The options of `sennit serve` for a node with peers.
 
 use std::net::SocketAddr;
 
@@ -6,18 +6,19 @@ use sennit_server::{ClusterSettings, PeerAddress};
 
 /// Where this node listens for others, and where these are.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Three nodes")]
 pub struct ClusterOptions {
     /// The other nodes of the cluster, as ID=HOST:PORT with commas between them
-    #[arg(long, hide = true, value_name = "PEERS", value_delimiter = ',', requires = "node_id")]
+    ///
+    /// docs/operating/cluster.md says how three nodes are started, and what they promise.
+    #[arg(long, value_name = "PEERS", value_delimiter = ',', requires = "node_id")]
     peers: Vec<PeerAddress>,
     /// Listen for other nodes on this address
-    #[arg(long, hide = true, value_name = "ADDRESS", default_value = "127.0.0.1:4439")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4439")]
     #[arg(requires = "peers")]
     cluster_listen: SocketAddr,
-    /// The number of the cluster to which a new data directory belongs
-    ///
-    /// Nodes with static peers need the same. Once nodes can join, they are told.
-    #[arg(long, hide = true, value_name = "N", requires = "peers")]
+    /// The number of the cluster to which a new data directory belongs, the same on all nodes
+    #[arg(long, value_name = "N", requires = "peers")]
     cluster_id: Option<u64>,
 }
 

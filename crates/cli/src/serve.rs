@@ -43,11 +43,11 @@ pub struct Args {
     /// End when standard input ends: for programs that start a broker and must not leave it running
     #[arg(long)]
     until_stdin_ends: bool,
-    /// Make a new data directory that belongs to this node, the only one of a new cluster
+    /// Be this node of a cluster: a new data directory belongs to it
     ///
-    /// Hidden until nodes can join. An existing directory keeps what it is: that of a node is served
-    /// as such with or without the flag, any other is refused with it.
-    #[arg(long, hide = true, value_name = "N")]
+    /// An existing directory keeps what it is: that of a node is served as such with or without the
+    /// flag, any other is refused with it.
+    #[arg(long, value_name = "N", help_heading = "Three nodes")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(NODE_ID_MAX)))]
     node_id: Option<u16>,
     #[command(flatten)]
