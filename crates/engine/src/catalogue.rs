@@ -1,5 +1,7 @@
 //! The catalogue: all topics and groups. One shard leads it; it knows names and settings, never messages.
 
+mod news;
+
 use std::sync::Arc;
 
 use sennit_model::{
@@ -7,8 +9,9 @@ use sennit_model::{
     TopicConfig, TopicId, TopicKind, TopicName, limits,
 };
 
+pub use self::news::CatalogueNews;
+use self::news::WaitingNews;
 use crate::{
-    catalogue_news::{CatalogueNews, WaitingNews},
     command::{CatalogueCommand, DeadLetters, GroupSetting, Placed},
     names::SourceNames,
     ordered::Ordered,

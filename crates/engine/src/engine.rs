@@ -15,8 +15,7 @@ use sennit_model::{
 };
 
 use crate::{
-    catalogue::Catalogue,
-    catalogue_news::CatalogueNews,
+    catalogue::{Catalogue, CatalogueNews},
     command::{Command, Origin},
     cursors::Cursors,
     effect::Effect,

@@ -13,7 +13,6 @@ mod apply;
 mod atomic_publish;
 mod attempts;
 mod catalogue;
-mod catalogue_news;
 mod checkpoint;
 mod classes;
 mod codec;
@@ -110,8 +109,7 @@ mod workbench;
 
 pub use afar_codec::{AFAR_HEAD_BYTES_MAX, AFAR_PAYLOAD_BYTES_MAX, DecodeError, Encoded};
 pub use attempts::{FailedAttempt, FailedAttempts, FailureAnswer, FailureAnswers, FailureDecision};
-pub use catalogue::{Catalogue, CatalogueGroup, Topic};
-pub use catalogue_news::CatalogueNews;
+pub use catalogue::{Catalogue, CatalogueGroup, CatalogueNews, Topic};
 pub use checkpoint::Checkpoint;
 pub use command::{
     AtomicAck, CatalogueCommand, Command, Credit, CursorClaim, CursorSetter, DeadLetters,

@@ -3,7 +3,7 @@
 
 use sennit_model::TopicId;
 
-use crate::catalogue::Topic;
+use super::Topic;
 
 /// Something that a record has changed in the catalogue. It may not be committed yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
