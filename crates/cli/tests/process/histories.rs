@@ -19,6 +19,7 @@ use self::{
     nemesis::{End, Line, Nemesis},
     proxy::Network,
     recorder::Diary,
+    three_nodes::three,
     workload::work,
 };
 use crate::{
@@ -32,6 +33,9 @@ const FAULTS_OF_A_HISTORY: usize = 30;
 
 /// Faults of a test that is not to be long.
 const FAULTS: u32 = 12;
+
+/// The same with three nodes.
+const FAULTS_OF_THREE: u32 = 30;
 
 /// Links of clients to one broker, each troubled by itself.
 const LINKS_OF_CLIENTS: usize = 2;
@@ -85,4 +89,12 @@ fn one_broker_keeps_its_promises_while_it_is_killed_and_stopped_and_its_links_br
     let mut nemesis = Nemesis { brokers: vec![broker], lines, choices: Choices::new(0) };
     rage("histories", FAULTS, &mut nemesis);
     assert_eq!(nemesis.brokers[0].terminate(), Some(0));
+}
+
+#[test]
+fn three_nodes_keep_their_promises_while_they_are_killed_stopped_and_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let network = Network::new();
+    let mut nemesis = three(&network, folder.path());
+    rage("cluster-histories", FAULTS_OF_THREE, &mut nemesis);
 }

@@ -16,6 +16,7 @@ mod bounds;
 mod broker;
 mod checker;
 mod client_certificates;
+mod cluster_disks;
 mod cluster_groups;
 mod cluster_names;
 mod cluster_nodes;

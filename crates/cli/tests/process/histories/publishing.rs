@@ -16,7 +16,8 @@ use super::{
 };
 use crate::torture::Choices;
 
-/// How many batches a publisher has sent before it waits for the first.
+/// How many batches an idempotent publisher has sent before it waits for the first. A plain one waits for each: of its
+/// batches one that is refused for a while, and sent again, comes behind the next.
 const UNDER_WAY: usize = 6;
 
 const BATCH_MESSAGES_MAX: u64 = 12;
@@ -135,7 +136,7 @@ async fn publish_by(
         let pending = publisher.publish_batch(batch).await.expect("the publisher goes on");
         sent.published.partition = Some(pending.partition().0);
         under_way.push_back((sent, pending));
-        if under_way.len() > UNDER_WAY {
+        if !once || under_way.len() > UNDER_WAY {
             let (sent, pending) = under_way.pop_front().expect("some are under way");
             publishes.settle(sent, pending).await;
         }

@@ -9,7 +9,8 @@ use std::{
 };
 
 use sennit_client::{
-    Client, Error, GroupConfig, GroupName, Reconnect, StartAt, TopicConfig, TopicKind, TopicName,
+    Client, Error, ErrorCode, GroupConfig, GroupName, Reconnect, StartAt, TopicConfig, TopicKind,
+    TopicName,
 };
 use sennit_history::{Counts, What, check};
 use tokio::{
@@ -109,7 +110,7 @@ impl World {
         loop {
             match call().await {
                 Ok(answer) => return answer,
-                Err(error) if error.is_retryable() && begun.elapsed() < BOUND => {
+                Err(error) if may_pass(&error) && begun.elapsed() < BOUND => {
                     sleep(AGAIN_AFTER).await;
                 }
                 Err(error) => self.fail(&format!("{what}: {error}")),
@@ -190,6 +191,13 @@ impl World {
         let (path, count) = (self.recorder.write(&self.name), verdict.violations.len());
         panic!("{count} violations, in the history {}: {shown:#?}", path.display());
     }
+}
+
+/// Whether another attempt may not meet this error. A node may not have heard yet of a topic that another has made.
+fn may_pass(error: &Error) -> bool {
+    let is_unknown =
+        matches!(error.code(), Some(ErrorCode::UnknownTopic | ErrorCode::UnknownGroup));
+    error.is_retryable() || is_unknown
 }
 
 /// Clients work at these addresses until `faults` is over, which began with this diary; then all has to come. Judges
