@@ -6,8 +6,8 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Options of every workload")]
 pub struct Options {
-    /// The broker's address
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4438", env = "SENNIT_SERVER")]
+    /// The broker's address; of a cluster several nodes' addresses with commas between
+    #[arg(long, value_name = "ADDRESSES", default_value = "127.0.0.1:4438", env = "SENNIT_SERVER")]
     #[arg(global = true)]
     pub server: String,
     /// Where the broker's metrics are: syncs are counted there

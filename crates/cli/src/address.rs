@@ -1,4 +1,5 @@
-//! Parses addresses: `localhost:4438`, `:4438`, `[::1]:4438`, a name or a port alone. Opens no connection.
+//! Parses addresses: `localhost:4438`, `:4438`, `[::1]:4438`, a name or a port alone, or a list of them. Opens no
+//! connection.
 
 use std::{
     fmt,
@@ -31,26 +32,39 @@ pub fn listen(text: &str, port: u16) -> Result<SocketAddr, String> {
     first.copied().ok_or_else(|| wrong("this name has no address"))
 }
 
-/// The address of a broker.
+/// The address of a broker, or those of the nodes of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BrokerAddress {
-    /// Host and port. The connection looks the name up.
-    pub host_port: String,
-    /// Whether it says that TLS is spoken there.
+pub struct BrokerAddresses {
+    /// Host and port of each, one at least. The connection looks the names up.
+    pub host_ports: Vec<String>,
+    /// Whether they say that TLS is spoken there.
     pub is_tls: bool,
 }
 
-impl fmt::Display for BrokerAddress {
+impl fmt::Display for BrokerAddresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.host_port)
+        f.write_str(&self.host_ports.join(","))
     }
 }
 
-/// The address of a broker: host and port, as they are or as an http:// or https:// URL.
+/// The addresses of brokers, with commas between: host and port, as they are or as http:// or https:// URLs.
 ///
 /// # Errors
 /// A text for people.
-pub fn broker(text: &str, port: u16) -> Result<BrokerAddress, String> {
+pub fn brokers(text: &str, port: u16) -> Result<BrokerAddresses, String> {
+    let found: Vec<_> = text.split(',').map(|one| broker(one, port)).collect::<Result<_, _>>()?;
+    let is_tls = found.iter().any(|(_, is_tls)| *is_tls);
+    if !found.iter().all(|(_, speaks)| *speaks == is_tls) {
+        return Err(format!("{text:?} has addresses with https:// and others without it"));
+    }
+    Ok(BrokerAddresses {
+        host_ports: found.into_iter().map(|(host_port, _)| host_port).collect(),
+        is_tls,
+    })
+}
+
+/// Host and port of an address, and whether it says that TLS is spoken there.
+fn broker(text: &str, port: u16) -> Result<(String, bool), String> {
     let text = text.trim();
     let secure = text.strip_prefix("https://");
     let bare = secure.or_else(|| text.strip_prefix("http://")).unwrap_or(text);
@@ -58,23 +72,23 @@ pub fn broker(text: &str, port: u16) -> Result<BrokerAddress, String> {
     let Parts { host, port } = parts(bare, port, LOOPBACK)?;
     let is_v6 = host.parse::<Ipv6Addr>().is_ok();
     let host_port = if is_v6 { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-    Ok(BrokerAddress { host_port, is_tls: secure.is_some() })
+    Ok((host_port, secure.is_some()))
 }
 
-/// An address of the native protocol.
+/// Addresses of the native protocol.
 ///
 /// # Errors
 /// A text for people.
-pub fn native_broker(text: &str) -> Result<BrokerAddress, String> {
-    broker(text, NATIVE_PORT)
+pub fn native_brokers(text: &str) -> Result<BrokerAddresses, String> {
+    brokers(text, NATIVE_PORT)
 }
 
-/// An address of HTTP.
+/// Addresses of HTTP.
 ///
 /// # Errors
 /// A text for people.
-pub fn http_broker(text: &str) -> Result<BrokerAddress, String> {
-    broker(text, HTTP_PORT)
+pub fn http_brokers(text: &str) -> Result<BrokerAddresses, String> {
+    brokers(text, HTTP_PORT)
 }
 
 struct Parts {
@@ -163,15 +177,25 @@ mod tests {
             ("::1", "[::1]:4438"),
             ("http://broker.example:80/", "broker.example:80"),
         ] {
-            let found = broker(text, 4438).unwrap();
-            assert_eq!((&*found.host_port, found.is_tls), (address, false), "{text}");
+            assert_eq!(broker(text, 4438), Ok((address.to_owned(), false)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_list_has_an_address_between_commas_and_one_way_to_speak() {
+        let found = brokers("a.example, b.example:9,:4439", 4438).unwrap();
+        assert_eq!(found.host_ports, ["a.example:4438", "b.example:9", "127.0.0.1:4439"]);
+        assert_eq!(found.to_string(), "a.example:4438,b.example:9,127.0.0.1:4439");
+        assert!(brokers("https://a,https://b", 4437).unwrap().is_tls);
+        for text in ["a,", ",a", "a,,b", "https://a,b", "a,b:c"] {
+            assert!(brokers(text, 4437).is_err(), "{text}");
         }
     }
 
     #[test]
     fn an_address_may_say_that_tls_is_spoken_there() {
-        let found = broker("https://broker.example/", 4437).unwrap();
-        assert_eq!((&*found.host_port, found.is_tls), ("broker.example:4437", true));
+        let found = broker("https://broker.example/", 4437);
+        assert_eq!(found, Ok(("broker.example:4437".to_owned(), true)));
     }
 
     #[test]

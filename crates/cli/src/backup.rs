@@ -161,17 +161,18 @@ struct Archive {
 impl Archive {
     fn ask(connect: &ConnectOptions) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let http = connect.http.host_port.clone();
-        let answer = runtime.block_on(async {
+        let (http, answer) = runtime.block_on(async {
             let mut connection = connect.connect().await?;
+            let http = connection.address.clone();
             let begun = connection.begin("GET", "/v1/admin/backup", &[], Bytes::new()).await;
-            begun.map_err(|refused| match refused.exit {
+            let begun = begun.map_err(|refused| match refused.exit {
                 Exit::NotFound => {
                     let text = format!("{http} knows no backups: is it the HTTP port of a broker?");
                     Failure::new(Exit::Failed, text)
                 }
                 _ => refused.about(format!("{http} makes no backup")),
-            })
+            })?;
+            Ok::<_, Failure>((http, begun))
         })?;
         let length = answer.answer.header(header::CONTENT_LENGTH.as_str());
         let bytes = length.and_then(|length| length.parse().ok()).unwrap_or(0);

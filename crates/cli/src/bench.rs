@@ -5,8 +5,8 @@ use std::time::Duration;
 use sennit_bench::{Options, RedisError, Workload, worker};
 
 use crate::{
-    address::{http_broker, native_broker},
-    connect_options::no_broker,
+    address::{http_brokers, native_brokers},
+    connect_options::unreachable,
     exit::{Exit, Failure},
     interrupt::{first_signal, signal_name},
 };
@@ -40,8 +40,10 @@ pub struct Args {
 /// The broker cannot be reached, or a row is not clean.
 pub fn run(mut args: Args) -> Result<(), Failure> {
     let usage = |text| Failure::new(Exit::Usage, text);
-    args.options.server = native_broker(&args.options.server).map_err(usage)?.host_port;
-    args.options.http = http_broker(&args.options.http).map_err(usage)?.host_port;
+    args.options.server = native_brokers(&args.options.server).map_err(usage)?.to_string();
+    // Metrics are those of the first node.
+    let http = http_brokers(&args.options.http).map_err(usage)?;
+    args.options.http = http.host_ports.into_iter().next().unwrap_or_default();
     // Its brokers and workers end then. So the run fails, and clears up behind itself.
     let mut signal = first_signal(sennit_bench::end_children);
     let run = sennit_bench::run(&args.workload, &args.options, &mut || signal.has_come());
@@ -64,8 +66,8 @@ fn failure<E: AsRef<dyn std::error::Error + Send + Sync> + std::fmt::Display>(
     error: &E,
 ) -> Failure {
     let of = error.as_ref();
-    if let Some(sennit_client::Error::Unreachable { address, source }) = of.downcast_ref() {
-        return no_broker(address, &source.to_string(), "--server");
+    if let Some(failure) = of.downcast_ref().and_then(unreachable) {
+        return failure;
     }
     let exit = match of.downcast_ref() {
         Some(RedisError::Silent { .. }) => Exit::Unreachable,

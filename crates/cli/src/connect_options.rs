@@ -1,11 +1,11 @@
 //! The options for connecting to a broker: its address, the time limits, and the runtime of a verb.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use sennit_client::{Client, Error, Reconnect};
 
 use crate::{
-    address::{BrokerAddress, native_broker},
+    address::{BrokerAddresses, native_brokers},
     credential_options::CredentialOptions,
     exit::{Exit, Failure},
     tls_options::TlsArgs,
@@ -25,10 +25,10 @@ const RECONNECT: Reconnect = Reconnect {
 /// The broker to connect to.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ConnectOptions {
-    /// The broker's address, host and port
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4438", env = "SENNIT_SERVER")]
-    #[arg(global = true, value_parser = native_broker)]
-    pub server: BrokerAddress,
+    /// The broker's address, host and port; of a cluster several nodes' addresses with commas between
+    #[arg(long, value_name = "ADDRESSES", default_value = "127.0.0.1:4438", env = "SENNIT_SERVER")]
+    #[arg(global = true, value_parser = native_brokers)]
+    pub server: BrokerAddresses,
     #[command(flatten)]
     tls: TlsArgs,
     #[command(flatten)]
@@ -41,30 +41,49 @@ impl ConnectOptions {
     /// # Errors
     /// No broker listens there, or none answered in time.
     pub async fn client(&self) -> Result<Client, Failure> {
-        let address = &self.server.host_port;
-        let mut builder = Client::builder(address).name("sennit").reconnect(RECONNECT);
+        let addresses = self.server.to_string();
+        let mut builder = Client::builder(&addresses).name("sennit").reconnect(RECONNECT);
         if let Some(options) = self.tls.options(self.server.is_tls) {
             builder = builder.tls(options);
         }
         if let Some(credential) = self.credential.credential()? {
             builder = builder.credential(credential);
         }
-        let connected = tokio::time::timeout(CONNECT_TIMEOUT, builder.connect()).await;
-        let nobody = |why: &str| no_broker(address, why, "--server");
-        let connected =
-            connected.map_err(|_| nobody(&format!("nothing came for {CONNECT_TIMEOUT:?}")))?;
-        connected.map_err(|error| match error {
-            Error::Unreachable { source, .. } => nobody(&source.to_string()),
-            error @ Error::Tls { .. } => Failure::from(error),
-            error => Failure::from(error).about(address),
+        builder.connect().await.map_err(|error| {
+            unreachable(&error).unwrap_or_else(|| match error {
+                error @ Error::Tls { .. } => Failure::from(error),
+                error => Failure::from(error).about(addresses),
+            })
         })
     }
 }
 
-/// No broker answers at `address`, which `option` sets.
-pub fn no_broker(address: &str, why: &str, option: &str) -> Failure {
+/// The failure that names each address with its reason, if the error is that no broker could be reached.
+pub fn unreachable(error: &Error) -> Option<Failure> {
+    let said = |error: &Error| match error {
+        Error::Unreachable { source, .. } if source.kind() == io::ErrorKind::TimedOut => {
+            format!("nothing came for {CONNECT_TIMEOUT:?}")
+        }
+        Error::Unreachable { source, .. } => source.to_string(),
+        Error::Tls { message, .. } => message.clone(),
+        error => error.to_string(),
+    };
+    let tried = match error {
+        Error::Unreachable { address, .. } => vec![(address.clone(), said(error))],
+        Error::NoneReachable { tried } => {
+            tried.iter().map(|(address, error)| (address.to_string(), said(error))).collect()
+        }
+        _ => return None,
+    };
+    Some(no_broker(&tried, "--server"))
+}
+
+/// No broker answers at the addresses that `option` sets; each has a reason.
+pub fn no_broker(tried: &[(String, String)], option: &str) -> Failure {
+    let reasons: Vec<_> = tried.iter().map(|(address, why)| format!("{address}: {why}")).collect();
+    let reasons = reasons.join("; ");
     let hint = format!("`sennit serve` starts a broker, {option} says where one is");
-    Failure::new(Exit::Unreachable, format!("no broker answers at {address}: {why}; {hint}"))
+    Failure::new(Exit::Unreachable, format!("no broker answers at {reasons}; {hint}"))
 }
 
 /// Runs `work` to its end on this thread.

@@ -9,7 +9,7 @@ use sennit_client::{CertificateFiles, Fingerprint};
 use serde_json::json;
 
 use crate::{
-    address::{http_broker, native_broker},
+    address::{http_brokers, native_brokers},
     context_file::{CREDENTIAL_BYTES_MAX, Context, Contexts, Credential, path},
     exit::{Exit, Failure},
     output::{print_json, print_table, print_to_stderr},
@@ -62,11 +62,13 @@ struct Add {
     /// Its name
     #[arg(value_parser = name)]
     name: String,
-    /// The broker's address, host and port
-    #[arg(long, value_name = "ADDRESS", value_parser = checked(|text| native_broker(text).map(drop)))]
+    /// The broker's address, host and port; of a cluster several nodes' addresses with commas between
+    #[arg(long, value_name = "ADDRESSES")]
+    #[arg(value_parser = checked(|text| native_brokers(text).map(drop)))]
     server: Option<String>,
-    /// The broker's HTTP address, host and port
-    #[arg(long, value_name = "ADDRESS", value_parser = checked(|text| http_broker(text).map(drop)))]
+    /// The broker's HTTP address, host and port; of a cluster several nodes' addresses
+    #[arg(long, value_name = "ADDRESSES")]
+    #[arg(value_parser = checked(|text| http_brokers(text).map(drop)))]
     http: Option<String>,
     /// Connect by TLS
     #[arg(long)]

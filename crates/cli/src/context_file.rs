@@ -55,10 +55,10 @@ impl fmt::Debug for Credential {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Context {
-    /// The address of the native protocol.
+    /// The addresses of the native protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// The address of HTTP.
+    /// The addresses of HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<String>,
     /// Whether TLS is spoken.

@@ -70,6 +70,7 @@ impl From<Error> for Failure {
             Error::Refused { code, .. } => exit_of(*code),
             Error::OffsetMismatch { .. } | Error::RevisionMismatch { .. } => Exit::Conflict,
             Error::Unreachable { .. }
+            | Error::NoneReachable { .. }
             | Error::Tls { .. }
             | Error::NoReply { .. }
             | Error::Closed => Exit::Unreachable,

@@ -1,6 +1,9 @@
 //! HTTP requests of verbs: one connection, one request at a time. Refusals become failures.
 
-use std::time::Duration;
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
@@ -17,7 +20,7 @@ use tokio::{
 };
 
 use crate::{
-    address::{BrokerAddress, http_broker},
+    address::{BrokerAddresses, http_brokers},
     connect_options::{CONNECT_TIMEOUT, no_broker},
     credential_options::CredentialOptions,
     exit::{Exit, Failure},
@@ -38,10 +41,11 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 /// The broker's HTTP address.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ConnectOptions {
-    /// The broker's HTTP address, host and port
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4437", env = "SENNIT_HTTP")]
-    #[arg(global = true, value_parser = http_broker)]
-    pub http: BrokerAddress,
+    /// The broker's HTTP address, host and port; of a cluster several nodes' addresses with commas
+    /// between
+    #[arg(long, value_name = "ADDRESSES", default_value = "127.0.0.1:4437", env = "SENNIT_HTTP")]
+    #[arg(global = true, value_parser = http_brokers)]
+    pub http: BrokerAddresses,
     #[command(flatten)]
     tls: TlsArgs,
     #[command(flatten)]
@@ -109,7 +113,8 @@ impl Answer {
 
 /// A connection to a broker's HTTP port.
 pub struct Http {
-    address: String,
+    /// The node's address.
+    pub address: String,
     /// The credentials, as each request shows them.
     authorization: Option<String>,
     sender: SendRequest<Full<Bytes>>,
@@ -124,12 +129,25 @@ impl ConnectOptions {
         self.credential.authorization()
     }
 
-    /// A connection on which nothing was said, but for the handshake of TLS.
+    /// A connection on which nothing was said, but for the handshake of TLS: with the first node that answers, in an
+    /// order of chance. Returns its address as well.
     ///
     /// # Errors
-    /// No server listens there, or no answer came in time.
-    pub async fn stream(&self) -> Result<Box<dyn Stream>, Failure> {
-        let address = &self.http.host_port;
+    /// No server listens at any address, or no answer came in time.
+    pub async fn stream(&self) -> Result<(String, Box<dyn Stream>), Failure> {
+        let all = &self.http.host_ports;
+        let first = RandomState::new().hash_one(0_u8) as usize % all.len();
+        let mut tried = Vec::new();
+        for address in all[first..].iter().chain(&all[..first]) {
+            match self.stream_to(address).await {
+                Ok(stream) => return Ok((address.clone(), stream)),
+                Err(why) => tried.push((address.clone(), why)),
+            }
+        }
+        Err(no_broker(&tried, "--http"))
+    }
+
+    async fn stream_to(&self, address: &str) -> Result<Box<dyn Stream>, String> {
         let tls = self.tls.options(self.http.is_tls);
         let connecting = async {
             let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
@@ -140,9 +158,7 @@ impl ConnectOptions {
             }
         };
         let connected = timeout(CONNECT_TIMEOUT, connecting).await;
-        let late = |_| Err(format!("nothing came for {CONNECT_TIMEOUT:?}"));
-        let connected = connected.unwrap_or_else(late);
-        connected.map_err(|error| no_broker(address, &error, "--http"))
+        connected.unwrap_or_else(|_| Err(format!("nothing came for {CONNECT_TIMEOUT:?}")))
     }
 
     /// Connects.
@@ -150,12 +166,11 @@ impl ConnectOptions {
     /// # Errors
     /// No server listens there, or no answer came in time.
     pub async fn connect(&self) -> Result<Http, Failure> {
-        let address = self.http.host_port.clone();
         let authorization = self.authorization()?;
-        let stream = TokioIo::new(self.stream().await?);
-        let shaken = hyper::client::conn::http1::handshake(stream).await;
+        let (address, stream) = self.stream().await?;
+        let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) =
-            shaken.map_err(|error| no_broker(&address, &error.to_string(), "--http"))?;
+            shaken.map_err(|error| no_broker(&[(address.clone(), error.to_string())], "--http"))?;
         tokio::spawn(async move {
             // What goes wrong with it is seen by whoever waits for an answer.
             let _ = connection.await;

@@ -202,9 +202,9 @@ impl Atomic {
     }
 }
 
-/// Whether the connection was lost, or is about to be, before the step was answered.
+/// Whether the connection was lost, or is about to be, before the step was answered, or the leader is.
 fn is_cut_off(error: &Error) -> bool {
-    matches!(error, Error::OutcomeUnknown) || error.code() == Some(ErrorCode::ShuttingDown)
+    error.asks_for_leader() || error.code() == Some(ErrorCode::ShuttingDown)
 }
 
 /// Whether the topics may be others than those that were opened, or not be known to this connection.

@@ -7,6 +7,7 @@ use sennit_tls::{TlsFault, TlsOptions};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
+    addresses::{Address, Addresses, split_list},
     atomic_steps::AtomicSteps,
     connection::Connection,
     connection_handle::{Command, ConnectionHandle},
@@ -26,7 +27,7 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use = "nothing is connected before `connect` is called"]
 pub struct ClientBuilder {
-    address: String,
+    addresses: Vec<String>,
     name: String,
     frame_bytes_max: usize,
     reconnect: Reconnect,
@@ -35,6 +36,12 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
+    /// The address of one more node of the cluster, or a list of them with commas between.
+    pub fn address(mut self, address: impl Into<String>) -> Self {
+        self.addresses.extend(split_list(&address.into()));
+        self
+    }
+
     /// The name under which the broker lists this client; default `sennit-client`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
@@ -65,40 +72,45 @@ impl ClientBuilder {
         self
     }
 
-    /// Connects. There is one attempt: if no broker listens at the address, the call fails at once.
+    /// Connects. Each address is tried once: if no broker listens at any, the call fails at once.
     ///
     /// # Errors
     /// [`Error::Unreachable`], [`Error::Tls`], [`Error::Refused`] or, if the server is not a broker,
-    /// [`Error::Protocol`] or [`Error::Unexpected`].
+    /// [`Error::Protocol`] or [`Error::Unexpected`]; for several addresses [`Error::NoneReachable`] with all of these,
+    /// unless one is a refusal for good.
     ///
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn connect(self) -> Result<Client, Error> {
-        let secured = |options: TlsOptions| {
-            let name = options.name_of(&self.address)?;
-            Ok((options.client_settings(&[])?, name))
+        let list: Arc<str> = self.addresses.join(",").into();
+        let options = self.tls;
+        let address = |host_port: String| {
+            let name = options.as_ref().map(|options| options.name_of(&host_port)).transpose();
+            let tls_name = name.map_err(|fault: TlsFault| Error::tls(&host_port, &fault))?;
+            Ok(Address { host_port: host_port.into(), tls_name })
         };
-        let tls = self.tls.map(secured).transpose();
-        let tls = tls.map_err(|fault: TlsFault| Error::tls(&self.address, &fault))?;
+        let addresses = self.addresses.into_iter().map(address).collect::<Result<_, Error>>()?;
+        let addresses = Addresses::shuffled(addresses);
+        let tls = options.map(|options| options.client_settings(&[])).transpose();
+        let tls = tls.map_err(|fault: TlsFault| Error::tls(&list, &fault))?;
         let greeting = Greeting {
             tls,
-            address: self.address.into(),
             name: self.name,
             frame_bytes_max: self.frame_bytes_max,
             replaces: None,
             credential: self.credential,
         };
-        let session = Session::open(&greeting, self.reconnect.attempt_timeout).await?;
+        let session = Session::open(&greeting, &addresses, self.reconnect.attempt_timeout).await?;
         let (commands, received) = mpsc::unbounded_channel();
         let outbox = Arc::new(Outbox::default());
-        let address = Arc::clone(&greeting.address);
         let server = session.server.clone();
-        let connection = Connection::new(greeting, self.reconnect, Arc::clone(&outbox), received);
+        let ways = (greeting, addresses);
+        let connection = Connection::new(ways, self.reconnect, Arc::clone(&outbox), received);
         tokio::spawn(connection.run(session));
         let connection = ConnectionHandle::new(commands, outbox);
         let (connection, steps): (Arc<_>, _) = (Arc::new(connection), Arc::default());
         let requests = Arc::new(Requests::new(Arc::clone(&connection)));
-        Ok(Client { connection, steps, requests, address, server: server.into() })
+        Ok(Client { connection, steps, requests, address: list, server: server.into() })
     }
 }
 
@@ -107,7 +119,8 @@ impl ClientBuilder {
 /// waiting messages and settlements, and then says goodbye.
 ///
 /// After a lost connection the client sends unconfirmed messages again in order and renews
-/// subscriptions. Deliveries can still be settled until their leases end.
+/// subscriptions. Deliveries can still be settled until their leases end. With the addresses of several nodes of a
+/// cluster it does so at the next one that answers.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) connection: Arc<ConnectionHandle>,
@@ -118,7 +131,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects with default settings. `address` is host and port, `127.0.0.1:4438`.
+    /// Connects with default settings. `address` is host and port, `127.0.0.1:4438`, or a list of them with commas
+    /// between, `a:4438,b:4438,c:4438`: the nodes of a cluster. The client uses one of them, drawn by chance, and goes
+    /// to another when that one is lost.
     ///
     /// # Errors
     /// As [`ClientBuilder::connect`].
@@ -126,10 +141,10 @@ impl Client {
         Self::builder(address).connect().await
     }
 
-    /// The settings of a client. `address` is host and port.
+    /// The settings of a client. `address` is host and port, or a list of them, as in [`Client::connect`].
     pub fn builder(address: impl Into<String>) -> ClientBuilder {
         ClientBuilder {
-            address: address.into(),
+            addresses: split_list(&address.into()),
             name: env!("CARGO_PKG_NAME").into(),
             frame_bytes_max: FRAME_BYTES_MAX,
             reconnect: Reconnect::default(),
@@ -138,7 +153,7 @@ impl Client {
         }
     }
 
-    /// The address as given.
+    /// The address as given, or the list of all.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address

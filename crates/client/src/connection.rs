@@ -16,6 +16,7 @@ use tokio::{
 };
 
 use crate::{
+    addresses::Addresses,
     connection_handle::Command,
     conversation::Conversation,
     error::Error,
@@ -25,11 +26,13 @@ use crate::{
     wire::{WireReader, WireWriter},
 };
 
-/// Silence after which the client sends a ping.
-const PING_AFTER: Duration = Duration::from_secs(5);
+/// Silence after which the client sends a ping, and silence after which it gives up a connection in spite of that.
+const SILENCE: SilenceLimits =
+    SilenceLimits { ping_after: Duration::from_secs(5), dead_after: Duration::from_secs(15) };
 
-/// Silence after which the client gives up a connection, in spite of the ping.
-const DEAD_AFTER: Duration = Duration::from_secs(15);
+/// The same for a client that has another node to go to.
+const SILENCE_BESIDE_OTHERS: SilenceLimits =
+    SilenceLimits { ping_after: Duration::from_secs(2), dead_after: Duration::from_secs(6) };
 
 /// Time that closing waits for confirms, and for the broker to receive all settlements.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -56,8 +59,16 @@ struct Closing {
     goodbye_sent: bool,
 }
 
+/// How long a server may be silent.
+#[derive(Clone, Copy)]
+struct SilenceLimits {
+    ping_after: Duration,
+    dead_after: Duration,
+}
+
 /// How long the server has been silent, and whether it was pinged since.
 struct Silence {
+    limits: SilenceLimits,
     since: Instant,
     pinged: bool,
 }
@@ -65,7 +76,8 @@ struct Silence {
 impl Silence {
     /// When the next step is due: the ping, then the end.
     fn deadline(&self) -> Instant {
-        self.since + if self.pinged { DEAD_AFTER } else { PING_AFTER }
+        let SilenceLimits { ping_after, dead_after } = self.limits;
+        self.since + if self.pinged { dead_after } else { ping_after }
     }
 }
 
@@ -80,6 +92,7 @@ enum SessionEnd {
 /// The connection task.
 pub(crate) struct Connection {
     greeting: Greeting,
+    addresses: Addresses,
     reconnect: Reconnect,
     backoff: Backoff,
     outbox: Arc<Outbox>,
@@ -90,16 +103,19 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(
-        greeting: Greeting,
+        (greeting, addresses): (Greeting, Addresses),
         reconnect: Reconnect,
         outbox: Arc<Outbox>,
         commands: mpsc::UnboundedReceiver<Command>,
     ) -> Self {
+        let mut conversation = Conversation::new(Arc::clone(&outbox));
+        conversation.set_may_leave(addresses.has_others());
         Self {
             greeting,
+            addresses,
             reconnect,
             backoff: Backoff::new(reconnect.delay_min, reconnect.delay_max),
-            conversation: Conversation::new(Arc::clone(&outbox)),
+            conversation,
             outbox,
             commands,
             closing: None,
@@ -108,16 +124,23 @@ impl Connection {
 
     /// Runs until the client is closed or gives up.
     pub(crate) async fn run(mut self, mut session: Session) {
+        let mut last_address = session.address;
         let cause = loop {
             let began = Instant::now();
             let Session { frame_bytes_max, features, round_trip, .. } = session;
+            if std::mem::replace(&mut last_address, session.address) != session.address {
+                self.conversation.old_session_lives_until(began + session.grace);
+            }
             self.conversation.connected(frame_bytes_max, features, round_trip, began);
             self.greeting.replaces = session.token;
+            self.addresses.choose(session.address);
             let error = match self.serve(session).await {
                 SessionEnd::Goodbye => break Error::Closed,
                 SessionEnd::Lost(error) => error,
             };
-            tracing::debug!(address = %self.greeting.address, %error, "connection lost");
+            let address = &self.addresses.current().host_port;
+            tracing::debug!(%address, %error, "connection lost");
+            self.addresses.leave();
             self.conversation.lost();
             if began.elapsed() >= GOOD_SESSION {
                 self.backoff.reset();
@@ -137,7 +160,8 @@ impl Connection {
         let Session { mut stream, mut frames, mut input, .. } = session;
         let (mut reader, mut writer) = stream.split();
         let outbox = Arc::clone(&self.outbox);
-        let mut silence = Silence { since: Instant::now(), pinged: false };
+        let limits = if self.addresses.has_others() { SILENCE_BESIDE_OTHERS } else { SILENCE };
+        let mut silence = Silence { limits, since: Instant::now(), pinged: false };
         let mut has_read = false;
         let mut timer = std::pin::pin!(sleep_until(silence.deadline()));
         let mut room = READ_BYTES;
@@ -257,7 +281,7 @@ impl Connection {
     }
 
     fn unreachable(&self, error: io::Error) -> SessionEnd {
-        SessionEnd::Lost(Error::unreachable(&self.greeting.address, error))
+        SessionEnd::Lost(Error::unreachable(&self.addresses.current().host_port, error))
     }
 
     fn wake_at(&self) -> Option<Instant> {
@@ -316,11 +340,11 @@ impl Connection {
             if is_final || self.reconnect.attempts_max.is_some_and(|max| failures >= max) {
                 return Err(last);
             }
-            let greeting = self.greeting.clone();
+            let (greeting, addresses) = (self.greeting.clone(), self.addresses.clone());
             let (delay, limit) = (self.backoff.delay(), self.reconnect.attempt_timeout);
             let mut attempt = std::pin::pin!(async move {
                 tokio::time::sleep(delay).await;
-                Session::open(&greeting, limit).await
+                Session::open(&greeting, &addresses, limit).await
             });
             let opened = loop {
                 if let Some(closing) = &mut self.closing {

@@ -17,8 +17,9 @@ use tokio::time::Instant;
 use crate::{
     connection_handle::{Command, ReplySender, respond},
     error::Error,
+    leaderless::Leaderless,
     outbox::Outbox,
-    pending_request::{PendingRequest, PublisherEntry},
+    pending_request::{PendingCall, PendingRequest, PublisherEntry},
     publisher_core::{Remaining, SharedPublisher},
     readers::{Readers, committing_reader},
     sent_settlements::SentSettlements,
@@ -49,6 +50,9 @@ pub(crate) struct Conversation {
     settles: SentSettlements,
     /// The broker has received all frames before the one with this number.
     arrived: u64,
+    leaderless: Leaderless,
+    /// Whether there is another node to go to.
+    may_leave: bool,
     wake_at: Option<Instant>,
     /// The time at which the client leaves a broker that shuts down.
     leave_at: Option<Instant>,
@@ -71,9 +75,22 @@ impl Conversation {
             listed: Vec::new(),
             settles: SentSettlements::default(),
             arrived: 0,
+            leaderless: Leaderless::default(),
+            may_leave: false,
             wake_at: None,
             leave_at: None,
         }
+    }
+
+    /// Says whether there is another node to go to.
+    pub(crate) fn set_may_leave(&mut self, may_leave: bool) {
+        self.may_leave = may_leave;
+    }
+
+    /// Notes that the session that the client has lost may be alive until then, at another node: its readers may hold
+    /// their cursors there.
+    pub(crate) fn old_session_lives_until(&mut self, at: Instant) {
+        self.readers.old_session_lives_until(at);
     }
 
     /// Starts a new connection: encodes everything that the broker has to know.
@@ -90,18 +107,20 @@ impl Conversation {
         self.settles.connected(features.started);
         self.frame_bytes_max = frame_bytes_max;
         self.outbox.set_frame_bytes_max(frame_bytes_max);
-        for (&number, pending_requests) in &self.pending_requests {
-            if let PendingRequest::Call { request, .. } = pending_requests
-                && !self.readers.holds_back(request)
-            {
-                self.write_buffer.request(request, number);
-            }
-        }
         let publishers: Vec<_> = self.publishers.keys().copied().collect();
         publishers.into_iter().for_each(|number| self.open(number));
         let subscriptions = self.subscriptions.numbers();
         subscriptions.into_iter().for_each(|number| self.subscribe(number));
         self.readers.numbers().into_iter().for_each(|number| self.read(number, now));
+        // Behind the topics that they may need.
+        for (&number, pending) in &mut self.pending_requests {
+            if let PendingRequest::Call(call) = pending {
+                call.again_at = None;
+                if !self.readers.holds_back(&call.request) {
+                    self.write_buffer.request(&call.request, number);
+                }
+            }
+        }
         self.settles.send_again(&mut self.write_buffer);
     }
 
@@ -117,12 +136,10 @@ impl Conversation {
         self.listed.clear();
         for (number, pending_requests) in std::mem::take(&mut self.pending_requests) {
             match pending_requests {
-                PendingRequest::Call { resend: true, .. } => {
-                    self.pending_requests.insert(number, pending_requests);
+                PendingRequest::Call(call) if call.resend || call.again_at.is_some() => {
+                    self.pending_requests.insert(number, PendingRequest::Call(call));
                 }
-                PendingRequest::Call { answer, .. } => {
-                    drop(answer.send(Err(Error::OutcomeUnknown)))
-                }
+                PendingRequest::Call(call) => drop(call.answer.send(Err(Error::OutcomeUnknown))),
                 // The subscription went with the connection.
                 PendingRequest::Unsubscribe(Some(answer)) => drop(answer.send(Ok(()))),
                 PendingRequest::OpenPublisher(_)
@@ -134,6 +151,7 @@ impl Conversation {
         self.publishers.values().for_each(|entry| entry.core.connection_lost());
         self.subscriptions.connection_lost();
         self.readers.connection_lost();
+        self.leaderless.connection_lost();
     }
 
     /// Fails everything that waits with `error`. Consumers get the error, unless the program has
@@ -152,8 +170,8 @@ impl Conversation {
         self.subscriptions.fail(error);
         self.readers.fail(error);
         for pending_requests in std::mem::take(&mut self.pending_requests).into_values() {
-            if let PendingRequest::Call { answer, .. } = pending_requests {
-                respond(Some(answer), Err(error.clone()));
+            if let PendingRequest::Call(call) = pending_requests {
+                respond(Some(call.answer), Err(error.clone()));
             }
         }
         self.settles.fail(error);
@@ -186,8 +204,8 @@ impl Conversation {
                 if self.connected && !self.readers.holds_back(&request) {
                     self.write_buffer.request(&request, number);
                 }
-                self.pending_requests
-                    .insert(number, PendingRequest::Call { request, resend, answer });
+                let call = PendingCall { request, resend, answer, again_at: None };
+                self.pending_requests.insert(number, PendingRequest::Call(call));
             }
             Command::OpenPublisher { publisher, answer } => self.add_publisher(publisher, answer),
             Command::DropPublisher { number } => {
@@ -319,7 +337,8 @@ impl Conversation {
     /// refuses them.
     fn encode_commits(&mut self, reader: u32) {
         for (&number, pending_requests) in &self.pending_requests {
-            if let PendingRequest::Call { request, .. } = pending_requests
+            if let PendingRequest::Call(PendingCall { request, again_at: None, .. }) =
+                pending_requests
                 && committing_reader(request) == Some(reader)
             {
                 self.write_buffer.request(request, number);
@@ -380,6 +399,24 @@ impl Conversation {
         self.write_buffer.request(&Request::Goodbye, 0);
     }
 
+    /// Sends calls again that were refused, and whose time has come.
+    fn repeat_calls(&mut self, now: Instant) {
+        let mut next: Option<Instant> = None;
+        for (&number, pending) in &mut self.pending_requests {
+            let PendingRequest::Call(call) = pending else { continue };
+            let Some(at) = call.again_at else { continue };
+            if at > now {
+                next = Some(next.map_or(at, |before| before.min(at)));
+                continue;
+            }
+            call.again_at = None;
+            if !self.readers.holds_back(&call.request) {
+                self.write_buffer.request(&call.request, number);
+            }
+        }
+        next.into_iter().for_each(|at| self.wake_by(at));
+    }
+
     /// Runs the timers that are due.
     ///
     /// # Errors
@@ -395,6 +432,12 @@ impl Conversation {
             }
             self.wake_by(at);
         }
+        self.repeat_calls(now);
+        for batch in self.settles.due(now) {
+            let number = self.number();
+            self.settles.send(number, batch, &mut self.write_buffer);
+        }
+        self.settles.again_at().into_iter().for_each(|at| self.wake_by(at));
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         let opens: Vec<_> = self.publishers.iter().map(|(&n, p)| (n, p.open_at)).collect();
         for (number, at) in opens {

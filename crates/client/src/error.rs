@@ -17,6 +17,12 @@ pub enum Error {
         /// The cause.
         source: Arc<io::Error>,
     },
+    /// No connection could be made to any of several addresses.
+    #[error("cannot reach a broker: {}", reasons(.tried))]
+    NoneReachable {
+        /// The addresses as given, each with its error.
+        tried: Arc<[(Arc<str>, Error)]>,
+    },
     /// There is no secure connection: the broker speaks no TLS, or is not the one that was meant.
     #[error("no secure connection to the broker at {address}: {message}")]
     Tls {
@@ -88,6 +94,16 @@ pub enum Error {
     Unexpected(String),
 }
 
+/// Each address with its reason.
+fn reasons(tried: &[(Arc<str>, Error)]) -> String {
+    let reason = |(address, error): &(Arc<str>, Error)| match error {
+        Error::Unreachable { source, .. } => format!("{address}: {source}"),
+        Error::Tls { message, .. } => format!("{address}: {message}"),
+        error => format!("{address}: {error}"),
+    };
+    tried.iter().map(reason).collect::<Vec<_>>().join("; ")
+}
+
 fn revision_mismatch(found: u64) -> String {
     match found {
         0 => "there is no such entry, and one was expected".into(),
@@ -102,6 +118,7 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Refused { retryable, .. } => *retryable,
+            Self::NoneReachable { tried } => tried.iter().any(|(_, error)| error.is_retryable()),
             Self::Unreachable { .. } | Self::OutcomeUnknown | Self::NoReply { .. } => true,
             Self::Fenced
             | Self::Tls { .. }
@@ -136,6 +153,11 @@ impl Error {
         }
     }
 
+    /// Returns whether no replica leads the group, or whether a leader that is gone was asked: the next one knows.
+    pub(crate) fn asks_for_leader(&self) -> bool {
+        self.code() == Some(ErrorCode::NoLeader) || matches!(self, Self::OutcomeUnknown)
+    }
+
     /// Returns whether the broker does not know the topic, or has deleted it.
     pub(crate) fn is_unknown_topic(&self) -> bool {
         self.code() == Some(ErrorCode::UnknownTopic)
@@ -147,6 +169,18 @@ impl Error {
             false => fault.to_string(),
         };
         Self::Tls { address: address.into(), message }
+    }
+
+    /// The error of a client that has tried each of its addresses: that of the only one, a refusal for good, which all
+    /// nodes would repeat, or all of them.
+    pub(crate) fn of_addresses(mut tried: Vec<(Arc<str>, Self)>) -> Self {
+        let is_final =
+            |(_, error): &(_, Self)| matches!(error, Self::Refused { retryable: false, .. });
+        match tried.iter().position(is_final) {
+            Some(at) => tried.swap_remove(at).1,
+            None if tried.len() == 1 => tried.swap_remove(0).1,
+            None => Self::NoneReachable { tried: tried.into() },
+        }
     }
 
     pub(crate) fn unreachable(address: &str, source: io::Error) -> Self {

@@ -11,6 +11,7 @@
 //! This crate knows the protocol and the model, and nothing of the broker's inside.
 
 mod access;
+mod addresses;
 mod admin;
 mod atomic;
 mod atomic_steps;
@@ -33,6 +34,7 @@ mod explain;
 mod gap;
 mod hooks;
 mod inbox;
+mod leaderless;
 mod outbox;
 mod partition_buffer;
 mod pattern_reader;

@@ -29,6 +29,9 @@ const GATHERED_BYTES_MAX: usize = 256 << 10;
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(50);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(5);
 
+/// The longest delay before a batch is sent again for which there was no leader: there is one after a second or two.
+const LEADER_DELAY_MAX: Duration = Duration::from_millis(250);
+
 /// Rounds that may end with only gap refusals before the client treats them as a protocol error.
 const FRUITLESS_ROUNDS_MAX: u32 = 4;
 
@@ -151,6 +154,8 @@ pub(crate) struct PartitionBuffer {
     /// Observed in this round, for its end.
     broker_forgot: bool,
     retry_after: Option<Duration>,
+    /// The longest delay after this round.
+    retry_delay_max: Duration,
     fruitless_rounds: u32,
     backoff: Backoff,
 }
@@ -171,6 +176,7 @@ impl PartitionBuffer {
             epoch_ends_at: None,
             broker_forgot: false,
             retry_after: None,
+            retry_delay_max: RETRY_DELAY_MAX,
             fruitless_rounds: 0,
             backoff: Backoff::new(RETRY_DELAY_MIN, RETRY_DELAY_MAX),
         }
@@ -418,7 +424,15 @@ impl PartitionBuffer {
                 self.broker_forgot |= refusal.expected_sequence.is_some_and(|n| n < oldest);
                 self.unconfirmed[at].stage = Stage::Refused;
             }
+            // It may have been appended, and nothing would recognise the second one.
+            _ if matches!(refusal.error, Error::OutcomeUnknown) && !self.is_idempotent() => {
+                self.remove(at, Err(Error::OutcomeUnknown), out);
+            }
             _ if refusal.error.is_retryable() && !self.gives_up(at, now) => {
+                self.retry_delay_max = match refusal.error.asks_for_leader() {
+                    true => LEADER_DELAY_MAX,
+                    false => RETRY_DELAY_MAX,
+                };
                 let delay = refusal.error.retry_after().unwrap_or_default();
                 self.retry_after = self.retry_after.max(Some(delay));
                 self.unconfirmed[at].stage = Stage::Refused;
@@ -432,6 +446,11 @@ impl PartitionBuffer {
         self.flow = Flow::Draining;
         self.end_round_if_answered(now, out);
         true
+    }
+
+    /// Whether the broker recognises duplicates.
+    fn is_idempotent(&self) -> bool {
+        self.numbering.sequence_range.is_none()
     }
 
     fn gives_up(&self, at: usize, now: Instant) -> bool {
@@ -452,7 +471,9 @@ impl PartitionBuffer {
             self.fail_all(&Error::Unexpected(message.into()), out);
             self.broker_forgot = true;
         }
-        let rest = self.retry_after.take().map(|delay| now + delay.max(self.backoff.delay()));
+        let delay = self.retry_after.take();
+        let rest =
+            delay.map(|delay| now + delay.max(self.backoff.delay().min(self.retry_delay_max)));
         self.begin_round();
         self.flow = rest.map_or(Flow::Open, Flow::Paused);
     }
@@ -467,7 +488,7 @@ impl PartitionBuffer {
         if ended {
             self.epoch_ends_at = None;
         }
-        if self.numbering.sequence_range.is_none() && (ended || self.broker_forgot) {
+        if self.is_idempotent() && (ended || self.broker_forgot) {
             self.epoch += 1;
             self.epoch_position = first_unanswered;
         }
@@ -484,8 +505,15 @@ impl PartitionBuffer {
     }
 
     /// Handles a lost connection. Unanswered batches are sent again in order and under the same
-    /// sequences, so that the broker answers appended ones as duplicates.
-    pub(crate) fn connection_lost(&mut self) {
+    /// sequences, so that the broker answers appended ones as duplicates. Of a publisher without a
+    /// producer id those that were on the wire fail instead.
+    pub(crate) fn connection_lost(&mut self, out: &mut Vec<Resolution>) {
+        let on_the_wire = |batch: &Unconfirmed| matches!(batch.stage, Stage::Sent(_));
+        while !self.is_idempotent()
+            && let Some(at) = self.unconfirmed.iter().take(self.sent).position(on_the_wire)
+        {
+            self.remove(at, Err(Error::OutcomeUnknown), out);
+        }
         self.begin_round();
     }
 

@@ -52,7 +52,9 @@ impl PublisherBuilder {
     }
 
     /// Whether the broker recognises duplicates; default yes. Without it the broker remembers
-    /// nothing of this publisher, and a lost connection may cause a message to be appended twice.
+    /// nothing of this publisher. Messages that were sent and not confirmed when a connection is
+    /// lost then fail with [`Error::OutcomeUnknown`]: the program decides whether one may be there
+    /// twice or not at all.
     pub fn idempotent(mut self, idempotent: bool) -> Self {
         self.settings.idempotent = idempotent;
         self
@@ -123,10 +125,10 @@ impl Drop for Handle {
 /// Batching is automatic: a message is sent at once while the socket is idle, and messages gather
 /// while a write is under way. At most 64 batches per partition are unconfirmed.
 ///
-/// A message is sent again until it is confirmed or refused for good, on as many connections as
-/// that takes. If the publisher is idempotent, which is the default, the broker appends it once, as
-/// long as it remembers this producer: if more than 4096 producers publish to one partition, the
-/// broker forgets the one that was silent for longest.
+/// If the publisher is idempotent, which is the default, a message is sent again until it is
+/// confirmed or refused for good, on as many connections and at as many nodes as that takes. The
+/// broker appends it once, as long as it remembers this producer: if more than 4096 producers
+/// publish to one partition, the broker forgets the one that was silent for longest.
 ///
 /// If a batch is refused for good, its messages fail. Later batches are sent in a new epoch, whose
 /// sequences start at 0, so that the missing sequences do not block them.

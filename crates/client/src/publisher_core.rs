@@ -349,13 +349,15 @@ impl PublisherCore {
         self.state().partitions.iter().filter_map(PartitionBuffer::paused_until).min()
     }
 
-    /// Handles a lost connection. Unanswered batches wait for the next one.
+    /// Handles a lost connection. Unanswered batches wait for the next one, if they may be sent twice.
     pub(crate) fn connection_lost(&self) {
+        let mut resolutions = Vec::new();
         let mut state = self.state();
         state.open = false;
-        state.partitions.iter_mut().for_each(PartitionBuffer::connection_lost);
+        state.partitions.iter_mut().for_each(|buffer| buffer.connection_lost(&mut resolutions));
         let unsent = state.partitions.iter().any(PartitionBuffer::has_unsent);
         state.list_state = if unsent { ListState::Blocked } else { ListState::Idle };
+        self.resolve(state, resolutions);
     }
 
     /// Ends the publisher: its messages fail with `error`, and later calls with `later`.

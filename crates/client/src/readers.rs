@@ -18,7 +18,7 @@ use crate::{
     read_run::{ReadBatch, ReadRun},
     read_window::window_bytes,
     reader_queue::{PauseScope, ReaderQueue},
-    subscriptions::check,
+    subscriptions::{AGAIN_DELAY, check, error_of},
     watches::Watches,
 };
 
@@ -40,12 +40,21 @@ struct ReaderState {
     requested_at: Option<Instant>,
     /// Whether the broker of this connection has started it.
     is_started: bool,
+    /// Number of interruptions. The client reports messages only between those between which they
+    /// came.
+    epoch: u64,
     /// Whether the last request asked for a paused reader.
     started_paused: bool,
     retry_at: Option<Instant>,
 }
 
 impl ReaderState {
+    /// The broker delivers nothing more, until it has started it again.
+    fn interrupt(&mut self) {
+        self.is_started = false;
+        self.epoch += 1;
+    }
+
     fn end(self, error: &Error, report: bool) {
         let fault = (report && self.answer.is_none()).then(|| error.clone());
         if let Some(answer) = self.answer {
@@ -60,9 +69,8 @@ impl ReaderState {
 #[derive(Default)]
 pub(crate) struct Readers {
     known: BTreeMap<u32, ReaderState>,
-    /// Number of lost connections. The client reports messages only on the connection that brought
-    /// them.
-    epoch: u64,
+    /// The end of the time in which a lost session may be alive at another node.
+    old_session_until: Option<Instant>,
     is_connected: bool,
     /// The features that the broker of this connection has granted.
     features: Features,
@@ -94,6 +102,7 @@ impl Readers {
             window_bytes: 0,
             requested_at: None,
             is_started: false,
+            epoch: 0,
             started_paused: false,
             retry_at: None,
         };
@@ -202,14 +211,23 @@ impl Readers {
         ((has_changed || resumes) && !pauses).then(|| known.credit())
     }
 
-    /// Handles a refused start. Returns the time of the next attempt, if the reader had started
-    /// before and may start later.
-    pub(crate) fn refused(&mut self, number: u32, error: &Error, now: Instant) -> Option<Instant> {
+    /// Handles a refused start. Returns the time of the next attempt, if it `comes_again`, or if the
+    /// reader had started before and may start later.
+    pub(crate) fn refused(
+        &mut self,
+        number: u32,
+        error: &Error,
+        comes_again: bool,
+        now: Instant,
+    ) -> Option<Instant> {
+        let is_held = error.code() == Some(ErrorCode::CursorHeld)
+            && self.old_session_until.is_some_and(|until| now < until);
         let Some(known) = self.known.get_mut(&number) else {
             self.configuration_watches.refused(number, error);
             return self.watches.refused(number, error, now);
         };
-        if known.answer.is_none() && error.is_retryable() {
+        let is_renewed = known.answer.is_none();
+        if comes_again || is_renewed && (error.is_retryable() || is_held) {
             known.retry_at = Some(now + RETRY_DELAY.max(error.retry_after().unwrap_or_default()));
             return known.retry_at;
         }
@@ -230,15 +248,18 @@ impl Readers {
         ended: &control::SubscriptionEnded,
         now: Instant,
     ) -> Option<Instant> {
-        if let Some(known) = self.known.remove(&ended.subscription) {
-            let code = ErrorCode::of_number(ended.code).unwrap_or(ErrorCode::Internal);
-            known.end(&Error::from(control::Error::new(code, ended.reason.clone())), true);
+        if let Some(known) = self.known.get_mut(&ended.subscription) {
+            let error = error_of(ended);
+            if error.asks_for_leader() {
+                known.interrupt();
+                known.retry_at = Some(now + AGAIN_DELAY);
+                return known.retry_at;
+            }
+            self.known.remove(&ended.subscription)?.end(&error, true);
             return None;
         }
         if self.configuration_watches.knows(ended.subscription) {
-            let code = ErrorCode::of_number(ended.code).unwrap_or(ErrorCode::Internal);
-            let error = Error::from(control::Error::new(code, ended.reason.clone()));
-            self.configuration_watches.refused(ended.subscription, &error);
+            self.configuration_watches.refused(ended.subscription, &error_of(ended));
             return None;
         }
         let error = control::Error::new(ErrorCode::Busy, ended.reason.clone());
@@ -259,7 +280,7 @@ impl Readers {
         known.advance(head.partition.0, head.first.0, u64::from(head.count))?;
         let run = ReadRun::new(ReadBatch { topic: known.topic.clone(), head, batch });
         let paused = |known: &ReaderState| SetCredit { messages: 0, ..known.credit() };
-        Ok(match known.queue.push((self.epoch, Received::Delivered(run))) {
+        Ok(match known.queue.push((known.epoch, Received::Delivered(run))) {
             PauseScope::Nothing => Vec::new(),
             PauseScope::Reader => vec![paused(known)],
             PauseScope::Pool => {
@@ -304,7 +325,7 @@ impl Readers {
             GapReason::RolledBack => known.roll_back(partition.0, offsets)?,
             _ => known.advance(partition.0, start.0, offsets.count())?,
         }
-        known.queue.push((self.epoch, Received::Gap(Gap { partition, offsets, reason })));
+        known.queue.push((known.epoch, Received::Gap(Gap { partition, offsets, reason })));
         Ok(())
     }
 
@@ -315,10 +336,16 @@ impl Readers {
         self.known.get(&reader).is_some_and(|known| !known.is_started)
     }
 
-    /// Returns whether taken messages came on this connection, so that the broker counts them.
+    /// Returns whether taken messages came since the last start, so that the broker counts them.
     pub(crate) fn is_current(&self, epoch: u64, taken: &Taken) -> bool {
         let known = self.known.get(&taken.subscription);
-        epoch == self.epoch && known.is_some_and(|known| known.is_started)
+        known.is_some_and(|known| known.is_started && known.epoch == epoch)
+    }
+
+    /// Notes that the session that the client has lost may be alive until then, at another node: its readers may hold
+    /// their cursors there.
+    pub(crate) fn old_session_lives_until(&mut self, at: Instant) {
+        self.old_session_until = Some(at);
     }
 
     /// Notes a new connection: the features that its broker has granted, and the round trip of the
@@ -329,9 +356,9 @@ impl Readers {
 
     /// Notes the end of the connection. Each reader waits for its next request.
     pub(crate) fn connection_lost(&mut self) {
-        self.epoch += 1;
         self.is_connected = false;
-        self.known.values_mut().for_each(|known| known.is_started = false);
+        self.old_session_until = None;
+        self.known.values_mut().for_each(ReaderState::interrupt);
     }
 
     /// Ends all readers. Each gets the error, unless the program has closed the client.

@@ -14,9 +14,9 @@ pub struct Reconnect {
     /// The longest delay between two attempts.
     pub delay_max: Duration,
     /// Number of failed attempts in a row after which the client gives up; `None` for no limit, 0
-    /// for no attempt.
+    /// for no attempt. An attempt tries each address once.
     pub attempts_max: Option<u32>,
-    /// Time limit of one attempt, greeting included.
+    /// Time limit of one attempt at one address, greeting included.
     pub attempt_timeout: Duration,
 }
 

@@ -1,9 +1,10 @@
 //! Settle frames that were sent and that the broker has not acknowledged. The next connection sends them again. It
 //! knows no socket.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use sennit_protocol::{Settled as SettledFrame, Verdict};
+use tokio::time::Instant;
 
 use crate::{error::Error, settle_queue::SettleBatch, write_buffer::WriteBuffer};
 
@@ -11,10 +12,16 @@ use crate::{error::Error, settle_queue::SettleBatch, write_buffer::WriteBuffer};
 /// them. This bounds the frames that are kept here.
 const FRAMES_BETWEEN_PINGS: usize = 32;
 
+/// Delay before a settlement is sent again for which there was no leader.
+const AGAIN_DELAY: Duration = Duration::from_millis(250);
+
 /// Unacknowledged settle frames, by request number.
 #[derive(Debug, Default)]
 pub(crate) struct SentSettlements {
     sent: BTreeMap<u64, SettleBatch>,
+    /// Frames with waiters, by their numbers, that were refused for want of a leader, and the time at which they are sent again.
+    postponed: Vec<(u64, SettleBatch)>,
+    again_at: Option<Instant>,
     since_ping: usize,
     /// Whether the broker of this connection supports the feature `started`.
     supports_started: bool,
@@ -41,7 +48,10 @@ impl SentSettlements {
     /// Sends frames again that may be lost. A frame without a waiter is sent at most twice: the
     /// broker most likely received it, and otherwise the lease ends.
     pub(crate) fn send_again(&mut self, write_buffer: &mut WriteBuffer) {
-        for (number, batch) in std::mem::take(&mut self.sent) {
+        // They have the numbers of frames that are not in `sent`.
+        self.again_at = None;
+        let postponed = std::mem::take(&mut self.postponed).into_iter();
+        for (number, batch) in postponed.chain(std::mem::take(&mut self.sent)) {
             if !batch.is_resent || !batch.waiters.is_empty() {
                 self.send(number, SettleBatch { is_resent: true, ..batch }, write_buffer);
             }
@@ -78,16 +88,37 @@ impl SentSettlements {
     }
 
     /// Handles a refusal. Returns whether the request was a settlement.
-    pub(crate) fn refused(&mut self, number: u64, error: &Error) -> bool {
+    pub(crate) fn refused(&mut self, number: u64, error: &Error, now: Instant) -> bool {
         let Some(batch) = self.sent.remove(&number) else { return false };
         tracing::debug!(%error, "a settlement was refused");
-        batch.failed(error);
+        if error.asks_for_leader() && !batch.waiters.is_empty() {
+            self.postponed.push((number, SettleBatch { is_resent: true, ..batch }));
+            self.again_at.get_or_insert(now + AGAIN_DELAY);
+        } else {
+            batch.failed(error);
+        }
         true
+    }
+
+    /// The time at which refused frames are sent again.
+    pub(crate) fn again_at(&self) -> Option<Instant> {
+        self.again_at
+    }
+
+    /// Takes the frames whose time has come.
+    pub(crate) fn due(&mut self, now: Instant) -> Vec<SettleBatch> {
+        if self.again_at.is_none_or(|at| at > now) {
+            return Vec::new();
+        }
+        self.again_at = None;
+        std::mem::take(&mut self.postponed).into_iter().map(|(_, batch)| batch).collect()
     }
 
     /// Fails all frames that have waiters.
     pub(crate) fn fail(&mut self, error: &Error) {
         std::mem::take(&mut self.sent).into_values().for_each(|batch| batch.failed(error));
+        let postponed = std::mem::take(&mut self.postponed);
+        postponed.into_iter().for_each(|(_, batch)| batch.failed(error));
     }
 }
 

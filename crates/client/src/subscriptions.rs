@@ -25,6 +25,9 @@ use crate::{
 /// one.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 
+/// Delay before the client subscribes again where the leader has changed.
+pub(crate) const AGAIN_DELAY: Duration = Duration::from_millis(20);
+
 /// Deliveries that may come before the answer to their subscription.
 const EARLY_FRAMES_MAX: usize = 1024;
 
@@ -47,6 +50,13 @@ impl Subscription {
     fn credit(&self) -> SetCredit {
         let control::Subscribe { subscription, credit_messages, credit_bytes, .. } = self.subscribe;
         SetCredit { subscription, messages: credit_messages, bytes: credit_bytes }
+    }
+
+    /// The broker delivers nothing more of it, until it is made again.
+    fn interrupt(&mut self) {
+        self.ids = None;
+        self.early.clear();
+        self.unsettled.clear();
     }
 
     fn end(self, error: &Error, report: bool) {
@@ -161,11 +171,17 @@ impl Subscriptions {
         known.ids.map(|_| known.credit())
     }
 
-    /// Handles a refused subscription. Returns the time of the next attempt, if it had been made
-    /// before and may be made later.
-    pub(crate) fn refused(&mut self, number: u32, error: &Error, now: Instant) -> Option<Instant> {
+    /// Handles a refused subscription. Returns the time of the next attempt, if `comes_again`, or if
+    /// it had been made before and may be made later.
+    pub(crate) fn refused(
+        &mut self,
+        number: u32,
+        error: &Error,
+        comes_again: bool,
+        now: Instant,
+    ) -> Option<Instant> {
         let known = self.known.get_mut(&number)?;
-        if known.answer.is_none() && error.is_retryable() {
+        if comes_again || known.answer.is_none() && error.is_retryable() {
             known.retry_at = Some(now + RETRY_DELAY.max(error.retry_after().unwrap_or_default()));
             return known.retry_at;
         }
@@ -179,12 +195,22 @@ impl Subscriptions {
         due.collect()
     }
 
-    /// Handles a subscription that the broker ended.
-    pub(crate) fn ended(&mut self, ended: &control::SubscriptionEnded) {
-        if let Some(known) = self.known.remove(&ended.subscription) {
-            let code = ErrorCode::of_number(ended.code).unwrap_or(ErrorCode::Internal);
-            known.end(&Error::from(control::Error::new(code, ended.reason.clone())), true);
+    /// Handles a subscription that the broker ended. Returns the time at which it is made again, if
+    /// only its leader has changed.
+    pub(crate) fn ended(
+        &mut self,
+        ended: &control::SubscriptionEnded,
+        now: Instant,
+    ) -> Option<Instant> {
+        let known = self.known.get_mut(&ended.subscription)?;
+        let error = error_of(ended);
+        if error.asks_for_leader() {
+            known.interrupt();
+            known.retry_at = Some(now + AGAIN_DELAY);
+            return known.retry_at;
         }
+        self.known.remove(&ended.subscription)?.end(&error, true);
+        None
     }
 
     /// Passes messages to their consumer. Returns a credit frame that pauses the consumer, if it
@@ -233,11 +259,7 @@ impl Subscriptions {
 
     /// Notes the end of the connection. Each subscription waits for its next request.
     pub(crate) fn connection_lost(&mut self) {
-        for known in self.known.values_mut() {
-            known.ids = None;
-            known.early.clear();
-            known.unsettled.clear();
-        }
+        self.known.values_mut().for_each(Subscription::interrupt);
     }
 
     /// Ends all subscriptions. Each consumer gets the error, unless the program has closed the
@@ -246,6 +268,12 @@ impl Subscriptions {
         let report = !matches!(error, Error::Closed);
         std::mem::take(&mut self.known).into_values().for_each(|known| known.end(error, report));
     }
+}
+
+/// The reason why the broker ended a subscription.
+pub(crate) fn error_of(ended: &control::SubscriptionEnded) -> Error {
+    let code = ErrorCode::of_number(ended.code).unwrap_or(ErrorCode::Internal);
+    Error::from(control::Error::new(code, ended.reason.clone()))
 }
 
 /// The messages, if they match the frame's header.

@@ -63,9 +63,8 @@ impl LiveConnection {
         options: &ConnectOptions,
         authorization: Option<&str>,
     ) -> Result<Self, Failure> {
-        let address = options.http.host_port.clone();
         let random = SystemRandom::new();
-        let mut stream = options.stream().await?;
+        let (address, mut stream) = options.stream().await?;
         let mut key = [0; 16];
         fill(&random, &mut key)?;
         let input = upgrade(&mut stream, &address, authorization, key).await?;

@@ -70,6 +70,7 @@ mod request;
 mod rotten;
 mod schedules;
 mod sealed;
+mod several_addresses;
 mod short_frames;
 mod skipped;
 mod small_disk;

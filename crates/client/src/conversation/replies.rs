@@ -13,13 +13,14 @@ use super::Conversation;
 use crate::{
     connection_handle::{ReplySender, respond},
     error::Error,
+    leaderless::Asker,
     partition_buffer::BatchRefusal,
-    pending_request::{PendingRequest, PublisherEntry},
+    pending_request::{PendingCall, PendingRequest, PublisherEntry},
     sequence_ranges::SequenceRange,
 };
 
-/// Delay before the client opens a topic again that the broker had no room for, unless the broker
-/// names one.
+/// Delay before the client opens a topic or asks a question again that the broker had no room or no
+/// leader for, unless the broker names one.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 impl Conversation {
@@ -68,8 +69,8 @@ impl Conversation {
                 self.wake_by(at);
             }
             Reply::SubscriptionEnded(ended) => {
-                self.subscriptions.ended(&ended);
-                let at = self.readers.ended(&ended, now);
+                let at = self.subscriptions.ended(&ended, now);
+                let at = at.or_else(|| self.readers.ended(&ended, now));
                 at.into_iter().for_each(|at| self.wake_by(at));
             }
             Reply::Watching(page) => {
@@ -122,10 +123,14 @@ impl Conversation {
 
     fn answered(&mut self, number: u64, reply: Reply, now: Instant) -> Result<(), Error> {
         match (self.pending_requests.remove(&number), reply) {
-            (Some(PendingRequest::Call { answer, .. }), reply) => respond(Some(answer), Ok(reply)),
+            (Some(PendingRequest::Call(call)), reply) => {
+                self.leaderless.answered(asker_of(number, &call.request));
+                respond(Some(call.answer), Ok(reply));
+            }
             (Some(PendingRequest::OpenPublisher(publisher)), Reply::TopicOpened(opened)) => {
                 let Some(entry) = self.publishers.get_mut(&publisher) else { return Ok(()) };
                 let core = Arc::clone(&entry.core);
+                self.leaderless.answered(Asker::Opening(publisher));
                 match core.opened(&opened, self.frame_bytes_max) {
                     Ok(listed) => {
                         self.listed.extend(listed.then_some(core));
@@ -139,10 +144,12 @@ impl Conversation {
                 }
             }
             (Some(PendingRequest::Subscribe(_)), Reply::Subscribed(subscribed)) => {
+                self.leaderless.answered(Asker::Subscription(subscribed.subscription));
                 let frame = self.subscriptions.subscribed(&subscribed)?;
                 self.encode_credit(frame);
             }
             (Some(PendingRequest::Read(reader)), Reply::Subscribed(subscribed)) => {
+                self.leaderless.answered(Asker::Subscription(reader));
                 let frame = self.readers.start(subscribed, now);
                 self.encode_credit(frame);
                 self.encode_commits(reader);
@@ -195,6 +202,10 @@ impl Conversation {
         }
         let core = Arc::clone(&entry.core);
         let is_dropped = entry.dropped;
+        if !self.leaderless.is_empty() {
+            let partition = confirm.head.partition.index.0;
+            self.leaderless.answered(Asker::Partition(number, partition));
+        }
         let is_listed = core.confirmed(confirm, now);
         // A refusal may have come before, and the pause begins now.
         if let Some(until) = core.paused_until_in(confirm.head.partition.index) {
@@ -215,6 +226,7 @@ impl Conversation {
 
     fn forget(&mut self, number: u64) -> Option<PublisherEntry> {
         let entry = self.publishers.remove(&number)?;
+        self.leaderless.forget_publisher(number);
         match entry.core.sequence_range() {
             Some(sequence_range) => self.sequence_ranges.release(sequence_range),
             None => drop(self.by_producer.remove(&entry.core.producer)),
@@ -226,31 +238,63 @@ impl Conversation {
         let error = Error::from(body.clone());
         if let Some(pending_requests) = self.pending_requests.remove(&number) {
             match pending_requests {
-                PendingRequest::Call { answer, .. } => respond(Some(answer), Err(error.clone())),
+                PendingRequest::Call(call) => self.call_refused(number, call, error.clone(), now),
                 PendingRequest::OpenPublisher(publisher) => {
                     self.not_opened(publisher, error.clone(), now)
                 }
                 PendingRequest::Subscribe(subscription) => {
-                    let at = self.subscriptions.refused(subscription, &error, now);
+                    let comes_again =
+                        self.comes_again(Asker::Subscription(subscription), &error, now);
+                    let at = self.subscriptions.refused(subscription, &error, comes_again, now);
                     at.into_iter().for_each(|at| self.wake_by(at));
                 }
-                PendingRequest::Read(reader) => match self.readers.refused(reader, &error, now) {
-                    Some(at) => self.wake_by(at),
-                    None => self.encode_commits(reader),
-                },
+                PendingRequest::Read(reader) => {
+                    let comes_again = self.comes_again(Asker::Subscription(reader), &error, now);
+                    match self.readers.refused(reader, &error, comes_again, now) {
+                        Some(at) => self.wake_by(at),
+                        None => self.encode_commits(reader),
+                    }
+                }
                 // It had ended already.
                 PendingRequest::Unsubscribe(answer) => respond(answer, Ok(())),
             }
-        } else if self.settles.refused(number, &error) {
-            // The waiters have the error.
+        } else if self.settles.refused(number, &error, now) {
+            // The waiters have the error, or it is sent again.
+            self.settles.again_at().into_iter().for_each(|at| self.wake_by(at));
         } else if number != 0 || body.first_sequence.is_some() {
             self.publish_refused(number, &body, &error, now);
         } else if !body.closes_connection {
             tracing::warn!(%error, "the broker reports an error that is no answer");
         }
         // The client sends unanswered requests again on the next connection.
-        let leaving = body.error_code() == Some(ErrorCode::ShuttingDown);
+        let leaving = body.error_code() == Some(ErrorCode::ShuttingDown)
+            || self.may_leave && error.asks_for_leader() && self.leaderless.takes_leave(now);
         if leaving || body.closes_connection { Err(error) } else { Ok(()) }
+    }
+
+    /// Whether a request that may be repeated is asked again: the broker leaves, or there is no leader, and there may
+    /// be one soon.
+    fn comes_again(&mut self, asker: Asker, error: &Error, now: Instant) -> bool {
+        let may_wait = error.asks_for_leader() && self.leaderless.refused(asker, now);
+        if !may_wait {
+            self.leaderless.answered(asker);
+        }
+        may_wait || error.code() == Some(ErrorCode::ShuttingDown)
+    }
+
+    /// Handles the refusal of a program's request. One that changed nothing is repeated, for a while. Steps repeat
+    /// themselves: they need their topics open on the connection.
+    fn call_refused(&mut self, number: u64, call: PendingCall, error: Error, now: Instant) {
+        let asker = asker_of(number, &call.request);
+        let may_be_done = matches!(error, Error::OutcomeUnknown) && !call.resend;
+        let comes_again = self.comes_again(asker, &error, now);
+        if may_be_done || asker == Asker::Step || !comes_again {
+            return respond(Some(call.answer), Err(error));
+        }
+        let at = now + RETRY_DELAY.max(error.retry_after().unwrap_or_default());
+        let call = PendingCall { again_at: Some(at), ..call };
+        self.pending_requests.insert(number, PendingRequest::Call(call));
+        self.wake_by(at);
     }
 
     fn publish_refused(
@@ -279,6 +323,10 @@ impl Conversation {
             tracing::warn!(%error, "the broker reports an error that is no answer");
             return;
         };
+        if error.asks_for_leader() {
+            let asker = Asker::Partition(number, body.partition.unwrap_or_default());
+            self.leaderless.refused(asker, now);
+        }
         if let Some(until) = core.paused_until() {
             self.wake_by(until);
         }
@@ -287,8 +335,9 @@ impl Conversation {
     }
 
     fn not_opened(&mut self, publisher: u64, error: Error, now: Instant) {
+        let comes_again = self.comes_again(Asker::Opening(publisher), &error, now);
         let Some(entry) = self.publishers.get_mut(&publisher) else { return };
-        if entry.answer.is_none() && error.is_retryable() {
+        if comes_again || entry.answer.is_none() && error.is_retryable() {
             let at = now + RETRY_DELAY.max(error.retry_after().unwrap_or_default());
             entry.open_at = Some(at);
             return self.wake_by(at);
@@ -296,6 +345,14 @@ impl Conversation {
         let entry = self.forget(publisher).expect("it was there above");
         entry.core.fail(&error, &error);
         respond(entry.answer, Err(error));
+    }
+}
+
+/// Who has asked this.
+fn asker_of(number: u64, request: &Request) -> Asker {
+    match request {
+        Request::PublishAtomic(_) => Asker::Step,
+        _ => Asker::Call(number),
     }
 }
 
@@ -390,6 +447,33 @@ mod tests {
             0,
             &Reply::Confirm(Confirm { head, runs: [run].into_iter().collect() }),
         );
+    }
+
+    #[test]
+    fn a_node_that_has_no_leader_for_too_long_is_left_where_there_is_another() {
+        for may_leave in [false, true] {
+            let (mut conversation, begin) = (connected(), Instant::now());
+            conversation.set_may_leave(may_leave);
+            let (sender, mut answered) = oneshot::channel();
+            let request = Request::ListTopics(control::ListTopics::default());
+            let command = Command::Ask { request, resend: true, answer: sender };
+            conversation.command(command, begin);
+            let mut refusals = Vec::new();
+            let mut now = begin;
+            while let [(number, _)] = encoded_requests(&mut conversation)[..] {
+                let error = Reply::Error(control::Error::new(ErrorCode::NoLeader, "none"));
+                let (mut bytes, mut frames) = (BytesMut::new(), FrameReader::before_greeting());
+                error.encode(number, &mut bytes);
+                let (header, body) = frames.next_frame(&mut bytes).unwrap().unwrap();
+                refusals.push(conversation.frame(&header, body, now).is_err());
+                now += Duration::from_secs(1);
+                conversation.wake(now).unwrap();
+            }
+            // Who waits is told in the end, and the node was left before.
+            assert!(matches!(answered.try_recv(), Ok(Err(Error::Refused { .. }))));
+            assert_eq!(refusals.iter().any(|&leaves| leaves), may_leave, "{refusals:?}");
+            assert!(!refusals[0] && refusals.len() > 10);
+        }
     }
 
     #[test]

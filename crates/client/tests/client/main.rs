@@ -3,6 +3,7 @@
 mod broker;
 mod connection;
 mod consume;
+mod failover;
 mod publish;
 mod read;
 mod started;

@@ -78,6 +78,7 @@ impl Broker {
             limits: Some(peer.limits),
             features: hello.features.into_iter().filter(|name| name != feature).collect(),
             session_token: hello.replaces.unwrap_or(70) + 7,
+            reconnect_grace_ms: 60_000,
             ..Default::default()
         };
         peer.send(number, Reply::HelloOk(ok)).await;
