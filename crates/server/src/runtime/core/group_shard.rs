@@ -16,7 +16,7 @@ use sennit_engine::{Command, Effect, Refusal};
 use sennit_journal::{Frame, Position, Reader, disk::RealDisk};
 use sennit_model::Timestamp;
 use sennit_replica::{Moment, OutgoingMessage, Replica};
-use sennit_replication::{Message, Role};
+use sennit_replication::{Message, MessageKind, Role};
 use sennit_shard::{Fetch, Rebuild, RecoverError, Shard, Standing, TakeOver};
 
 use super::{
@@ -48,6 +48,8 @@ pub(crate) struct GroupShard {
     /// None before the core has its links.
     peers: Option<Rc<dyn PeerLinks>>,
     lead: Leader,
+    /// The leader that was heard last, and its term. A replica in quarantine knows of no other.
+    heard_leader: Option<(u16, u64)>,
     /// The last term in which this node led.
     led_term: u64,
     /// When the leader has become what it is, or has tried to give leadership away.
@@ -87,6 +89,7 @@ impl GroupShard {
             session_grace,
             peers: None,
             lead: Leader::Unknown,
+            heard_leader: None,
             led_term: 0,
             kept_since: now,
             requests: OpenRequests::default(),
@@ -181,11 +184,26 @@ impl GroupShard {
     /// Hears a message of another replica.
     pub(super) fn hear(&mut self, message: &Message, body: Option<Bytes>) {
         let now = moment();
+        self.note_leader(message);
         if let Err(error) = self.replica.hear(message, body, now) {
             let (shard, from) = (self.index.0, message.from);
             tracing::debug!(shard, from, %error, "a message of a replica was not heard");
         }
         self.finish(now);
+    }
+
+    /// Notes who leads by what only leaders say. A replica in quarantine hears nothing any more, and sessions of this
+    /// node are served where the group is led all the same.
+    fn note_leader(&mut self, message: &Message) {
+        let is_of_leader =
+            matches!(message.kind, MessageKind::Append { .. } | MessageKind::Heartbeat { .. });
+        let is_newest = self.heard_leader.is_none_or(|(_, term)| term <= message.term);
+        if let Ok(node) = u16::try_from(message.from)
+            && is_of_leader
+            && is_newest
+        {
+            self.heard_leader = Some((node, message.term));
+        }
     }
 
     pub(super) fn take_frames(&mut self, out: &mut Vec<Frame>) {
@@ -360,12 +378,16 @@ impl GroupShard {
         {
             return Leader::Here { term };
         }
-        let node = self.replica.leader().and_then(|leader| u16::try_from(leader).ok());
-        match node.filter(|node| *node != self.groups.node && self.is_up(*node)) {
-            Some(node) if self.replica.role() != Role::Quarantined => {
-                Leader::Node { node, term: self.replica.term() }
+        let leader = match self.replica.role() {
+            Role::Quarantined => self.heard_leader,
+            _ => {
+                let node = self.replica.leader().and_then(|leader| u16::try_from(leader).ok());
+                node.map(|node| (node, self.replica.term()))
             }
-            _ => Leader::Unknown,
+        };
+        match leader.filter(|(node, _)| *node != self.groups.node && self.is_up(*node)) {
+            Some((node, term)) => Leader::Node { node, term },
+            None => Leader::Unknown,
         }
     }
 
