@@ -37,7 +37,7 @@ fn every_door_is_found_among_addresses_that_are_dead() {
         let stream = format!("notes{turn}");
         for (arguments, input) in [
             (&["publish", &name, "one", "--create"][..], &b""[..]),
-            (&["topic", "show", &name], b""),
+            (&["topic", "describe", &name], b""),
             (&["stream", "create", &stream], b""),
             (&["stream", "append", &stream], b"text"),
             (&["live", "publish", &name, "{}"], b""),
