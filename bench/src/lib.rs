@@ -26,6 +26,7 @@ mod flood;
 mod flooded_tenant;
 mod http;
 mod http_stream_results;
+mod kill_results;
 mod lag;
 mod latency;
 mod link;

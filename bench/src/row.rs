@@ -7,11 +7,11 @@ use crate::{
     comparison_results::{self, ComparisonResults},
     fair_results::FairResults,
     http_stream_results::{self, HttpStreamResults},
+    kill_results::{self, KillResults},
     latency::Percentiles,
     live_results::{self, FanOutCells, LiveResults},
     parked_reader_results::{self, ParkedReaderResults},
     probe::Probe,
-    replicated::{self, KillResults},
     sequence_check::MessageErrors,
     stalled_results::{self, StalledResults},
     usage::Usage,
@@ -287,7 +287,7 @@ impl Row {
             return &comparison_results::HEADS;
         }
         if self.kills.is_some() {
-            return &replicated::HEADS;
+            return &kill_results::HEADS;
         }
         if self.stalled.is_some() {
             return &stalled_results::HEADS;

@@ -4,21 +4,23 @@ use std::net::SocketAddr;
 
 use sennit_server::{ClusterSettings, PeerAddress};
 
+/// The heading of these options in the help.
+pub const HEADING: &str = "Three nodes";
+
 /// Where this node listens for others, and where these are.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Three nodes")]
 pub struct ClusterOptions {
     /// The other nodes of the cluster, as ID=HOST:PORT with commas between them
     ///
     /// docs/operating/cluster.md says how three nodes are started, and what they promise.
-    #[arg(long, value_name = "PEERS", value_delimiter = ',', requires = "node_id")]
+    #[arg(long, help_heading = HEADING, value_name = "PEERS", value_delimiter = ',', requires = "node_id")]
     peers: Vec<PeerAddress>,
     /// Listen for other nodes on this address
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4439")]
+    #[arg(long, help_heading = HEADING, value_name = "ADDRESS", default_value = "127.0.0.1:4439")]
     #[arg(requires = "peers")]
     cluster_listen: SocketAddr,
     /// The number of the cluster to which a new data directory belongs, the same on all nodes
-    #[arg(long, value_name = "N", requires = "peers")]
+    #[arg(long, help_heading = HEADING, value_name = "N", requires = "peers")]
     cluster_id: Option<u64>,
 }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{
     allocator,
-    cluster_options::ClusterOptions,
+    cluster_options::{ClusterOptions, HEADING},
     exit::{Exit, Failure},
     logging::log_to_standard_error,
     output::{print_json, print_to_stderr},
@@ -47,7 +47,7 @@ pub struct Args {
     ///
     /// An existing directory keeps what it is: that of a node is served as such with or without the
     /// flag, any other is refused with it.
-    #[arg(long, value_name = "N", help_heading = "Three nodes")]
+    #[arg(long, value_name = "N", help_heading = HEADING)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(NODE_ID_MAX)))]
     node_id: Option<u16>,
     #[command(flatten)]

@@ -36,10 +36,8 @@ impl Payloads for ReadableBatches<'_> {
         if let Some(bytes) = self.cache.read(position, length) {
             return Some(bytes);
         }
-        let after = self.sealed.partition_point(|frame| frame.position <= position);
-        if let Some(frame) = after.checked_sub(1).and_then(|before| self.sealed.get(before)) {
-            let start = (position.0 - frame.position.0) as usize;
-            return Some(frame.bytes.slice(start..start + length));
+        if let Some(bytes) = of_sealed(self.sealed, position, length) {
+            return Some(bytes);
         }
         let limit = match position.pack() {
             Some((pack, _)) => match self.packs.bytes_of(pack) {
@@ -59,6 +57,44 @@ impl Payloads for ReadableBatches<'_> {
                 self.damaged.push((partition, place));
                 None
             }
+        }
+    }
+}
+
+/// The bytes at a position in one of these frames, which are in order. Packs have positions behind all of the log.
+fn of_sealed(sealed: &[Frame], position: Position, length: usize) -> Option<Bytes> {
+    let after = sealed.partition_point(|frame| frame.position <= position);
+    let frame = sealed.get(after.checked_sub(1)?)?;
+    let start = usize::try_from(position.0 - frame.position.0).ok()?;
+    let end = start.checked_add(length).filter(|end| *end <= frame.bytes.len())?;
+    Some(frame.bytes.slice(start..end))
+}
+
+#[cfg(test)]
+mod tests {
+    use sennit_journal::FrameBody;
+
+    use super::*;
+
+    fn frame(position: u64, bytes: &'static [u8]) -> Frame {
+        let position = Position(position);
+        Frame {
+            position,
+            bytes: Bytes::from_static(bytes),
+            end: position.plus(bytes.len() as u64),
+            first_of_segment: false,
+            body: FrameBody { frame: position, bytes: 0, checksum: 0, records: 0 },
+        }
+    }
+
+    #[test]
+    fn sealed_frames_have_what_lies_in_them_and_nothing_of_packs() {
+        let sealed = [frame(4096, b"first"), frame(8192, b"second")];
+        let read = |position, length| of_sealed(&sealed, position, length);
+        assert_eq!(read(Position(4097), 3).as_deref(), Some(&b"irs"[..]));
+        assert_eq!(read(Position(8192), 6).as_deref(), Some(&b"second"[..]));
+        for beside in [Position(0), Position(8195), Position(9000), Position::of_pack(3, 64)] {
+            assert_eq!(read(beside, 6), None, "{beside:?}");
         }
     }
 }
