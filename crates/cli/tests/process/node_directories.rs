@@ -1,4 +1,4 @@
-//! Data directories that belong to a node of a cluster, by the hidden flag `--node-id`: they serve, survive kills, are
+//! Data directories that belong to a node of a cluster, by the flag `--node-id`: they serve, survive kills, are
 //! verified, backed up and restored as others are, and say themselves what they are.
 
 use std::{
@@ -113,13 +113,6 @@ fn a_directory_of_another_node_and_an_impossible_node_are_refused() {
         assert!(said.contains(id), "{said}");
     }
     assert!(!new.exists());
-}
-
-#[test]
-fn the_flag_is_not_told_of_yet() {
-    let help = run(sennit(&["serve", "--help"]), b"");
-    assert!(help.status.success());
-    assert!(!String::from_utf8_lossy(&help.stdout).contains("--node-id"));
 }
 
 #[test]

@@ -183,15 +183,25 @@ async fn send_started(peer: &mut Peer, number: u64, read: &control::Read, first:
     peer.send(number, Reply::Subscribed(answer)).await;
 }
 
+/// The next request, whatever credit comes before it.
+async fn next_question(peer: &mut Peer) -> (u64, Request) {
+    loop {
+        let (number, request) = peer.next().await;
+        if !matches!(request, Request::SetCredit(_)) {
+            return (number, request);
+        }
+    }
+}
+
 /// Refuses the next request with `code`, answers it with `reply` when it comes again, and says how it was.
 async fn refuse_once(
     peer: &mut Peer,
     code: ErrorCode,
     reply: impl FnOnce(&Request) -> Reply,
 ) -> Request {
-    let (number, request) = peer.next().await;
+    let (number, request) = next_question(peer).await;
     peer.refuse(number, code).await;
-    let (number, again) = peer.next().await;
+    let (number, again) = next_question(peer).await;
     assert_eq!(again, request);
     peer.send(number, reply(&again)).await;
     again

@@ -91,9 +91,10 @@ impl Session {
 fn code_of(refusal: LoginRefusal) -> ErrorCode {
     match refusal {
         LoginRefusal::TooMany(_) => ErrorCode::TooManyLogins,
-        LoginRefusal::Missing
-        | LoginRefusal::Invalid
-        | LoginRefusal::Expired
-        | LoginRefusal::NotReady => ErrorCode::Unauthorized,
+        // Clients try again, here or at another node.
+        LoginRefusal::NotReady => ErrorCode::NoLeader,
+        LoginRefusal::Missing | LoginRefusal::Invalid | LoginRefusal::Expired => {
+            ErrorCode::Unauthorized
+        }
     }
 }
