@@ -82,7 +82,7 @@ fn no_more_room_than_for_a_piece_is_made_for_bytes_that_have_not_come() {
 
 #[test]
 fn kinds_classes_and_flags_that_do_not_exist_are_refused() {
-    for (place, value) in [(4, 0), (4, 9), (5, 0), (5, 2), (5, 4), (6, 1), (7, 128)] {
+    for (place, value) in [(4, 0), (4, 11), (5, 0), (5, 2), (5, 4), (6, 1), (7, 128)] {
         let mut bytes = ping();
         bytes[place] = value;
         let refused = read(greeted(), &bytes, 1).unwrap_err();
