@@ -63,9 +63,9 @@ fn the_page_of_metrics_lists_what_is_counted_and_nothing_else() {
     let listed = page.lines().filter_map(|line| line.strip_prefix("| `sennit_"));
     let listed: Vec<String> =
         listed.map(|row| format!("sennit_{}", row.split('`').next().unwrap())).collect();
-    // Groups are counted once a survey has found them, hooks by topic once they have run, peers where there are some.
+    // Groups are counted once a survey has found them, hooks by topic once they have run, peers and replicas where there are some.
     let is_always_there = |name: &&str| {
-        !["group_", "hook_topic_", "peer_"]
+        !["group_", "hook_topic_", "peer_", "replica_"]
             .iter()
             .any(|some| name.strip_prefix("sennit_").is_some_and(|name| name.starts_with(some)))
     };
