@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    bounds::Watch,
+    bounds::{Watch, until},
     broker::{Broker, run, sennit},
 };
 
@@ -89,7 +89,10 @@ fn a_publish_goes_on_at_another_address_and_each_message_is_there_once_and_in_or
         input.write_all(lines.as_bytes()).unwrap();
     };
     say(0..BEFORE);
-    // In the middle: some are confirmed, and most are not.
+    // In the middle: some are confirmed.
+    until("a message is there", || {
+        !broker.ok(&["read", "numbers", "--from", "earliest", "--count", "1"], b"").is_empty()
+    });
     broker.kill();
     broker.listen = other;
     broker.start_again();
