@@ -31,13 +31,14 @@ async fn greeted(nodes: &[Broker; 2]) -> (usize, Peer) {
 /// A client of both nodes, with the node that it uses and the other end of its connection.
 async fn client_of(nodes: &[Broker; 2], list: &str) -> (Client, usize, Peer) {
     let (client, (node, peer)) = both(Client::connect(list), greeted(nodes)).await;
-    (client.unwrap(), node, peer)
+    (client.expect("it connects"), node, peer)
 }
 
 /// An address at which nothing listens.
 async fn dead_address() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap().to_string()
+    let listener =
+        TcpListener::bind("127.0.0.1:0").await.expect("an address of the loopback is free");
+    listener.local_addr().expect("it listens").to_string()
 }
 
 #[tokio::test]
