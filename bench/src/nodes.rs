@@ -30,7 +30,7 @@ pub struct Nodes {
     brokers: Vec<Broker>,
 }
 
-/// What a node says of the cluster.
+/// The status of the cluster, as a node tells it.
 #[derive(Deserialize)]
 struct Status {
     groups: Vec<GroupStatus>,

@@ -199,7 +199,7 @@ pub fn metric(http: &str, name: &str) -> Option<u64> {
     sum_of(&get(http, "/metrics")?, name)
 }
 
-/// What a broker tells in JSON, if it tells what is expected.
+/// A broker's answer in JSON, if it has the expected form.
 pub fn json<T: DeserializeOwned>(http: &str, path: &str) -> Option<T> {
     let answer = get(http, path)?;
     serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()

@@ -121,7 +121,7 @@ mod tests {
             let begin = now;
             while !leaderless.takes_leave(now) {
                 now += Duration::from_secs(1);
-                // What is refused elsewhere, and later, gives it no more time.
+                // A refusal that comes elsewhere, and later, gives it no more time.
                 leaderless.refused(Asker::Step, now);
             }
             now - begin

@@ -105,7 +105,7 @@ impl Engine {
 }
 
 impl Partition {
-    /// The parts of a range that are kept and not cancelled. Whoever wrote the record saw them delayed; a replica that
+    /// The parts of a range that are kept and not cancelled. The writer of the record saw them delayed; a replica that
     /// has led with a clock ahead of that one has ended the delays. While a checkpoint is loaded, some of it has not come.
     fn changeable_parts(&self, range: OffsetRange) -> Vec<Range<u64>> {
         let OffsetRange { start: Offset(start), end: Offset(end) } = range;

@@ -24,7 +24,7 @@ struct Waiting {
     body: Option<EntryBody>,
 }
 
-/// What has become of the read of a body.
+/// The outcome of the read of a body.
 #[derive(Debug, Default)]
 pub(crate) struct BodyRead {
     /// The receivers whose messages are lost with it.

@@ -1,4 +1,4 @@
-//! What a leader knows of the other members: how much of its log each has acknowledged.
+//! The lag of the other members, as a leader knows it: how much of its log each has acknowledged.
 
 use raft::StateRole;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::membership::Membership;
 
-/// What a member knows of the room on the group's disks.
+/// The room on the group's disks, as a member knows it.
 #[derive(Default)]
 pub(crate) struct Rooms {
     /// Its own disk has none.

@@ -16,7 +16,7 @@ use crate::{
 /// A time behind all: everything is due then.
 const FAR: Timestamp = Timestamp(1 << 50);
 
-/// What a label says of its entry, apart from where that lies: the term, and length and checksum of the body.
+/// A label of an entry, apart from where that lies: the term, and length and checksum of the body.
 type Agreed = (u64, (u32, u32));
 
 /// The committed entries, from the first one on.
@@ -24,7 +24,7 @@ pub struct AgreedLog {
     entries: Vec<Agreed>,
     /// The records of all entries that were written anywhere and are not applied, each with the place of its batch.
     records: BTreeMap<EntryId, Vec<(Record, u64)>>,
-    /// What the entries make.
+    /// The state that the entries make.
     engine: Engine,
     /// The index up to which they are applied.
     applied: u64,
@@ -117,7 +117,7 @@ impl AgreedLog {
             self.engine.take_freed();
             self.applied = index;
         }
-        // What is not committed there never will be.
+        // Entries that are not committed there never will be.
         self.records.retain(|id, _| id.index > self.applied);
     }
 

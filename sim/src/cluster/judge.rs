@@ -1,4 +1,4 @@
-//! What judges a cluster as a whole, and speaks for its clients.
+//! The judge of a cluster as a whole, which speaks for its clients.
 
 use crate::{oracle::Violation, random::Random};
 
@@ -16,7 +16,7 @@ pub struct Instant {
     pub awake: Vec<bool>,
 }
 
-/// What judges a cluster as a whole.
+/// The judge of a cluster as a whole.
 pub trait Judge<N> {
     /// Holds all nodes against each other, after anything has happened.
     fn look(&mut self, nodes: &mut [N], at: &Instant) -> Result<(), Violation>;
@@ -30,7 +30,7 @@ pub trait Judge<N> {
         random: &mut Random,
     ) -> Result<(), Violation>;
 
-    /// What clients know to be done, as a number that grows.
+    /// The number of things that clients know to be done; it grows.
     fn progress(&self) -> u64;
 
     /// Whether something has happened after which a quorum need not make progress.

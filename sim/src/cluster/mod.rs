@@ -52,7 +52,7 @@ const QUIET_US: u64 = 10_000_000;
 /// The same of a cluster of shards, unless messages of a leader that is gone still arrive.
 const SHARDS_QUIET_US: u64 = 5_000_000;
 
-/// What the replicas of a cluster have.
+/// The logs and states of a cluster's replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClusterKind {
     /// Labels alone: raft without payloads.

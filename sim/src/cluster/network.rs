@@ -216,7 +216,7 @@ impl Network {
 mod tests {
     use super::*;
 
-    /// What arrives of both classes if nothing does.
+    /// No number of either class.
     const NOTHING: [Vec<u8>; 2] = [Vec::new(), Vec::new()];
 
     const CALM: Behaviour = Behaviour { delay_us: (10, 500), slow: 100, reordered: 0, repeated: 0 };

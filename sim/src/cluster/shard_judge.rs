@@ -23,7 +23,7 @@ use crate::{
 /// The promise that histories are those of one log.
 pub const HISTORY: &str = "I1 what clients are told is the history of one log";
 
-/// What is known of a replica.
+/// The state of a replica, as it is known.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     life: u64,
@@ -32,7 +32,7 @@ struct Seen {
     role: Role,
 }
 
-/// What happens at the end of a run, in this order.
+/// The steps at the end of a run, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Heals,
@@ -41,7 +41,7 @@ enum Ending {
     Over,
 }
 
-/// What is known of the cluster as a whole.
+/// The state of the cluster as a whole, as it is known.
 pub struct ShardJudge {
     nodes: usize,
     has_sane_clocks: bool,
@@ -53,7 +53,7 @@ pub struct ShardJudge {
     ending: Ending,
     /// Whether a replica needs what lies before the log of another. Nobody ships it, so it stays behind.
     needs_shipment: bool,
-    /// What speaks to the cluster.
+    /// The clients of the cluster.
     pub clients: Clients,
 }
 

@@ -50,7 +50,7 @@ pub struct ShardNode {
     random: Random,
     disk: SimulatedDisk,
     process: Option<Process>,
-    /// What the lane writes, and has not said to be synced.
+    /// Frames that the lane writes, and has not said to be synced.
     in_flight: Vec<Frame>,
     /// Whether that has failed already.
     has_failed: bool,
@@ -103,7 +103,7 @@ impl ShardNode {
         self.process.as_mut().map(|process| &mut process.replica)
     }
 
-    /// What its lane has synced.
+    /// The log that its lane has synced.
     pub fn synced(&self) -> &SyncedLog {
         &self.synced
     }

@@ -22,7 +22,7 @@ fn cluster(folder: &std::path::Path) -> [Broker; 3] {
     brokers
 }
 
-/// What a node says of an unknown name.
+/// The words of a node about an unknown name.
 fn is_unknown(broker: &Broker, topic: &str) -> bool {
     let output = broker.run(&["topic", "describe", topic], b"");
     !output.status.success() && text(&output.stderr).contains("there is no topic")

@@ -30,7 +30,7 @@ pub fn own_address() -> String {
     format!("127.{high}.{low}.{}:4439", NEXT.fetch_add(1, Relaxed))
 }
 
-/// What `cluster status` says once the node lets callers in, and its exit code.
+/// The output of `cluster status` once the node lets callers in, and its exit code.
 pub fn status(broker: &Broker) -> (Value, Option<i32>) {
     let mut said = None;
     until("the node says what it knows of the cluster", || {

@@ -32,7 +32,7 @@ impl Beside {
         Self { child, lines: Some(lines) }
     }
 
-    /// What it has printed at its end.
+    /// All that it has printed by its end.
     fn lines(mut self) -> Vec<String> {
         let _watch = Watch::over(&self.child, "a command beside the test");
         let lines = joined("the command ends", self.lines.take().unwrap());
@@ -95,7 +95,7 @@ fn a_consumer_and_a_reader_go_on_when_the_leader_is_killed() {
     let mut expected = publish(&leader, "before");
     expected.extend(publish(&third, "through-another"));
     leader.kill();
-    // Nobody leads yet: this waits.
+    // No node leads yet: this waits.
     expected.extend(publish(&other, "after"));
     assert_eq!(reader.lines(), expected);
     let mut consumed = consumer.lines();

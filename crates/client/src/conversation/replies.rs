@@ -348,7 +348,7 @@ impl Conversation {
     }
 }
 
-/// Who has asked this.
+/// The asker of a request.
 fn asker_of(number: u64, request: &Request) -> Asker {
     match request {
         Request::PublishAtomic(_) => Asker::Step,
@@ -469,7 +469,7 @@ mod tests {
                 now += Duration::from_secs(1);
                 conversation.wake(now).unwrap();
             }
-            // Who waits is told in the end, and the node was left before.
+            // The program is told in the end, and the node was left before.
             assert!(matches!(answered.try_recv(), Ok(Err(Error::Refused { .. }))));
             assert_eq!(refusals.iter().any(|&leaves| leaves), may_leave, "{refusals:?}");
             assert!(!refusals[0] && refusals.len() > 10);

@@ -130,7 +130,7 @@ impl Run {
     }
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug, Default)]
 struct Counts {
     confirmed: usize,

@@ -1,4 +1,4 @@
-//! What has a limit in a group: what is not committed, and how far a slow disk holds others up.
+//! Limits in a group: the bytes that are not committed, and how far a slow disk holds others up.
 
 use std::collections::BTreeSet;
 

@@ -76,7 +76,7 @@ impl ClusterSecrets {
         }
     }
 
-    /// What this node tells others: its keys, or nothing.
+    /// The answer of this node to others: its keys, or nothing.
     pub(crate) fn answer(&self) -> Bytes {
         self.own().map_or_else(Bytes::new, |secrets| Bytes::copy_from_slice(&secrets))
     }

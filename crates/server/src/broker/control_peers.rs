@@ -15,7 +15,7 @@ use tokio::{sync::oneshot, task::spawn_local};
 
 use crate::runtime::groups::{Entries, Groups};
 
-/// What a request is about: each has messages of its own.
+/// The subject of a request: each has messages of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PeerTopic {
     /// Names: `name_change`.
@@ -145,7 +145,7 @@ impl ControlPeers {
     /// Another node has answered.
     pub(crate) fn take_answer(&self, node: u16, number: u64, body: Bytes) {
         let mut waiting = self.waiting.borrow_mut();
-        // Nobody answers for another.
+        // A node never answers for another.
         if waiting.get(&number).is_some_and(|(asked, _)| *asked == node)
             && let Some((_, sender)) = waiting.remove(&number)
         {

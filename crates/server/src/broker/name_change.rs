@@ -56,7 +56,7 @@ pub(crate) enum NameChange {
 /// The answer to a change that was not refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NameAnswer {
-    /// What is so now, and how it was before.
+    /// The present state, and the one before.
     Changed(Changed),
     /// The stream that is there.
     Stream(Created),
@@ -74,7 +74,7 @@ pub(crate) struct Changed {
 }
 
 impl NameAnswer {
-    /// What has changed.
+    /// The change.
     ///
     /// # Errors
     /// It is another answer than was asked for.

@@ -18,7 +18,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// What a shard has.
+    /// The entries that a shard has.
     pub(crate) fn of(shard: ShardIndex, engine: &Engine) -> Self {
         let partitions = engine.settings_hashes();
         let partitions = partitions.map(|(id, settings)| FoundPartition { id, shard, settings });
@@ -37,7 +37,7 @@ impl Found {
     }
 }
 
-/// What the shards of a core have by now: a service of the core.
+/// The entries that the shards of a core have by now: a service of the core.
 #[derive(Debug)]
 pub(crate) struct PartitionsHere(pub(crate) CoreHandle);
 

@@ -64,7 +64,7 @@ impl GroupLinks {
         self.control.take();
     }
 
-    /// What the control of other nodes says goes there from now on.
+    /// Requests and answers of other nodes' controls go there from now on.
     pub(crate) fn set_control(&self, control: Rc<dyn ControlListener>) {
         *self.control.borrow_mut() = Some(control);
     }

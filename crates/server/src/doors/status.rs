@@ -153,7 +153,7 @@ impl Status {
         }
     }
 
-    /// What the node knows of its peers and its groups.
+    /// The state of its peers and its groups, as the node knows it.
     pub(crate) fn cluster(&self) -> Response {
         match &self.cluster {
             Some((cluster, groups)) => {

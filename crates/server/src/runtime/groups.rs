@@ -17,7 +17,7 @@ use super::{
 /// The node that leads a group, as this node knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Leader {
-    /// Nobody is known to lead: commands wait.
+    /// No leader is known: commands wait.
     #[default]
     Unknown,
     /// This node leads, in this term.
@@ -59,7 +59,7 @@ pub(crate) struct ReplicaLag {
     pub(crate) is_heard: bool,
 }
 
-/// What its replica here knows of a group.
+/// The state of a group, as its replica here knows it.
 #[derive(Debug, Default)]
 pub(crate) struct GroupState {
     leader: Mutex<(Leader, &'static str, Vec<ReplicaLag>)>,
@@ -115,7 +115,7 @@ impl Groups {
         }
     }
 
-    /// Who leads the group of a shard.
+    /// The leader of the group of a shard.
     pub(crate) fn leader_of(&self, shard: ShardIndex) -> Leader {
         self.states[shard].lock().0
     }
@@ -155,7 +155,7 @@ impl Groups {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    /// What the replica of a shard is, in a word, and the others' lag if it leads.
+    /// The role of the replica of a shard, in a word, and the others' lag if it leads.
     pub(super) fn set_role(
         &self,
         shard: ShardIndex,

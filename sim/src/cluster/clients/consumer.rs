@@ -44,9 +44,9 @@ pub struct Consumer {
     node: Option<usize>,
     /// The request for its subscription.
     request: u64,
-    /// What it holds.
+    /// Its messages.
     held: Vec<DeliveryRun>,
-    /// What was acked with a request that has no answer.
+    /// Messages that were acked with a request that has no answer.
     acked: BTreeMap<u64, Vec<DeliveryRun>>,
 }
 

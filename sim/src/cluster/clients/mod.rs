@@ -38,7 +38,7 @@ struct Partition {
     is_open: bool,
     /// Whether its group has said that nothing is left.
     is_drained: bool,
-    /// What its group has confirmed as settled: the end of each run by its first offset.
+    /// Messages that its group has confirmed as settled: the end of each run by its first offset.
     settled: BTreeMap<u64, u64>,
 }
 
@@ -104,7 +104,7 @@ impl Clients {
         }
     }
 
-    /// What the clients were told.
+    /// The answers to the clients.
     pub fn history(&self) -> &History {
         &self.calls.history
     }
@@ -305,7 +305,7 @@ impl Clients {
         };
         self.partitions[index].is_drained = description.groups.iter().all(is_over);
         let are_drained = self.partitions.iter().all(|partition| partition.is_drained);
-        // What has expired was not given.
+        // Messages that have expired were not given.
         if are_drained && !self.expires {
             let drained = What::Drained { group: GROUP.0 };
             self.calls.ended(ASKER, call.begun_ns, reach.at, drained);

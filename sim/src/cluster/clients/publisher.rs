@@ -56,7 +56,7 @@ pub struct Publisher {
     next: u64,
     /// The offset that it expects to be the next.
     expected: u64,
-    /// Who leads, as far as it knows.
+    /// The leader, as far as it knows.
     node: Option<usize>,
 }
 

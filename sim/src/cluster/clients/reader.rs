@@ -43,7 +43,7 @@ pub struct Reader {
     request: u64,
     next: u64,
     end: u64,
-    /// What it has received and not reported.
+    /// Messages that it has received and not reported.
     untaken: (u32, u64),
 }
 

@@ -24,7 +24,7 @@ const LONG_FAULT_MS: u64 = 2500;
 /// One of so many faults is made together with another.
 const TWO_ONE_OF: u64 = 5;
 
-/// Who connects over a link.
+/// An end of a link: a node, or the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Clients.

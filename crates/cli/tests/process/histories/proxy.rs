@@ -139,7 +139,7 @@ async fn carry(near: TcpStream, target: String, state: watch::Receiver<State>) {
     let breaks = state.borrow().breaks;
     let mut seen = state.clone();
     let both = async move {
-        // Nobody is there: the near side is told by the end of its connection.
+        // No process listens there: the near side is told by the end of its connection.
         let far = TcpStream::connect(target).await?;
         near.set_nodelay(true)?;
         far.set_nodelay(true)?;

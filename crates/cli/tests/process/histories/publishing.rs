@@ -85,7 +85,7 @@ impl Publishes {
     }
 }
 
-/// What an error says of a publish.
+/// The outcome of a publish, by its error.
 fn answer_of(error: &Error) -> Answer {
     match error {
         Error::Refused { .. } => Answer::Refused,

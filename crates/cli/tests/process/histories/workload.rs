@@ -50,7 +50,7 @@ const PAUSE_MS_MAX: u64 = 12;
 /// How soon a client tries again.
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// What all clients share.
+/// The state that all clients share.
 pub struct World {
     pub recorder: Recorder,
     pub topic: TopicName,

@@ -30,7 +30,7 @@ const LEADERLESS: Duration = Duration::from_secs(3);
 /// How long to wait for a stream that is not there.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// What was read before the configuration is in force for the first time, or once more from the beginning.
+/// Entries that were read before the configuration is in force for the first time, or once more from the beginning.
 #[derive(Debug, Default)]
 struct Beginning {
     entries: Entries,
@@ -60,7 +60,7 @@ impl Configuration {
                     self.followed.send_replace(read.next);
                 }
                 Err(failure) => match failure.refusal() {
-                    // Nothing was ever kept.
+                    // No configuration was ever kept.
                     Some(StreamRefusal::Unknown) => {
                         if let Some(begins) = beginning.take() {
                             self.begin(begins).await;
@@ -82,7 +82,7 @@ impl Configuration {
                         {
                             tracing::warn!(%failure, "the other nodes are not there: this one begins without a configuration");
                             self.begin(begins).await;
-                            // What there is replaces it.
+                            // The stored entry replaces it.
                             (at, beginning) = (None, None);
                         }
                         sleep(AGAIN).await;
@@ -159,7 +159,7 @@ impl Configuration {
         answers: &mut Vec<Answer>,
         deadline: Instant,
     ) -> Result<bool, StreamFailure> {
-        // What others have changed before is known first.
+        // Changes that other nodes made before are known first.
         let end = self.store.end().await?;
         if !self.has_followed(end, deadline).await {
             return Ok(false);

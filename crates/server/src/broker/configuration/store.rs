@@ -113,7 +113,7 @@ impl Store {
         }
     }
 
-    /// What a message holds.
+    /// The content of a message.
     fn found(&self, key: &[u8], payload: &[u8]) -> Found {
         self.grow(key.len() + payload.len());
         match KeptConfiguration::decode(key, payload) {

@@ -47,7 +47,7 @@ impl Control {
             match outcome {
                 Some(outcome) if !is_without_leader(&outcome) => return outcome,
                 _ if Instant::now() >= deadline => return Err(refused(Refusal::NoLeader)),
-                // Whoever is said to lead does not any more, or not yet.
+                // The node that is said to lead does not any more, or not yet.
                 Some(_) => drop(timeout(LOOK_AGAIN, leaders.changed()).await),
                 None => drop(
                     timeout_at(deadline.min(Instant::now() + LOOK_AGAIN), leaders.changed()).await,
@@ -103,7 +103,7 @@ impl Control {
                 Err(ControlRefusal::WrongAnswer.into())
             }
         };
-        // What was changed is committed by now.
+        // The change is committed by now.
         let entries = *peers.groups.entries(ShardIndex::CATALOGUE).borrow();
         let applied = AppliedTo { term: entries.last_term, index: entries.committed };
         NameMessage(Content::Answer(applied, outcome)).to_bytes().unwrap_or_default()
@@ -128,7 +128,7 @@ impl Control {
     }
 }
 
-/// What the other nodes ask of this one.
+/// Requests of other nodes to this one.
 #[derive(Debug)]
 pub(crate) struct NodeRequests {
     pub(crate) control: Rc<Control>,

@@ -52,7 +52,7 @@ impl Control {
 
     /// Finishes what the leader before has left undone, and has those begin that are where the catalogue is led.
     async fn take_up(&self, peers: &ControlPeers) {
-        // What is asked of partitions, and read of the broker's own streams, needs their leaders.
+        // Questions to partitions, and reads of the broker's own streams, need their leaders.
         let mut leaders = peers.groups.watch();
         while !peers.groups.are_led() && leaders.changed().await.is_ok() {}
         let found = self.found_here().await;
@@ -69,7 +69,7 @@ impl Control {
         self.listeners.iter().filter(|listener| listener.is_where_led()).cloned()
     }
 
-    /// What the replicas of this node have by now, which may be behind those that lead: what is asked of those because of it can
+    /// The partitions that the replicas of this node have by now, which may be behind those that lead: what is asked of those because of it can
     /// be asked in vain.
     async fn found_here(&self) -> Found {
         let mut found = Found::default();

@@ -1,4 +1,4 @@
-//! What a node of a cluster knows of names: its replica of the catalogue has applied entries that are not committed, and may lack some that
+//! Names as a node of a cluster knows them: its replica of the catalogue has applied entries that are not committed, and may lack some that
 //! are. Nobody is told of a name before both are out of the way.
 //!
 //! A replica that follows goes by what it has once that is committed as of the last change: what the group takes back is never seen, so
@@ -25,7 +25,7 @@ impl Control {
     /// Waits until this node knows what is decided of a topic's name, and of a group of it: what the catalogue says of it is so from here to the next wait.
     ///
     /// # Errors
-    /// Nobody leads the catalogue, and there is nothing that this node could go by.
+    /// No node leads the catalogue, and there is nothing that this node could go by.
     pub(crate) async fn know(
         &self,
         name: &TopicName,

@@ -32,7 +32,7 @@ pub enum NameChangeError {
     /// The changed settings of a group are no request of the native protocol.
     #[error("a change of names holds a request that is none: {0}")]
     Request(#[from] sennit_protocol::DecodeError),
-    /// What is in it of the engine is nothing that the engine knows.
+    /// The engine does not know a value in it.
     #[error("a change of names holds {0}")]
     Engine(#[from] DecodeError),
     /// It holds another command or effect of the engine than its kind says.

@@ -101,7 +101,7 @@ impl FieldReader {
         Ok(self.0.split_to(length))
     }
 
-    /// Nothing is taken from memory for a text before it is known to be there.
+    /// Memory is taken for a text once its bytes are known to be there.
     pub(super) fn text(&mut self) -> Result<String, NameChangeError> {
         let length = self.u32()? as usize;
         let text = self.bytes(length)?;

@@ -1,4 +1,4 @@
-//! What the controls of two nodes say to each other, as the body of a frame of their link: a change of names, or its answer with the
+//! Messages between the controls of two nodes, as the body of a frame of their link: a change of names, or its answer with the
 //! entry of the catalogue's group up to which whoever is answered has to have applied before it goes by the answer.
 //!
 //! | bytes | field |
@@ -26,12 +26,12 @@ const ANSWER: u8 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameMessage(pub(crate) Content);
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     /// A change that is asked for.
     Change(Box<NameChange>),
-    /// What has come of it.
+    /// Its outcome.
     Answer(AppliedTo, Outcome),
 }
 

@@ -59,7 +59,7 @@ pub(crate) struct GroupShard {
     visits: Visits,
     to_leader: Gathering,
     to_nodes: BTreeMap<u16, Gathering>,
-    /// What sessions of this node are told.
+    /// Effects for sessions of this node.
     ready: Vec<Effect>,
     /// Nodes to which a message was lost.
     unreached: BTreeSet<u16>,
@@ -361,7 +361,7 @@ impl GroupShard {
             self.visits.clear();
         }
         if let Leader::Here { term } = lead {
-            // What was told in the term before has no reader any more.
+            // Effects of the term before have no reader any more.
             self.to_nodes.values_mut().for_each(Gathering::clear);
             self.led_term = term;
             self.state().elections.add(1);
@@ -399,7 +399,7 @@ impl GroupShard {
     /// Effects of the group for sessions of this node have come from the node that leads.
     pub(super) fn hear_effects(&mut self, node: u16, term: u64, effects: Vec<Effect>) {
         if self.lead != (Leader::Node { node, term }) {
-            // What that leader was asked is lost already.
+            // Requests to that leader are lost already.
             return;
         }
         for effect in effects {
@@ -539,7 +539,7 @@ impl GroupShard {
         tracing::error!(shard, %error, "the state of a replica cannot be made anew now");
     }
 
-    /// What has waited too long for a leader is refused.
+    /// Commands that have waited too long for a leader are refused.
     fn give_up_waiting(&mut self, now: Timestamp) {
         if self.takes() || matches!(self.lead, Leader::Node { .. }) {
             return;

@@ -1,4 +1,4 @@
-//! What a core does for the groups of its shards: their clock, and what comes from other nodes.
+//! The groups of a core's shards: their clock, and the messages from other nodes.
 
 use std::{rc::Rc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What the sessions of this node have asked of a group and still count on: subscriptions, questions, and what was sent to
+//! Open requests of this node's sessions to a group: subscriptions, questions, and commands that were sent to
 //! the node that leads. When another node leads, subscriptions and questions are asked again there, as they are now; of
 //! the rest nobody knows what became of it, and the sessions are told so. A settlement that is to be confirmed is a
 //! question here: done twice it settles nothing twice. It knows no link and no replica.
@@ -16,7 +16,7 @@ type Question = (Origin, PartitionId);
 /// A subscription to one partition.
 type Place = (SessionId, u32, PartitionId);
 
-/// What becomes of a command while nobody is known to lead.
+/// The fate of a command while no leader is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Noted {
     /// It is asked as soon as somebody leads.
@@ -36,14 +36,14 @@ struct Kept {
     since: Timestamp,
 }
 
-/// What was sent to another node under one origin and is not answered.
+/// A request that was sent to another node under one origin and is not answered.
 #[derive(Debug, Default)]
 struct UnderWay {
     count: u64,
     bytes: u64,
 }
 
-/// What sessions count on.
+/// The requests on which sessions count.
 #[derive(Debug, Default)]
 pub(super) struct OpenRequests {
     subscriptions: BTreeMap<Place, Kept>,
@@ -173,7 +173,7 @@ impl OpenRequests {
         self.unasked = self.subscriptions.len() + self.questions.len();
     }
 
-    /// What is to be asked of whoever leads now; from now on it is.
+    /// The commands that the present leader has to be asked; they count as asked from now on.
     pub(super) fn ask(&mut self) -> Vec<Command> {
         if self.unasked == 0 {
             return Vec::new();

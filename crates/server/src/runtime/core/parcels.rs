@@ -11,7 +11,7 @@ const PARCEL_BYTES: usize = 1 << 20;
 /// Most bytes of one command or effect that is sent to another node.
 const PARCEL_BYTES_MAX: usize = 64 << 20;
 
-/// What gathers for one node.
+/// Bytes that gather for one node.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     encoded: Encoded,

@@ -23,7 +23,7 @@ impl Core {
     }
 
     pub(super) fn route_one(&mut self, effect: Effect) {
-        // Nobody decides about them here: the policy stands.
+        // No decider is here: the policy stands.
         if let Effect::AttemptsFailed(_) = effect {
             return;
         }

@@ -19,7 +19,7 @@ struct Early {
     commands: Vec<Command>,
 }
 
-/// What a node's link to this one has ended with.
+/// The sessions of a node that end with its link.
 #[derive(Debug, Default)]
 struct Guests {
     /// Sessions that take part in groups, or read.
@@ -92,7 +92,7 @@ impl Visits {
         }
     }
 
-    /// What a node's session has asked under this origin is answered.
+    /// The request of a node's session under this origin is answered.
     pub(super) fn answered(&mut self, node: u16, origin: Origin) {
         if let Some(guests) = self.guests.get_mut(&node) {
             guests.reads.remove(&origin);

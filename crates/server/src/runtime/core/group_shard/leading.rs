@@ -59,7 +59,7 @@ impl GroupShard {
             })
             .collect();
         if self.leaves {
-            // What was refused, or has failed, is tried again.
+            // A rebuild that was refused, or has failed, is tried again.
             self.leave();
         } else {
             self.give_away(&lags, now);
@@ -121,7 +121,7 @@ impl GroupShard {
         self.finish(now);
     }
 
-    /// What the replica is, in a word.
+    /// The role of the replica, in a word.
     fn role(&self) -> &'static str {
         match (self.replica.role(), self.replica.shard().standing()) {
             (Role::Quarantined, _) => "quarantined",

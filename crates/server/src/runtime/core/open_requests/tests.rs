@@ -1,4 +1,4 @@
-//! What is asked again of another leader, and what is told of the rest.
+//! Tests of commands that another leader is asked again, and of the refusals of the rest.
 
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ fn refused(request: u64, refusal: Refusal) -> Effect {
     Effect::Refused { origin: origin(request), refusal }
 }
 
-/// What sessions are told when another node leads.
+/// The refusals that sessions are told when another node leads.
 fn lost(asked: &mut OpenRequests) -> Vec<Effect> {
     let mut out = Vec::new();
     asked.lose_leader(NOW, &mut out);
