@@ -81,7 +81,7 @@ const CHECKS = {
     await world.publish("state", ...range(0, 10))
     await until("all have ten", () => all.every(({ got }) => got.length === 10))
     world.proxy.shut()
-    await world.broker.killAndStartAgain()
+    await world.broker.killAllAndStartAgain()
     // More than there were: offsets alone would look as if nothing had happened.
     await world.publish("state", ...range(100, 130))
     world.proxy.open()
@@ -130,7 +130,7 @@ const CHECKS = {
     world.proxy.cut()
     assert.equal((await follower.isSubscribed(2)).recovered, true)
     assert.equal(loads, 1)
-    await world.broker.killAndStartAgain()
+    await world.broker.killAllAndStartAgain()
     assert.equal((await follower.isSubscribed(3)).recovered, true)
     assert.equal(loads, 2)
     assert.deepEqual(follower.errors, [])

@@ -15,7 +15,7 @@ export const LONG_POLL_MS = 500
 /** How long a server may take until it answers. */
 const READY_MS = 30_000
 
-/** How many nodes a broker is: one, or a cluster of which clients are told one node, the last. */
+/** How many nodes a broker is: one, or a cluster of as many groups, of which clients are told one node, the last. */
 const NODES = Number(process.env.SENNIT_NODES ?? 1)
 
 const children = new Set()
@@ -59,10 +59,11 @@ export function sennit(binary, mode) {
         if (NODES === 1) return flags
         const peers = nodePorts.map((port, index) => `${index + 1}=${at(port)}`).filter((_, index) => index + 1 !== node)
         flags.push("--node-id", String(node), "--peers", peers.join(","), "--cluster-listen", at(nodePorts[node - 1]))
-        return [...flags, "--cluster-id", "1"]
+        return [...flags, "--cluster-id", "1", "--shards", String(NODES)]
       }
       others ??= await Promise.all(nodePorts.slice(1).map((_, index) => serve(flagsOf(index + 1))))
       const told = await serve(flagsOf(NODES, listenPort, port))
+      if (NODES > 1) await leadersAreSpread(`http://${at(told.port)}`)
       // The key is said at the first start alone, by whichever node made it.
       const made = [told, ...others].find((node) => node.key)
       return { ...told, key: made?.key ?? key, nodePorts, others }
@@ -112,8 +113,23 @@ export class Broker {
   async killAndStartAgain(between = async () => {}) {
     await this.#end(this.child)
     await between()
-    const { port, listenPort, key, nodePorts, others } = this
+    await this.#beginAgain(this.others)
+  }
+
+  /** The same of all nodes at once: what was in memory alone is lost, whichever of them led. */
+  async killAllAndStartAgain() {
+    await this.#end(this.child)
+    await this.#endOthers()
+    await this.#beginAgain()
+  }
+
+  async #beginAgain(others) {
+    const { port, listenPort, key, nodePorts } = this
     await this.#begin({ port, listenPort, key, nodePorts, others })
+  }
+
+  async #endOthers() {
+    for (const { child } of this.others ?? []) await this.#end(child)
   }
 
   async #end(child) {
@@ -124,9 +140,25 @@ export class Broker {
   }
 
   async stop() {
-    for (const { child } of [this, ...(this.others ?? [])]) await this.#end(child)
+    await this.#end(this.child)
+    await this.#endOthers()
     await rm(this.data, { recursive: true, force: true })
     folders.delete(this.data)
+  }
+}
+
+/**
+ * Each group is led by the node that is meant to lead it: they are handed over soon after a start, and what is in memory alone would be
+ * lost amid a check.
+ */
+async function leadersAreSpread(url) {
+  const begun = Date.now()
+  for (;;) {
+    const page = await (await fetch(`${url}/metrics`)).text()
+    const leaders = [...page.matchAll(/^sennit_replica_leader\{group="(\d+)"\} (\d+)$/gm)].map(([, group, leader]) => [Number(group), Number(leader)])
+    if (leaders.length === NODES && leaders.every(([group, leader]) => leader === group)) return
+    if (Date.now() - begun > READY_MS) throw new Error(`groups and their leaders: ${leaders.join(" ")}`)
+    await wait(100)
   }
 }
 

@@ -62,7 +62,7 @@ const CHECKS = {
     await until("all have ten", () => all.every((client) => client.got("state").length === 10))
     world.proxy.shut()
     // A topic in memory; more than there were, so that offsets alone would look as if nothing had happened.
-    await world.broker.killAndStartAgain()
+    await world.broker.killAllAndStartAgain()
     await world.publish("state", ...range(100, 130))
     world.proxy.open()
     const log = await world.log("state")

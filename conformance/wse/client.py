@@ -20,8 +20,13 @@ options["reconnect"] = ReconnectConfig(base_delay=0.7, factor=2.0, max_delay=8.0
 logging.getLogger("wse_client").setLevel(logging.CRITICAL)
 
 
+# The client without asyncio is told of by three threads, and each says whole lines.
+speaking = threading.Lock()
+
+
 def say(what: dict) -> None:
-    print(json.dumps(what), flush=True)
+    with speaking:
+        print(json.dumps(what), flush=True)
 
 
 def say_event(event) -> None:
