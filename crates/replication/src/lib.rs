@@ -9,6 +9,7 @@
 
 mod change;
 mod election;
+mod heir;
 mod label;
 mod lag;
 mod lease;
@@ -24,6 +25,7 @@ mod refusal;
 mod rooms;
 mod settings;
 mod sync_queue;
+mod transfer;
 
 pub use label::{Body, Content, EntryId, GROUP_BEGINS, Label};
 pub use lag::Lag;

@@ -3,8 +3,11 @@
 //! raft hands out work as a `Ready`, and between taking one and returning it nothing may be called; `outcome` does both
 //! in one function. What raft would panic on is looked for before it is told.
 
+use std::collections::BTreeSet;
+
 use raft::{Config, RawNode, ReadOnlyOption, StateRole};
 
+use crate::heir::Heir;
 use crate::label::{Content, EntryId, Label};
 use crate::lease::Lease;
 use crate::log::Log;
@@ -39,6 +42,8 @@ pub struct Member {
     last_round: u64,
     /// Rounds that began and whose heartbeats have not left.
     pub(crate) new_rounds: Vec<u64>,
+    /// Leadership is to be handed over, and the heir was not told yet.
+    pub(crate) heir: Option<Heir>,
     /// The command to take over has left.
     pub(crate) handed_over: bool,
     /// Ticks until this replica may vote.
@@ -93,6 +98,7 @@ impl Member {
             lease_term: None,
             last_round: 0,
             new_rounds: Vec::new(),
+            heir: None,
             handed_over: false,
             deaf_ticks: ELECTION_TICKS,
             window: WINDOW_MAX,
@@ -158,22 +164,6 @@ impl Member {
         Ok(())
     }
 
-    /// Hands leadership to another voter: nothing is taken any more, the lease ends, and once the other has the whole
-    /// log it is told to take over. If it has not done so after ten ticks, this replica leads on; but if the other was
-    /// told, this replica steps down, because the other may still take over without anybody having waited for a lease.
-    ///
-    /// # Errors
-    /// A [`Refusal`] if this replica does not lead, is handing over, or the other has no vote.
-    pub fn transfer(&mut self, to: u64) -> Result<(), Refusal> {
-        self.check_leads()?;
-        if to == self.settings.replica || !self.membership.voters.contains(&to) {
-            return Err(Refusal::NotAVoter { replica: to });
-        }
-        self.node.transfer_leader(to);
-        self.stepped();
-        Ok(())
-    }
-
     /// Begins a round that shows whether this replica still leads: [`Orders::confirmed`](crate::Orders::confirmed)
     /// names it once a quorum has answered. The lease counts from when the round's messages left.
     ///
@@ -225,6 +215,7 @@ impl Member {
         if self.quarantine.is_some() || self.has_to_wait() {
             return;
         }
+        self.tick_heir();
         if self.abstains && self.node.raft.state != StateRole::Leader {
             // The leader's silence counts, as votes for others depend on it; the timeout brings no campaign.
             self.node.raft.election_elapsed += 1;
@@ -268,6 +259,23 @@ impl Member {
         let voters = self.membership.voters.iter().copied().filter(is_other);
         let heirs = voters.filter(|_| raft.state == StateRole::Leader).filter_map(heard);
         heirs.max_by_key(|(matched, _)| *matched).map(|(_, id)| id)
+    }
+
+    /// Whether the voters that were heard lately are a quorum without this one, if it leads.
+    #[must_use]
+    pub fn others_suffice(&self) -> bool {
+        let raft = &self.node.raft;
+        let is_heard = |id: &u64| {
+            let progress = raft.prs().get(*id);
+            *id != self.settings.replica && progress.is_some_and(|progress| progress.recent_active)
+        };
+        let suffice = |voters: &BTreeSet<u64>| {
+            2 * voters.iter().filter(|id| is_heard(id)).count() > voters.len()
+        };
+        let Membership { voters, outgoing, .. } = &self.membership;
+        raft.state == StateRole::Leader
+            && suffice(voters)
+            && (outgoing.is_empty() || suffice(outgoing))
     }
 
     /// The own disk has no room for more messages, or has it again. The leader hears of it.
@@ -399,9 +407,12 @@ impl Member {
             self.lease_term = lease_term;
             self.lease = Lease::default();
             self.new_rounds.clear();
-            self.handed_over = false;
+            (self.heir, self.handed_over) = (None, false);
             self.rooms.forget();
             self.spread_window();
+        }
+        if self.tell_heir() {
+            return self.stepped();
         }
         self.lease.committed(self.node.raft.raft_log.committed);
         if self.timeout.0 != term {
@@ -423,13 +434,11 @@ impl Member {
         }
     }
 
-    fn check_leads(&self) -> Result<(), Refusal> {
+    pub(crate) fn check_leads(&self) -> Result<(), Refusal> {
         let Leadership { role, leader, established, .. } = self.leadership();
         match (self.quarantine, role) {
             (Some(quarantine), _) => Err(quarantine.into()),
-            (None, Role::Leader) if self.node.raft.lead_transferee.is_some() => {
-                Err(Refusal::HandingOver)
-            }
+            (None, Role::Leader) if self.hands_over() => Err(Refusal::HandingOver),
             (None, Role::Leader) if !established => Err(Refusal::NotEstablished),
             (None, Role::Leader) => Ok(()),
             (None, _) => Err(Refusal::NotLeader { leader }),

@@ -146,6 +146,27 @@ fn leadership_is_handed_over_within_some_round_trips() {
 }
 
 #[test]
+fn the_heir_is_told_only_once_the_leader_knows_that_all_is_committed() {
+    let mut world = World::new(36, 3);
+    let first = world.elect();
+    let heir = if first == 2 { 3 } else { 2 };
+    let third = world.numbers().into_iter().find(|one| ![first, heir].contains(one)).unwrap();
+    world.run_ms(100);
+    // The heir alone has it: that is no quorum before the leader's lane has it too.
+    world.isolate(third);
+    world.replica(first).lane.stalled = true;
+    let entry = world.propose(first).unwrap();
+    world.member(first).transfer(heir).unwrap();
+    world.obey(first);
+    world.run_until("the heir has it", |world| world.replicas[&heir].lane.last() == entry);
+    world.run_ms(200);
+    assert_eq!(world.leader(), Some(first));
+    world.replica(first).lane.stalled = false;
+    world.run_until("it is told", |world| world.member(heir).leadership().role == Role::Leader);
+    assert_eq!(world.member(first).uncommitted(), 0, "whoever waits there is told");
+}
+
+#[test]
 fn a_leader_leads_on_if_the_heir_is_not_up_to_date_in_time() {
     let mut world = World::new(34, 3);
     let first = world.elect();
