@@ -12,7 +12,7 @@ use crate::{
     gather::{AtHand, Part},
     group::{Activity, Group, range},
     group_counts::GroupCounts,
-    log::Place,
+    log::{Entry, Place},
     readers::TURN_WORK,
     stream::StreamRefusal,
 };
@@ -117,17 +117,25 @@ impl Engine {
         }
     }
 
+    /// Whether a batch of the partition is kept at `place`: not if it was moved meanwhile, say.
+    pub fn keeps(&mut self, partition: PartitionId, place: Place) -> bool {
+        self.batch_at(partition, place).is_some()
+    }
+
+    fn batch_at(&mut self, id: PartitionId, place: Place) -> Option<Entry> {
+        let partition = self.partitions.get_mut(&id)?;
+        let reading = self.readers.of(id).into_iter().flat_map(|held| held.readers.values());
+        partition.batch_at(place, reading.map(|reader| reader.at))
+    }
+
     /// The batch at `place` cannot be read: no group waits for its messages any more. They are kept
     /// and counted, and the consumers of each group receive a gap for them. Messages that become ready again
     /// later (a retry, a new group, a restart) are found damaged by reading. False if no such batch is kept, for
     /// example because it was moved.
     pub fn damaged(&mut self, partition: PartitionId, place: Place, out: &mut Outbox) -> bool {
         let id = partition;
+        let Some(entry) = self.batch_at(id, place) else { return false };
         let Some(partition) = self.partitions.get_mut(&id) else { return false };
-        let reading = self.readers.of(id).into_iter().flat_map(|held| held.readers.values());
-        let Some(entry) = partition.batch_at(place, reading.map(|reader| reader.at)) else {
-            return false;
-        };
         for group in &mut partition.groups {
             // A message that cannot be read cannot be asked about.
             group.end_questions(entry.first, entry.end());

@@ -20,11 +20,12 @@ impl Replica {
             self.messages.push(message, body);
         }
         self.behind.extend(orders.behind);
+        self.leave_if_damaged();
         self.keep_quarantine(now);
         self.follow_standing(now);
         self.release_labels();
-        // A state that is thrown away does not lead.
-        self.member.abstain(self.is_poisoned());
+        // A state that is thrown away does not lead, nor one of which a batch is damaged.
+        self.member.abstain(self.is_poisoned() || self.shard.damage().is_some());
     }
 
     /// Writes what is ordered; the mark names its end.

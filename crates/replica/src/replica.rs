@@ -26,6 +26,9 @@ use crate::{
 /// Bytes of entries that may be under way to a follower.
 const WINDOW_BYTES: u64 = 16 << 20;
 
+/// Ticks between two attempts of a leader that should not lead to hand over.
+const HAND_OVER_REST_TICKS: usize = 40;
+
 /// The settings of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaSettings {
@@ -63,6 +66,10 @@ pub struct Replica {
     entry_bytes: u64,
     /// Ticks since the start.
     ticks: usize,
+    /// It does not try to hand over before this tick, as the last attempt has come to nothing.
+    hands_over_from: usize,
+    /// Whether the others were a quorum when it last led with a damaged batch.
+    pub(crate) others_suffice: bool,
 }
 
 impl fmt::Debug for Replica {
@@ -96,6 +103,8 @@ impl Replica {
             behind: BTreeSet::new(),
             entry_bytes: 0,
             ticks: 0,
+            hands_over_from: 0,
+            others_suffice: false,
         };
         started.carry_out(now);
         Ok(started)
@@ -122,8 +131,10 @@ impl Replica {
         self.member.tick();
         if self.shard.standing().decides() {
             self.shard.set_group_full(!self.member.quorum_has_room());
-            if let Some(heir) = self.heir(now) {
-                // A transfer that is refused is tried again with the next tick.
+            self.others_suffice = self.shard.damage().is_some() && self.member.others_suffice();
+            if let Some(heir) = self.heir(now).filter(|_| self.ticks >= self.hands_over_from) {
+                // If the heir does not catch up in time, this one leads on for a while.
+                self.hands_over_from = self.ticks + HAND_OVER_REST_TICKS;
                 let _ = self.transfer(heir, now);
             } else if self.ticks.is_multiple_of(HEARTBEAT_TICKS) {
                 // Without publishes this renews the lease. A round that cannot begin is asked for again.
@@ -366,6 +377,18 @@ impl Replica {
         &mut self.shard
     }
 
+    /// A replica with a damaged batch that leads no more goes into quarantine if the group was well without it. Else it
+    /// follows, as its vote is needed, and never leads.
+    pub(crate) fn leave_if_damaged(&mut self) {
+        if let Some(position) = self.shard.damage()
+            && self.others_suffice
+            && self.role() == Role::Follower
+            && self.leader().is_some()
+        {
+            self.member.enter_quarantine(Quarantine::Damaged { position: position.0 });
+        }
+    }
+
     /// Puts the replica into quarantine: its lane is damaged at this position.
     fn find_damage(&mut self, position: u64, now: Moment) {
         self.member.enter_quarantine(Quarantine::Damaged { position });
@@ -399,10 +422,10 @@ impl Replica {
         self.member.set_window(entries.clamp(WINDOW_MIN, WINDOW_MAX));
     }
 
-    /// The voter to which a leader hands over that should not lead: its lane is behind, or its disk is full and others have
-    /// room.
+    /// The voter to which a leader hands over that should not lead: a batch of its own is damaged that others have, its
+    /// lane is behind, or its disk is full and others have room.
     fn heir(&self, now: Moment) -> Option<u64> {
-        if self.shard.is_lane_behind(now.time) {
+        if self.shard.damage().is_some() || self.shard.is_lane_behind(now.time) {
             return self.member.heir();
         }
         let is_full = self.shard.is_storage_full() && self.member.quorum_has_room();

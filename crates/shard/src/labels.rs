@@ -92,8 +92,9 @@ impl Labels {
         self.bytes_between(commit, self.last().index + 1)
     }
 
-    /// Bytes of the bodies between two entries. O(those entries).
-    pub(crate) fn bytes_between(&self, after: u64, before: u64) -> u64 {
+    /// Bytes of the bodies of the entries behind `after` and before `before`. O(those entries).
+    #[must_use]
+    pub fn bytes_between(&self, after: u64, before: u64) -> u64 {
         let first = self.first_index();
         let nth = |index: u64| index.saturating_sub(first).min(self.labels.len() as u64) as usize;
         let (from, to) = (nth(after + 1), nth(before));

@@ -9,6 +9,7 @@ mod compaction_scheduling;
 mod compaction_state;
 mod compactor;
 mod counters;
+mod damage;
 mod entry_queue;
 mod entry_writing;
 mod group_log;

@@ -62,6 +62,8 @@ pub struct Shard {
     pub(crate) fenced: bool,
     /// Whether so much of a leader's log is not committed that it decides nothing before its group has committed some.
     pub(crate) awaits_group: bool,
+    /// Where a batch lies that could not be read, in a group.
+    pub(crate) damage: Option<Position>,
     /// Whether a record of this generation is written. Until then a shard that is alone delivers nothing:
     /// if a start wrote nothing, the next start would reuse its generation.
     pub(crate) generation_is_written: bool,
@@ -100,6 +102,7 @@ impl Shard {
             disk_short: false,
             fenced: false,
             awaits_group: false,
+            damage: None,
             generation_is_written: false,
             counters: Counters::default(),
         }
@@ -207,7 +210,7 @@ impl Shard {
             };
             loop {
                 self.engine.deliver(now, &mut self.writer, &mut batches, &mut self.outbox);
-                if batches.damaged.is_empty() {
+                if batches.damaged.is_empty() || !is_alone {
                     break;
                 }
                 for (partition, place) in batches.damaged.drain(..) {
@@ -215,8 +218,12 @@ impl Shard {
                     self.counters.damaged_batches += u64::from(is_kept);
                 }
             }
+            let damaged = batches.damaged;
             // To deliver appends nothing that is wanted at once, and frees nothing.
             self.writer.memory_batches = memory_batches;
+            for (partition, place) in damaged {
+                self.note_damage(partition, place);
+            }
         }
         let (end, is_usable) = (self.writer.end(), self.is_usable());
         let memory_batches = &mut self.writer.memory_batches;
@@ -338,8 +345,16 @@ impl Shard {
     /// Handles a read; `None` if it failed. A failed read is repeated once; then its batches count
     /// as damaged.
     pub fn handle_fetch(&mut self, fetch: Fetch, bytes: Option<Bytes>, now: Timestamp) {
-        let done = self.reads.fetched(fetch, bytes);
+        let mut done = self.reads.fetched(fetch, bytes);
+        let is_alone = self.standing == Standing::Alone;
         for (partition, place) in done.unreadable {
+            if !is_alone {
+                if self.note_damage(partition, place) {
+                    // Another leader has the batch.
+                    done.partitions.retain(|going_on| *going_on != partition);
+                }
+                continue;
+            }
             // A batch that was moved meanwhile is not damaged: it is read at its new place.
             let is_kept = self.engine.damaged(partition, place, &mut self.outbox);
             self.counters.damaged_batches += u64::from(is_kept);

@@ -1,6 +1,7 @@
 //! A replica that is not the one that acknowledged what it did: it never votes, acknowledges nothing and never leads, over
 //! starts too.
 
+use sennit_engine::Effect;
 use sennit_replication::{Quarantine, Role};
 use sennit_shard::Standing;
 
@@ -76,6 +77,85 @@ fn a_leader_that_reads_a_flipped_bit_for_a_follower_leads_no_more() {
     assert_eq!(commit(late), commit(third));
     let found = check_quarantined(&mut group, leader);
     assert!(matches!(found, Quarantine::Damaged { .. }), "{found:?}");
+}
+
+/// Publishes messages of which the first is damaged at the leader.
+fn with_damaged_batch(group: &mut Group, leader: u64) {
+    group.publish(leader, TEXT);
+    group.run();
+    for _ in 0..3 {
+        group.publish(leader, "what comes later");
+        group.run();
+    }
+    assert_eq!(group.node(leader).confirms(), 4);
+    assert_eq!(group.node(leader).flip_bit_of(TEXT), 1);
+}
+
+/// Checks that a subscription at a node gets all, and is told of nothing that is missing.
+#[track_caller]
+fn check_reads_all(group: &mut Group, id: u64) {
+    group.subscribe(id);
+    for _ in 0..3 {
+        group.tick();
+    }
+    let later = "what comes later";
+    assert_eq!(group.node(id).delivered(), [TEXT, later, later, later]);
+    check_told_no_gap(group, id);
+}
+
+#[track_caller]
+fn check_told_no_gap(group: &mut Group, id: u64) {
+    let is_gap = |effect: &Effect| matches!(effect, Effect::Gap { .. });
+    assert!(!group.node(id).effects.iter().any(is_gap));
+}
+
+#[test]
+fn a_leader_that_reads_a_flipped_bit_for_a_consumer_tells_nothing_and_leads_no_more() {
+    let (mut group, leader) = Group::with_leader(3);
+    with_damaged_batch(&mut group, leader);
+    group.subscribe(leader);
+    for _ in 0..20 {
+        group.tick();
+    }
+    assert_eq!(group.node(leader).delivered(), [] as [&str; 0]);
+    check_told_no_gap(&mut group, leader);
+    let next = group.leader().unwrap();
+    assert_ne!(next, leader);
+    check_reads_all(&mut group, next);
+    let found = check_quarantined(&mut group, leader);
+    assert!(matches!(found, Quarantine::Damaged { .. }), "{found:?}");
+}
+
+#[test]
+fn a_replica_with_a_damaged_batch_whose_vote_is_needed_follows_and_never_leads() {
+    let (mut group, leader) = Group::with_leader(3);
+    let [heir, absent] = group.others(leader)[..] else { panic!("a group of three") };
+    with_damaged_batch(&mut group, leader);
+    group.isolate(absent, true);
+    for _ in 0..20 {
+        group.tick();
+    }
+    group.subscribe(leader);
+    for _ in 0..20 {
+        group.tick();
+    }
+    check_told_no_gap(&mut group, leader);
+    assert_eq!(group.leader(), Some(heir));
+    assert_eq!(group.node(leader).replica.quarantine(), None);
+    check_reads_all(&mut group, heir);
+    group.publish(heir, "two are enough");
+    group.run();
+    assert_eq!(group.node(heir).confirms(), 1);
+    group.isolate(absent, false);
+    for _ in 0..20 {
+        group.tick();
+    }
+    group.isolate(heir, true);
+    for _ in 0..60 {
+        group.tick();
+        assert_ne!(group.node(leader).replica.role(), Role::Leader);
+    }
+    assert_eq!(group.leader(), Some(absent));
 }
 
 #[test]
