@@ -1,5 +1,5 @@
 //! Splits the bytes of a link into frames, and joins the pieces of their bodies. Each class has at most one body under
-//! way, so that no more than three are in memory.
+//! way, so that no more than three are in memory, each in a place that was made for it.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -11,8 +11,8 @@ use super::{
     kind::{Class, PeerKind},
 };
 
-/// Splits the bytes of a link into frames. Memory grows with the bytes that have come; room is made for no more than the
-/// rest of one piece.
+/// Splits the bytes of a link into frames. Room is made for the rest of one piece, and once the first piece of a body is
+/// there, for the whole: at most [`BODY_BYTES_MAX`](super::BODY_BYTES_MAX) in each class.
 #[derive(Debug, Default)]
 pub struct PeerReader {
     is_greeted: bool,
@@ -92,7 +92,9 @@ impl PeerReader {
             }
             None if piece.len() == header.body_bytes() => (header, fixed, piece),
             None => {
-                *place = Some(Partial { header, fixed, body: BytesMut::from(piece) });
+                let mut body = BytesMut::with_capacity(header.body_bytes());
+                body.extend_from_slice(&piece);
+                *place = Some(Partial { header, fixed, body });
                 return Ok(None);
             }
             Some(mut partial) => {
