@@ -44,6 +44,8 @@ pub struct RaftJudge {
     with_records: u64,
     /// Up to which index a leader has told that all is committed.
     confirmed: u64,
+    /// The same while no term newer than the key had a leader.
+    confirmed_before: BTreeMap<u64, u64>,
     /// Up to which index each replica's log was compared, in its life.
     compared: Vec<u64>,
     /// The vote that each lane had.
@@ -60,6 +62,7 @@ impl RaftJudge {
             agreed: Vec::new(),
             with_records: 0,
             confirmed: GROUP_BEGINS.index,
+            confirmed_before: BTreeMap::new(),
             compared: vec![GROUP_BEGINS.index; nodes],
             votes: vec![Vote::default(); nodes],
         }
@@ -105,7 +108,10 @@ impl RaftJudge {
             None => {}
         }
         self.leaders.insert(term, node);
-        for index in GROUP_BEGINS.index + 1..=self.confirmed {
+        // A vote that comes late makes a leader of an older term, and harms nobody.
+        let earlier = self.confirmed_before.range(..=term).next_back();
+        let confirmed = earlier.map_or(GROUP_BEGINS.index, |(_, confirmed)| *confirmed);
+        for index in GROUP_BEGINS.index + 1..=confirmed {
             if self.agreed(index) != member.label(index) {
                 let (agreed, own) = (self.agreed(index), member.label(index));
                 let detail = format!("{agreed:?} was confirmed, {node} leads {term} with {own:?}");
@@ -141,6 +147,9 @@ impl RaftJudge {
         self.compared[node] = committed;
         if member.leadership().role == Role::Leader {
             self.confirmed = self.confirmed.max(committed);
+            if let Some((newest, _)) = self.leaders.last_key_value() {
+                self.confirmed_before.insert(*newest, self.confirmed);
+            }
         }
         Ok(())
     }
