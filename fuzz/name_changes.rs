@@ -77,6 +77,9 @@ fn answers() {
     let refused = Effect::Refused { origin: NOBODY, refusal: Refusal::topics_max() };
     answer("engine-refuses", &[32], Some(refused));
     answer("unknown-group", b"\x22\x01\0\0\0t\x01\0\0\0g", None);
+    let over = b"\x27\x06\0\0\0topics\x0a\0\0\0\0\0\0\0\0\x02\x07\0\0\0\0\0\0\0";
+    answer("over-quota", over, None);
+    answer("hook-refused", b"\x28\x02\0\0\0no", None);
 }
 
 fn seed(name: &str, head: &[u8], last: &[u8]) {

@@ -66,6 +66,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot take SIGHUPs: {error}")))?;
     let mut defaults = Start::default();
     defaults.broker.give_back = allocator::give_back;
+    defaults.broker.tell_admin_key = match args.json {
+        true => |key| report(print_json(&json!({ "admin_key": key }))),
+        false => tell_admin_key,
+    };
     defaults.broker.node_id = args.node_id;
     defaults.broker.cluster = args.cluster.settings();
     let sources = SettingSources::new(args.settings, defaults);
@@ -105,20 +109,30 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 print_to_stderr(&tls_line(tls, listen));
             }
             if let Some(key) = admin_key {
-                print_to_stderr(&format!(
-                    "the admin key, which is not shown again; to use it:\n  export SENNIT_KEY={key}"
-                ));
+                tell_admin_key(key);
             }
             Ok(())
         };
-        if let Err(failure) = said {
-            print_to_stderr(&failure.to_string());
-        }
+        report(said);
     })
     .map_err(|error| {
         let exit = if error.is_usage() { Exit::Usage } else { Exit::Failed };
         Failure::new(exit, error.to_string())
     })
+}
+
+/// Tells people a new admin key.
+fn tell_admin_key(key: &str) {
+    print_to_stderr(&format!(
+        "the admin key, which is not shown again; to use it:\n  export SENNIT_KEY={key}"
+    ));
+}
+
+/// Says on standard error that something could not be printed.
+fn report(printed: Result<(), Failure>) {
+    if let Err(failure) = printed {
+        print_to_stderr(&failure.to_string());
+    }
 }
 
 /// What a client is told so that it knows the broker.

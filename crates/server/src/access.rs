@@ -5,7 +5,7 @@ mod control;
 mod request;
 
 pub(crate) use self::{
-    control::{AccessControl, ask, first_admin_key},
+    control::{AccessControl, ask, first_admin_key, first_admin_key_of_cluster},
     request::{
         AccessAnswer, AccessChange, AccessKind, AccessRefusal, AccessRequest, DecidedRight,
         ListedEntry,

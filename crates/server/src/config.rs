@@ -131,6 +131,8 @@ pub struct Config {
     /// Gives memory that is free back to the system, where the allocator would keep it for later: called
     /// by the thread for which much has come free at once, and by one that has come to rest.
     pub give_back: fn(),
+    /// Tells the admin key that a node of a cluster has created, some time after its start: nobody is told it again.
+    pub tell_admin_key: fn(&str),
 }
 
 impl Default for Config {
@@ -176,6 +178,7 @@ impl Default for Config {
             access: Access::Auto,
             scrub_every: Some(Duration::from_secs(7 * 86_400)),
             give_back: || {},
+            tell_admin_key: |_| {},
         }
     }
 }
@@ -278,6 +281,9 @@ impl Config {
         self.check_identity(may_ask)?;
         if let Some(cluster) = &self.cluster {
             cluster.check(self.node_id, self.insecure_no_auth)?;
+            if self.live_redis.url.is_some() {
+                return Err(ServeError::RelayOfNode);
+            }
         }
         for (setting, flag, count) in [
             ("http.connections", "--http-connections", self.http_connections),

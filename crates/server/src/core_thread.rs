@@ -23,8 +23,8 @@ use crate::{
         catalogue_needs::Needs,
         cluster_secrets::ClusterSecrets,
         configuration::{Configuration, CurrentConfiguration},
-        control::{Control, NodeRequests},
-        control_peers::{ControlLinks, ControlPeers, PeerRequests},
+        control::Control,
+        control_peers::{ControlLinks, ControlPeers, PeerRequests, PeerTopic},
         key_use_store::KeyUseStore,
         recovered_state::{Found, PartitionsHere},
         schedules::Schedules,
@@ -193,13 +193,10 @@ impl CoreThread {
 /// Adds the links of a core, and dials the peers that are to be dialled.
 fn open_links(core: &CoreHandle, state: &Arc<ClusterState>) -> Rc<GroupLinks> {
     let (groups, links) = GroupLinks::open(core, state);
-    if let (Some(control), Some(requests)) =
-        (core.services.find::<Control>(), core.services.find::<NodeRequests>())
-        && let Some(peers) = control.peers.clone()
-    {
-        let (to_nodes, requests): (Rc<dyn ControlLinks>, Rc<dyn PeerRequests>) =
-            (groups.clone(), requests);
-        peers.open(&to_nodes, &requests);
+    let control = core.services.find::<Control>();
+    if let Some(peers) = control.and_then(|control| control.peers.clone()) {
+        let to_nodes: Rc<dyn ControlLinks> = groups.clone();
+        peers.open(&to_nodes);
         groups.set_control(peers);
     }
     core.services.add(groups.clone());
@@ -283,7 +280,9 @@ async fn take_native(core: CoreHandle, entry: Rc<UpgradeEntry>) {
 /// subscriptions.
 fn add_control(core: &CoreHandle, config: Config, authority: &Authority) {
     let (data, allows_private) = (config.data, config.streams_allow_private_webhooks);
-    let subscriptions = Subscriptions::new(core.clone(), data.clone(), allows_private);
+    let peers = core.cores.groups.clone().map(ControlPeers::new).map(Rc::new);
+    let subscriptions =
+        Subscriptions::new(core.clone(), data.clone(), allows_private, peers.clone());
     core.services.add(subscriptions.clone());
     let audit = core.services.find_or_add::<Audit>();
     spawn_local(AuditStream::new(core.clone()).keep(audit));
@@ -291,14 +290,14 @@ fn add_control(core: &CoreHandle, config: Config, authority: &Authority) {
     let configuration = Configuration::new(core.clone(), authority.clone(), data.clone());
     core.services.add(configuration.clone());
     let publishes = Rc::new(BrokerPublishes(core.clone()));
-    let schedules = Schedules::new(core.clone(), authority.clone(), publishes);
+    let schedules = Schedules::new(core.clone(), authority.clone(), publishes, peers.clone());
     core.services.add(schedules.clone());
     let storage = TenantStorage::new(core.clone(), authority.clone());
     core.services.add(storage.clone());
     let key_uses = KeyUseStore::new(core.clone(), authority.clone());
     let hooks = Rc::new(HookCleaner(core.clone()));
     let mut listeners: Vec<Rc<dyn TopicListener>> =
-        vec![configuration, key_uses, storage, schedules, subscriptions, hooks];
+        vec![configuration, key_uses, storage, schedules.clone(), subscriptions.clone(), hooks];
     let cores = core.cores.clone();
     let tell = move |news: RelayNews| {
         let keeper = match (&news, news.topic()) {
@@ -311,16 +310,10 @@ fn add_control(core: &CoreHandle, config: Config, authority: &Authority) {
             LiveConnections::call(&cores, index, move |live| live.hear_relay(news));
         }
     };
-    // In a cluster each node would send on what other brokers publish.
-    let relay = match core.cores.groups {
-        None => Relay::open(core, &config.live_redis, tell),
-        Some(_) => None,
-    };
-    if let Some(relay) = relay {
+    if let Some(relay) = Relay::open(core, &config.live_redis, tell) {
         core.services.add(relay.clone());
         listeners.push(relay);
     }
-    let peers = core.cores.groups.clone().map(ControlPeers::new).map(Rc::new);
     let secrets =
         peers.clone().map(|peers| ClusterSecrets::new(peers, authority.clone(), data.clone()));
     if let Some(secrets) = &secrets {
@@ -329,10 +322,16 @@ fn add_control(core: &CoreHandle, config: Config, authority: &Authority) {
         listeners.insert(0, secrets.clone());
     }
     let listeners: Rc<[Rc<dyn TopicListener>]> = listeners.into();
-    let control = Control::new(core.clone(), listeners, config.live_channels_keep, peers);
+    let control = Control::new(core.clone(), listeners, config.live_channels_keep, peers.clone());
     let control = Rc::new(control);
-    if let Some(secrets) = secrets {
-        core.services.add(Rc::new(NodeRequests { control: control.clone(), secrets }));
+    if let Some((peers, secrets)) = peers.zip(secrets) {
+        let answering: [(PeerTopic, Rc<dyn PeerRequests>); 4] = [
+            (PeerTopic::Names, control.clone()),
+            (PeerTopic::Secrets, secrets),
+            (PeerTopic::Schedules, schedules),
+            (PeerTopic::Subscriptions, subscriptions),
+        ];
+        answering.iter().for_each(|(about, by)| peers.have_answered(*about, by));
     }
     let needs = Rc::new(Needs::default());
     core.with(|core| core.set_needs(needs.clone()));
@@ -373,3 +372,6 @@ async fn take_messages(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

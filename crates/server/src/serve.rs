@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use crate::{
-    access::first_admin_key,
+    access::{first_admin_key, first_admin_key_of_cluster},
     broker::{backup::Backups, control::Control, recovered_state::Found},
     cluster::{
         peer_listener,
@@ -288,7 +288,7 @@ impl Broker<'_> {
             cores.inboxes.iter().for_each(|inbox| drop(inbox.send(Message::End)));
             return recovered.unwrap_or(Ok(()));
         }
-        let admin_key = match config.init_admin {
+        let admin_key = match config.init_admin && cores.groups.is_none() {
             true => first_admin_key(&cores, &authority).await.map_err(|refusal| {
                 ServeError::system("create the first admin key")(std::io::Error::other(
                     refusal.to_string(),
@@ -317,6 +317,10 @@ impl Broker<'_> {
         early.closing.begin();
         running.set_scrub(&config)?;
         ready(Started { addresses, admin_key, asks: authority.asks() });
+        if config.init_admin && cores.groups.is_some() {
+            let (authority, tell) = (authority.clone(), config.tell_admin_key);
+            spawn_local(first_admin_key_of_cluster(cores.clone(), authority, tell));
+        }
         let outcome = loop {
             tokio::select! {
                 () = &mut stop => break Ok(()),
@@ -351,7 +355,7 @@ fn cluster_state(
 }
 
 /// The groups of the shards, if the node has peers.
-fn groups(config: &Config, settings: &DirectorySettings) -> Option<Arc<Groups>> {
+pub(crate) fn groups(config: &Config, settings: &DirectorySettings) -> Option<Arc<Groups>> {
     let (cluster, node) = config.cluster.as_ref().zip(settings.node)?;
     let peers = cluster.peers.iter().map(|peer| peer.node);
     Some(Arc::new(Groups::new(node.id, peers, settings.shards as usize, node.start_epoch)))
@@ -380,7 +384,7 @@ fn open_tls(
 }
 
 /// The state that all cores share.
-fn cores(
+pub(crate) fn cores(
     config: &Config,
     settings: &DirectorySettings,
     (placement, groups): (Placement, Option<Arc<Groups>>),
@@ -427,7 +431,8 @@ async fn recover(
     Ok(())
 }
 
-fn open_directory(config: &Config) -> Result<DataDirectory, ServeError> {
+/// The data directory, opened for a start.
+pub(crate) fn open_directory(config: &Config) -> Result<DataDirectory, ServeError> {
     let machine = || thread::available_parallelism().map_or(1, |count| count.get() as u32);
     let cores = || config.cores.unwrap_or_else(machine);
     let incarnation = random_id()?;

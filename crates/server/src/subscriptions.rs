@@ -1,16 +1,21 @@
 //! Subscriptions: whoever is to work on streams is woken when there is something, and says up to where
-//! it is done. They live on the first core, and are kept in a stream of the broker's own.
+//! it is done. They live on the first core, in a cluster on the node that leads the catalogue, and are kept in a stream of the
+//! broker's own.
 //!
 //! In reading order: a `subscription` is a state machine of `phase`s, changed by `change`s; the `registry` has all of
-//! them and knows which are linked to which stream, the `pattern_index` which may be; the `store` keeps changes. A
-//! `stream_follower` finds out where a stream ends, a `driver` works for each subscription: it calls a `webhook` (where
-//! the `url_guard` lets it), signed with the broker's `keys`, or writes a wake into a stream. A `request` comes from
-//! outside and is answered by `requests`; `tokens` show who may, and `view` is what they see.
+//! them and knows which are linked to which stream, the `pattern_index` which may be; the `store` keeps changes. The `led`
+//! subscriptions are those of the node that leads: a `stream_follower` finds out where a stream ends, a `driver` works for each
+//! subscription: it calls a `webhook` (where the `url_guard` lets it), signed with the broker's `own_keys`, or writes a wake into a
+//! stream. A `request` comes from outside, becomes a `message` if another node leads, and is answered by `requests`; `tokens` show
+//! who may, and `view` is what they see.
 
 mod change;
 mod driver;
 mod keys;
+mod led;
+mod message;
 mod name_lookup;
+mod own_keys;
 mod pattern_index;
 mod phase;
 mod registry;
@@ -24,54 +29,62 @@ mod url_guard;
 mod view;
 mod webhook;
 
-use std::{
-    cell::{Cell, OnceCell, RefCell},
-    collections::HashMap,
-    io,
-    path::PathBuf,
-    pin::Pin,
-    rc::Rc,
-};
+use std::{future::ready, path::PathBuf, pin::Pin, rc::Rc};
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use sennit_engine::Topic;
+use bytes::Bytes;
+use sennit_identity::Verb;
 use sennit_model::{Offset, TopicId, TopicName};
-use tokio::{sync::Semaphore, task::spawn_local};
 
-use self::request::{Config, limits::WEBHOOKS_UNDER_WAY_MAX};
 use self::{
-    change::{Change, Moved, What},
-    keys::Keys,
-    phase::Phase,
-    registry::{NewlyFollowed, Registry},
-    store::{Durable, Store},
+    led::LedSubscriptions,
+    message::Outcome,
+    own_keys::OwnKeys,
+    request::{SubscriptionAnswer, SubscriptionRefusal, SubscriptionRequest},
+    requests::of_keys,
     webhook::Caller,
 };
 use crate::{
-    broker::{stream_offset::IncarnationTag, streams::Streams, topic_listener::TopicListener},
+    broker::{
+        audit,
+        control_peers::{ControlPeers, PeerRequests, PeerTopic, PendingAnswer, Unanswered},
+        topic_listener::TopicListener,
+        where_led::WhereLed,
+    },
+    identity::principal::Principal,
     runtime::{core::CoreHandle, own_topic::OwnStream},
 };
 
-/// All subscriptions, on the first core.
+/// Subscriptions as the first core of any node sees them.
 #[derive(Debug)]
 pub(crate) struct Subscriptions {
     core: CoreHandle,
-    streams: Rc<Streams>,
-    registry: RefCell<Registry>,
-    store: Store,
-    /// Whether the registry has all that was kept.
-    is_loaded: Cell<bool>,
-    caller: Caller,
-    /// One turn for each webhook that is being told.
-    webhooks: Semaphore,
-    /// Where the keys lie.
-    directory: PathBuf,
-    keys: OnceCell<Rc<Keys>>,
+    /// The name of the stream that they are kept in.
+    stream: TopicName,
+    caller: Rc<Caller>,
+    keys: Rc<OwnKeys>,
+    led: Rc<WhereLed<LedSubscriptions>>,
 }
 
 impl TopicListener for Subscriptions {
     fn starts(self: Rc<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
-        Box::pin(async move { self.load().await })
+        Box::pin(async move {
+            let topic = self
+                .core
+                .look(|core| core.catalogue().topic_named(&self.stream).map(|topic| topic.id()));
+            if let Some(topic) = topic {
+                self.core.cores.own_topic.set(OwnStream::Subscriptions, topic);
+            }
+            let (core, stream) = (self.core.clone(), self.stream.clone());
+            let (caller, keys) = (self.caller.clone(), self.keys.clone());
+            let peers = self.led.peers().cloned();
+            let load = async move || {
+                let has = (caller.clone(), keys.clone());
+                LedSubscriptions::load(&core, &stream, has, peers.clone()).await
+            };
+            if let Err(failure) = self.led.begin(load).await {
+                tracing::error!(%failure, "what was kept of subscriptions cannot be read: there are none");
+            }
+        })
     }
 
     fn is_where_led(&self) -> bool {
@@ -79,48 +92,62 @@ impl TopicListener for Subscriptions {
     }
 
     fn rests(self: Rc<Self>) {
-        // Those that work for its members find them gone.
-        self.is_loaded.set(false);
-        self.registry.take();
+        self.led.rest();
     }
 
     fn appeared(self: Rc<Self>, stream: &TopicName, topic: TopicId, from: Offset) {
-        if stream == self.store.name() {
+        let led = self.led.part();
+        if *stream == self.stream {
             self.core.cores.own_topic.set(OwnStream::Subscriptions, topic);
+            led.iter().for_each(|led| led.stream().appeared());
         }
-        if self.registry.borrow().is_empty() {
-            return;
+        if let Some(led) = led {
+            led.appeared(stream, topic, from);
         }
-        self.registry.borrow_mut().wakes_appeared(stream);
-        let (changes, followed) = self.registry.borrow_mut().appeared(stream, topic, from);
-        if !changes.is_empty() {
-            drop(self.keep(&changes));
-        }
-        self.follow_all(followed);
     }
 
     fn gone(self: Rc<Self>, stream: &TopicName, topic: TopicId) {
-        let changes = self.registry.borrow_mut().gone(stream, topic);
-        if !changes.is_empty() {
-            drop(self.keep(&changes));
+        if let Some(led) = self.led.part() {
+            led.gone(stream, topic);
         }
+    }
+}
+
+impl PeerRequests for Subscriptions {
+    fn answer_node(self: Rc<Self>, body: Bytes) -> PendingAnswer {
+        let asked = match message::decode_asked(&body) {
+            Ok(asked) => asked,
+            Err(error) => {
+                tracing::warn!(%error, "what another node asks of subscriptions cannot be read");
+                let refused = SubscriptionRefusal::Unavailable("it cannot read that".into());
+                return Box::pin(ready(message::encode_outcome(Some(Err(refused)))));
+            }
+        };
+        let led = self.led.asked();
+        Box::pin(async move {
+            let outcome = match led {
+                Some(led) => Some(led.answer(asked).await),
+                None => None,
+            };
+            message::encode_outcome(outcome)
+        })
     }
 }
 
 impl Subscriptions {
     /// None yet. Where `allows_loopback`, webhooks of this machine are called.
-    pub(crate) fn new(core: CoreHandle, directory: PathBuf, allows_loopback: bool) -> Rc<Self> {
-        let streams = Streams::new(core.clone());
+    pub(crate) fn new(
+        core: CoreHandle,
+        directory: PathBuf,
+        allows_loopback: bool,
+        peers: Option<Rc<ControlPeers>>,
+    ) -> Rc<Self> {
         Rc::new(Self {
-            store: Store::new(core.clone(), streams.clone()),
             core,
-            streams,
-            registry: RefCell::default(),
-            is_loaded: Cell::new(false),
-            caller: Caller::new(allows_loopback),
-            webhooks: Semaphore::new(WEBHOOKS_UNDER_WAY_MAX),
-            directory,
-            keys: OnceCell::new(),
+            stream: store::STREAM.parse().expect("the name of the broker's own stream is one"),
+            caller: Rc::new(Caller::new(allows_loopback)),
+            keys: Rc::new(OwnKeys::new(directory, peers.is_none())),
+            led: WhereLed::new(peers),
         })
     }
 
@@ -129,138 +156,84 @@ impl Subscriptions {
         self.caller.allows_loopback.set(allows);
     }
 
-    /// Takes back what was kept, brings it in line with the streams that there are, and works on.
-    ///
-    /// What cannot be read is not taken for nothing: then nobody is answered, nothing is written, and what
-    /// lies there stays as it is.
-    async fn load(self: &Rc<Self>) {
-        if let Some(topic) = self.topic(self.store.name()) {
-            self.core.cores.own_topic.set(OwnStream::Subscriptions, topic);
-        }
-        let take = |change: Change| {
-            let id = change.id.clone();
-            if !self.registry.borrow_mut().replay(change) {
-                tracing::error!(%id, "what was kept of a subscription cannot have been");
-            }
+    /// Does what a principal asks.
+    pub(crate) async fn answer(
+        self: Rc<Self>,
+        principal: &Principal,
+        asked: SubscriptionRequest,
+    ) -> Outcome {
+        let (act, id) = match &asked {
+            SubscriptionRequest::Create(new) => ("subscription create", new.id.to_string()),
+            SubscriptionRequest::Delete(id) => ("subscription delete", id.to_string()),
+            SubscriptionRequest::Link(id, _) => ("subscription link", id.to_string()),
+            SubscriptionRequest::Unlink(id, _) => ("subscription unlink", id.to_string()),
+            SubscriptionRequest::Get(_)
+            | SubscriptionRequest::List
+            | SubscriptionRequest::Claim(..)
+            | SubscriptionRequest::Ack(_)
+            | SubscriptionRequest::Release(_)
+            | SubscriptionRequest::Keys => return self.carry_out(principal, asked).await,
         };
-        if let Err(failure) = self.store.read(take).await {
-            tracing::error!(%failure, "what was kept of subscriptions cannot be read: there are none");
-            self.registry.take();
-            return;
-        }
-        self.is_loaded.set(true);
-        if self.registry.borrow().is_empty() {
-            return;
-        }
-        let (changes, _) = self.registry.borrow_mut().reconcile(&self.topics(|_| true));
-        if !changes.is_empty() {
-            drop(self.keep(&changes));
-        }
-        self.count(&[]);
-        let (members, followed) = self.registry.borrow().all();
-        for (id, life) in members {
-            spawn_local(self.clone().drive(id, life));
-        }
-        self.follow_all(followed);
+        let answer = self.carry_out(principal, asked).await;
+        audit::note(&self.core.cores, principal, act, id, &answer);
+        answer
     }
 
-    /// Has changes be written.
-    fn keep(self: &Rc<Self>, changes: &[Change]) -> Durable {
-        self.count(changes);
-        let (durable, is_to_be_served) = self.store.keep(changes);
-        if is_to_be_served {
-            let this = self.clone();
-            spawn_local(async move {
-                this.store.write(|| this.registry.borrow().keep().collect()).await;
-            });
+    async fn carry_out(&self, principal: &Principal, asked: SubscriptionRequest) -> Outcome {
+        match &asked {
+            // The token of the wake counts, and the keys are public.
+            SubscriptionRequest::Ack(_)
+            | SubscriptionRequest::Release(_)
+            | SubscriptionRequest::Keys => {}
+            SubscriptionRequest::Create(_)
+            | SubscriptionRequest::Get(_)
+            | SubscriptionRequest::List
+            | SubscriptionRequest::Delete(_)
+            | SubscriptionRequest::Link(..)
+            | SubscriptionRequest::Unlink(..)
+            | SubscriptionRequest::Claim(..) => principal.may(Verb::Webhook, "")?,
         }
-        durable
-    }
-
-    /// Says in the metrics what has changed, and how it is now.
-    fn count(&self, changes: &[Change]) {
-        let metrics = &self.core.cores.metrics[self.core.index];
-        let [all, links, woken, held] = self.registry.borrow().counts().map(|count| count as u64);
-        metrics.subscriptions.set(all);
-        metrics.subscription_links.set(links);
-        metrics.subscriptions_woken.set(woken);
-        metrics.subscriptions_held.set(held);
-        for change in changes {
-            if let What::Moved(Moved { phase: Phase::Woken { attempt, .. }, .. }) = &change.what {
-                let is_new = *attempt == 0;
-                let counted = if is_new {
-                    &metrics.subscription_wakes
-                } else {
-                    &metrics.subscription_wakes_failed
-                };
-                counted.add(1);
-            }
+        let Some(peers) = self.led.peers() else {
+            let led = self.led.asked().ok_or_else(|| {
+                SubscriptionRefusal::Unavailable("what was kept cannot be read, see its log".into())
+            })?;
+            return led.answer(asked).await;
+        };
+        if asked == SubscriptionRequest::Keys {
+            return Ok(SubscriptionAnswer::Keys(self.keys.get().map_err(of_keys)?.public()));
         }
-    }
-
-    fn follow_all(self: &Rc<Self>, streams: NewlyFollowed) {
-        for (stream, life) in streams {
-            spawn_local(self.clone().follow(stream, life));
-        }
-    }
-
-    /// The broker's keys, made when first needed.
-    fn keys(&self) -> io::Result<Rc<Keys>> {
-        if let Some(keys) = self.keys.get() {
-            return Ok(keys.clone());
-        }
-        let keys = Rc::new(Keys::open(&self.directory)?);
-        Ok(self.keys.get_or_init(|| keys).clone())
-    }
-
-    /// The topics that can be streams, those that are wanted.
-    fn topics(&self, is_wanted: impl Fn(&TopicName) -> bool) -> HashMap<TopicName, TopicId> {
-        self.core.look(|core| {
-            let streams = core.catalogue().topics().filter(|topic| can_be_stream(topic));
-            let wanted = streams.filter(|topic| is_wanted(&topic.created.name));
-            wanted.map(|topic| (topic.created.name.clone(), topic.id())).collect()
+        let body = message::encode_asked(&asked);
+        let here = async || Some(self.led.asked()?.answer(asked.clone()).await);
+        let there = async |node| ask_node(peers, node, &asked, body.clone()).await;
+        Box::pin(peers.where_led(here, there)).await.unwrap_or_else(|| {
+            Err(SubscriptionRefusal::Unavailable("no node leads the catalogue now".into()))
         })
-    }
-
-    /// The topic of this name, if there is one that can be a stream.
-    fn topic(&self, stream: &TopicName) -> Option<TopicId> {
-        self.core.look(|core| {
-            let topic = core.catalogue().topic_named(stream);
-            topic.filter(|topic| can_be_stream(topic)).map(Topic::id)
-        })
-    }
-
-    /// What the offsets of a topic carry; nothing if there is no such topic any more.
-    fn tag(&self, topic: TopicId) -> IncarnationTag {
-        self.core.look(|core| {
-            let topic = core.catalogue().topic(topic);
-            topic
-                .map_or(IncarnationTag::NONE, |topic| IncarnationTag::of(topic.created.incarnation))
-        })
-    }
-
-    /// The topics that a new subscription is linked to.
-    fn meant(&self, config: &Config) -> HashMap<TopicName, TopicId> {
-        if config.pattern.is_some() {
-            return self.topics(|stream| config.means(stream) || config.names(stream));
-        }
-        self.there(&config.streams)
-    }
-
-    /// Those of these streams that are there.
-    fn there(&self, streams: &[TopicName]) -> HashMap<TopicName, TopicId> {
-        let there = streams.iter().filter_map(|stream| Some((stream.clone(), self.topic(stream)?)));
-        there.collect()
     }
 }
 
-fn can_be_stream(topic: &Topic) -> bool {
-    topic.config().partitions == 1
-}
-
-/// A name for a wake that nobody guesses and no other wake has.
-fn wake_name() -> io::Result<Box<str>> {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(format!("wake_{}", URL_SAFE_NO_PAD.encode(random)).into())
+/// Asks another node; nothing if nothing was done because it does not lead.
+async fn ask_node(
+    peers: &ControlPeers,
+    node: u16,
+    asked: &SubscriptionRequest,
+    body: Bytes,
+) -> Option<Outcome> {
+    let unknown = || Some(Err(SubscriptionRefusal::Unavailable("its outcome is not known".into())));
+    let answer = match peers.ask(node, PeerTopic::Subscriptions, body).await {
+        Ok(answer) => answer,
+        Err(Unanswered::NotSent) => return None,
+        Err(Unanswered::Lost) => {
+            // A question can be asked again.
+            let is_question =
+                matches!(asked, SubscriptionRequest::Get(_) | SubscriptionRequest::List);
+            return if is_question { None } else { unknown() };
+        }
+    };
+    match message::decode_outcome(&answer) {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            tracing::warn!(node, %error, "what another node says of subscriptions cannot be read");
+            unknown()
+        }
+    }
 }

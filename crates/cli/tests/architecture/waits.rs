@@ -61,6 +61,7 @@ const RUNNERS: &[(&str, &str)] = &[
     ("crates/cli/tests/process/histories/proxy.rs", "links, until their test drops them"),
     ("crates/client/tests/client/connection.rs", "`soon` is inside"),
     ("crates/server/src/cluster/links/tests.rs", "a timeout is inside"),
+    ("crates/server/src/core_thread/tests.rs", "its clock jumps to the end of what is waited for"),
     (
         "crates/server/src/doors/http_router/tests.rs",
         "nothing lies behind the door that could be waited for",

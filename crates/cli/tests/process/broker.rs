@@ -4,7 +4,10 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    sync::mpsc,
+    sync::{
+        Mutex,
+        mpsc::{self, Receiver},
+    },
     time::Duration,
 };
 
@@ -24,6 +27,8 @@ pub struct Broker {
     pub http: String,
     /// The admin key, if it was made at the first start.
     pub admin_key: Option<String>,
+    /// What it prints behind its addresses.
+    lines: Mutex<Receiver<String>>,
 }
 
 #[derive(Deserialize)]
@@ -48,7 +53,12 @@ pub fn sennit(arguments: &[&str]) -> Command {
     command
 }
 
-fn serve(data: &Path, listen: &str, http: &str, flags: &[String]) -> Option<(Child, Addresses)> {
+fn serve(
+    data: &Path,
+    listen: &str,
+    http: &str,
+    flags: &[String],
+) -> Option<(Child, Addresses, Receiver<String>)> {
     serve_by(sennit(&[]), data, (listen, http), flags)
 }
 
@@ -57,7 +67,7 @@ fn serve_by(
     data: &Path,
     (listen, http): (&str, &str),
     flags: &[String],
-) -> Option<(Child, Addresses)> {
+) -> Option<(Child, Addresses, Receiver<String>)> {
     let mut child = program
         .args(["serve", "--json", "--listen", listen, "--http", http])
         .arg("--data")
@@ -69,17 +79,21 @@ fn serve_by(
     let mut said = BufReader::new(child.stdout.take().expect("it was piped"));
     let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {
-        let mut line = String::new();
-        said.read_line(&mut line).expect("standard output is read");
-        // Nobody waits any more if it took too long.
-        let _ = sender.send(line);
+        loop {
+            let mut line = String::new();
+            let read = said.read_line(&mut line).expect("standard output is read");
+            // Nobody waits any more if it took too long.
+            if sender.send(line).is_err() || read == 0 {
+                return;
+            }
+        }
     });
     let line = lines.recv_timeout(START_TIMEOUT).unwrap_or_else(|_| {
         child.kill().expect("it runs");
         panic!("the broker did not say where it listens within {START_TIMEOUT:?}");
     });
     match serde_json::from_str(&line) {
-        Ok(addresses) => Some((child, addresses)),
+        Ok(addresses) => Some((child, addresses, lines)),
         Err(_) => {
             let _watch = Watch::over(&child, "the broker that does not start");
             child.wait().expect("it was started");
@@ -103,9 +117,15 @@ impl Broker {
     pub fn start_by(program: Command, data: &Path, flags: &[&str]) -> Self {
         let flags: Vec<_> = flags.iter().map(|&flag| flag.to_owned()).collect();
         let free = ("127.0.0.1:0", "127.0.0.1:0");
-        let (child, Addresses { listen, http, admin_key }) =
+        let (child, Addresses { listen, http, admin_key }, lines) =
             serve_by(program, data, free, &flags).expect("the broker starts");
-        Self { child, data: data.to_owned(), flags, listen, http, admin_key }
+        let lines = Mutex::new(lines);
+        Self { child, data: data.to_owned(), flags, listen, http, admin_key, lines }
+    }
+
+    /// The lines that it has printed since this was asked last.
+    pub fn printed(&self) -> Vec<String> {
+        self.lines.lock().expect("nobody panics with it").try_iter().collect()
     }
 
     /// Its process.
@@ -121,9 +141,9 @@ impl Broker {
 
     /// Starts it again where it was.
     pub fn start_again(&mut self) {
-        let (child, _) =
+        let (child, _, lines) =
             serve(&self.data, &self.listen, &self.http, &self.flags).expect("it starts again");
-        self.child = child;
+        (self.child, self.lines) = (child, Mutex::new(lines));
     }
 
     /// Asks it to end, and returns its exit code.

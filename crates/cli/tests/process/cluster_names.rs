@@ -8,19 +8,8 @@ use crate::{
     auth::{text, with_key},
     bounds::until,
     broker::Broker,
-    cluster_nodes::{own_address, three, until_led},
+    cluster_nodes::{cluster, leader_of_catalogue, living},
 };
-
-/// Three nodes whose groups are led.
-fn cluster(folder: &std::path::Path) -> [Broker; 3] {
-    let addresses = std::array::from_fn(|_| own_address());
-    let brokers = three(folder, &addresses);
-    until_led(&brokers.each_ref());
-    for broker in &brokers {
-        until("the node lets callers in", || broker.run(&["topic", "list"], b"").status.success());
-    }
-    brokers
-}
 
 /// The words of a node about an unknown name.
 fn is_unknown(broker: &Broker, topic: &str) -> bool {
@@ -31,7 +20,7 @@ fn is_unknown(broker: &Broker, topic: &str) -> bool {
 #[test]
 fn a_topic_that_was_created_through_any_node_is_used_through_any_other_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    let brokers = cluster(folder.path());
+    let brokers = cluster(folder.path(), &[]);
     for (creator, one) in brokers.iter().enumerate() {
         let topic = format!("of-{creator}");
         one.ok(&["topic", "create", &topic, "--partitions", "2"], b"");
@@ -54,12 +43,11 @@ fn a_topic_that_was_created_through_any_node_is_used_through_any_other_at_once()
 #[test]
 fn names_change_again_when_the_leader_of_the_catalogue_was_killed() {
     let folder = tempfile::tempdir().unwrap();
-    let mut brokers = cluster(folder.path());
+    let mut brokers = cluster(folder.path(), &[]);
     brokers[0].ok(&["topic", "create", "before"], b"");
-    let killed = until_led(&brokers.each_ref())[0] as usize - 1;
+    let killed = leader_of_catalogue(&brokers);
     brokers[killed].kill();
-    let living: Vec<&Broker> =
-        brokers.iter().enumerate().filter(|(at, _)| *at != killed).map(|(_, one)| one).collect();
+    let living = living(&brokers, killed);
     for (at, broker) in living.iter().enumerate() {
         let topic = format!("after-{at}");
         until("a topic can be created again", || {
@@ -84,7 +72,7 @@ fn names_change_again_when_the_leader_of_the_catalogue_was_killed() {
 fn a_stream_that_was_created_through_one_node_is_written_through_another_and_read_through_a_third()
 {
     let folder = tempfile::tempdir().unwrap();
-    let brokers = cluster(folder.path());
+    let brokers = cluster(folder.path(), &[]);
     let plain = [("content-type", "text/plain")];
     for creator in 0..3 {
         let path = format!("stream-{creator}");
@@ -108,7 +96,7 @@ fn a_stream_that_was_created_through_one_node_is_written_through_another_and_rea
 #[test]
 fn a_channel_that_was_created_through_one_node_has_subscribers_at_another() {
     let folder = tempfile::tempdir().unwrap();
-    let brokers = cluster(folder.path());
+    let brokers = cluster(folder.path(), &[]);
     for (at, publisher) in brokers.iter().enumerate() {
         let channel = format!("news-{at}");
         publisher.ok(&["live", "publish", &channel, "hello"], b"");
@@ -123,7 +111,7 @@ fn a_channel_that_was_created_through_one_node_has_subscribers_at_another() {
 #[test]
 fn settings_and_keys_that_were_changed_through_one_node_hold_at_all() {
     let folder = tempfile::tempdir().unwrap();
-    let brokers = cluster(folder.path());
+    let brokers = cluster(folder.path(), &[]);
     for (at, writer) in brokers.iter().enumerate() {
         let (key, value) = (format!("color-{at}"), format!("green-{at}"));
         writer.ok(&["kv", "set", &key, &value], b"");

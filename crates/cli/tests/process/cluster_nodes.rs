@@ -43,11 +43,17 @@ pub fn status(broker: &Broker) -> (Value, Option<i32>) {
 
 /// Nodes 1 to 3 on these addresses, with their data in `folder`.
 pub fn three(folder: &Path, addresses: &[String; 3]) -> [Broker; 3] {
+    three_with(folder, addresses, &[])
+}
+
+/// The same, each with more flags.
+pub fn three_with(folder: &Path, addresses: &[String; 3], more: &[&str]) -> [Broker; 3] {
     std::array::from_fn(|index| {
         let peers = (0..3).filter(|peer| *peer != index);
         let peers: Vec<_> = peers.map(|peer| format!("{}={}", peer + 1, addresses[peer])).collect();
         let node = (index + 1).to_string();
-        let flags = flags(&node, &addresses[index], &peers.join(","), CLUSTER);
+        let mut flags = flags(&node, &addresses[index], &peers.join(","), CLUSTER);
+        flags.extend(more.iter().map(|&flag| flag.to_owned()));
         start(&folder.join(&node), &flags)
     })
 }
@@ -69,4 +75,25 @@ pub fn until_led(brokers: &[&Broker]) -> Vec<u64> {
         all.iter().all(|leaders| *leaders == agreed)
     });
     agreed
+}
+
+/// Three nodes whose groups are led and who let callers in, each with more flags.
+pub fn cluster(folder: &Path, more: &[&str]) -> [Broker; 3] {
+    let addresses = std::array::from_fn(|_| own_address());
+    let brokers = three_with(folder, &addresses, more);
+    until_led(&brokers.each_ref());
+    for broker in &brokers {
+        until("the node lets callers in", || broker.run(&["topic", "list"], b"").status.success());
+    }
+    brokers
+}
+
+/// Where in `brokers` the node is that leads the catalogue.
+pub fn leader_of_catalogue(brokers: &[Broker; 3]) -> usize {
+    until_led(&brokers.each_ref())[0] as usize - 1
+}
+
+/// The others, when the node at `dead` is dead.
+pub fn living(brokers: &[Broker; 3], dead: usize) -> Vec<&Broker> {
+    brokers.iter().enumerate().filter(|(at, _)| *at != dead).map(|(_, one)| one).collect()
 }

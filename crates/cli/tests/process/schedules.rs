@@ -19,7 +19,7 @@ fn create(broker: &Broker, name: &str, options: &[&str]) {
     broker.ok(&[&["schedule", "create", name, "--topic", "jobs"], options].concat(), b"");
 }
 
-fn shown(broker: &Broker, name: &str) -> Value {
+pub fn shown(broker: &Broker, name: &str) -> Value {
     let said = broker.ok(&["schedule", "show", name, "--json"], b"");
     serde_json::from_slice(&said).unwrap()
 }
@@ -31,7 +31,7 @@ fn refused(broker: &Broker, arguments: &[&str]) -> String {
 }
 
 /// The ticks of all messages that are in the topic, in their order.
-fn ticks(broker: &Broker) -> Vec<u64> {
+pub fn ticks(broker: &Broker) -> Vec<u64> {
     let said = broker.ok(&["read", "jobs", "--json"], b"");
     let said = String::from_utf8(said).unwrap();
     let tick = |line: &str| {

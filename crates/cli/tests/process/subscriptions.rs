@@ -11,7 +11,13 @@ use crate::{asking, backup::get, bounds::joined, broker::Broker};
 const KILLS: u64 = 5;
 
 /// Asks, and hears status and body; `None` if the broker is not there to answer.
-fn ask(http: &str, method: &str, path: &str, token: &str, body: &Value) -> Option<(u16, Value)> {
+pub fn ask(
+    http: &str,
+    method: &str,
+    path: &str,
+    token: &str,
+    body: &Value,
+) -> Option<(u16, Value)> {
     let bearer = format!("Bearer {token}");
     let headers = [("content-type", "application/json"), ("authorization", &bearer)];
     let answer = asking::ask(http, method, path, &headers, &body.to_string())?;

@@ -6,8 +6,8 @@ use std::{path::PathBuf, rc::Rc};
 use bytes::Bytes;
 use sennit_engine::Refusal;
 use sennit_identity::{
-    ADMIN, ApiKey, ApiKeyId, DecisionReason, Directory, EntryKey, Holder, KeyEntry, MasterSecret,
-    Quotas, RightSource, Rights, RoleEntry, TenantEntry, TenantName, UserEntry, Verb, Zeroizing,
+    ApiKey, ApiKeyId, DecisionReason, Directory, EntryKey, Holder, KeyEntry, MasterSecret, Quotas,
+    RightSource, Rights, RoleEntry, TenantEntry, TenantName, UserEntry, Verb, Zeroizing,
     entry_bytes, is_admin, is_standard_role,
     limits::{RIGHTS_MAX, ROLES_MAX},
 };
@@ -37,7 +37,10 @@ use crate::{
     },
 };
 
+mod first_admin;
 mod users;
+
+pub(crate) use self::first_admin::{first_admin_key, first_admin_key_of_cluster};
 
 /// The longest name of a key, in bytes.
 const KEY_NAME_BYTES_MAX: usize = 200;
@@ -70,25 +73,6 @@ pub(crate) fn ask(
     });
     let _ = cores.inboxes[CoreIndex::FIRST].send(message);
     answer
-}
-
-/// Creates the first admin key, if nobody has credentials yet. It is told once.
-pub(crate) async fn first_admin_key(
-    cores: &Cores,
-    authority: &Authority,
-) -> Result<Option<Zeroizing<String>>, AccessRefusal> {
-    if authority.directory().is_none_or(|directory| directory.has_credentials()) {
-        return Ok(None);
-    }
-    let role = ADMIN.parse()?;
-    let holder = Holder { roles: vec![role], ..Holder::default() };
-    let change =
-        AccessChange::CreateKey { name: "first admin".to_owned(), holder, expires_ms: None };
-    let answer = ask(cores, Principal::broker(), AccessRequest::Change(change)).await;
-    match answer.unwrap_or_else(|_| Err(ControlRefusal::ShuttingDown.into()))? {
-        AccessAnswer::Changed { key, .. } => Ok(key),
-        _ => Err(ControlRefusal::WrongAnswer.into()),
-    }
 }
 
 /// What the rights decide, and the right that does.
@@ -181,8 +165,7 @@ impl AccessControl {
                 {
                     return Err(AccessRefusal::KeyName);
                 }
-                let created_ms = now().0;
-                if expires_ms.is_some_and(|expires| expires <= created_ms) {
+                if expires_ms.is_some_and(|expires| expires <= now().0) {
                     return Err(AccessRefusal::Expired);
                 }
                 scope.fit(&mut holder)?;
@@ -191,18 +174,8 @@ impl AccessControl {
                 if is_first && !(is_admin(&holder) && expires_ms.is_none()) {
                     return Err(AccessRefusal::FirstNotAdmin);
                 }
-                let master = self.master()?;
                 let id = ApiKeyId::from_random(random()?);
-                let entry = KeyEntry {
-                    name,
-                    generation: 1,
-                    created_ms,
-                    expires_ms,
-                    previous_until_ms: None,
-                    holder,
-                };
-                let key = ApiKey::derive(&master, id, entry.generation).expose();
-                self.put(&EntryKey::Key(id), &entry, true).await?;
+                let key = self.create_key(id, new_key(name, holder, expires_ms)).await?;
                 Ok(AccessAnswer::Changed { id: id.to_string(), key: Some(key), created: true })
             }
             AccessChange::RotateKey { key, grace } => {
@@ -271,6 +244,17 @@ impl AccessControl {
                 Ok(changed(key_id(&key), false))
             }
         }
+    }
+
+    /// Creates a key with this id, if there is none.
+    async fn create_key(
+        &self,
+        id: ApiKeyId,
+        entry: KeyEntry,
+    ) -> Result<Zeroizing<String>, AccessRefusal> {
+        let key = ApiKey::derive(&self.master()?, id, entry.generation).expose();
+        self.put(&EntryKey::Key(id), &entry, true).await?;
+        Ok(key)
     }
 
     async fn change_holder(
@@ -507,6 +491,12 @@ fn list(
     };
     let more = all.len() > most;
     AccessAnswer::Page { entries: all.into_iter().take(most).collect(), more }
+}
+
+/// A new key.
+fn new_key(name: String, holder: Holder, expires_ms: Option<u64>) -> KeyEntry {
+    let created_ms = now().0;
+    KeyEntry { name, generation: 1, created_ms, expires_ms, previous_until_ms: None, holder }
 }
 
 fn add_missing<T: PartialEq>(held: &mut Vec<T>, more: Vec<T>) {

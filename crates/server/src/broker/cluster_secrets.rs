@@ -2,14 +2,14 @@
 //! that leads the catalogue makes them; a node that has none asks the others. A node that has others than the leader keeps them, and says
 //! so: somebody has to decide which count.
 
-use std::{io, path::PathBuf, pin::Pin, rc::Rc, time::Duration};
+use std::{future::ready, io, path::PathBuf, pin::Pin, rc::Rc, time::Duration};
 
 use bytes::Bytes;
 use sennit_model::{Offset, TopicId, TopicName};
 use tokio::time::timeout;
 
 use super::{
-    control_peers::{ControlPeers, PeerTopic},
+    control_peers::{ControlPeers, PeerRequests, PeerTopic, PendingAnswer},
     key_file::{self, Secrets},
     topic_listener::TopicListener,
 };
@@ -50,6 +50,15 @@ impl TopicListener for ClusterSecrets {
     fn gone(self: Rc<Self>, _name: &TopicName, _topic: TopicId) {}
 }
 
+impl PeerRequests for ClusterSecrets {
+    /// Its keys, or nothing.
+    fn answer_node(self: Rc<Self>, _body: Bytes) -> PendingAnswer {
+        let own = self.own();
+        let answer = own.map_or_else(Bytes::new, |secrets| Bytes::copy_from_slice(&secrets));
+        Box::pin(ready(answer))
+    }
+}
+
 impl ClusterSecrets {
     /// Those of the node with this data directory.
     pub(crate) fn new(peers: Rc<ControlPeers>, authority: Authority, data: PathBuf) -> Rc<Self> {
@@ -74,11 +83,6 @@ impl ClusterSecrets {
                 return;
             }
         }
-    }
-
-    /// The answer of this node to others: its keys, or nothing.
-    pub(crate) fn answer(&self) -> Bytes {
-        self.own().map_or_else(Bytes::new, |secrets| Bytes::copy_from_slice(&secrets))
     }
 
     /// Asks the other nodes, if this one has no keys.

@@ -28,7 +28,9 @@ use std::{
     time::Duration,
 };
 
-use sennit_engine::{CatalogueCommand, Command, PartitionCommand, Refusal, SessionId, Topic};
+use sennit_engine::{
+    Catalogue, CatalogueCommand, Command, PartitionCommand, Refusal, SessionId, Topic,
+};
 use sennit_model::{
     GroupId, GroupName, Incarnation, PartitionId, PartitionIndex, TopicId, TopicName,
 };
@@ -53,7 +55,6 @@ use crate::runtime::{
 };
 
 pub(crate) use self::{
-    leader::{LEADER_PATIENCE, NodeRequests},
     live::LiveStart,
     watch::watch,
     watches::{CHANGES_WAITING_MAX, Change, WatchedTopic},
@@ -189,7 +190,7 @@ impl Control {
                 self.changed(NameChange::DeleteTopic { name }).await
             }
             ControlRequest::DescribeTopic { name } => self.describe_topic(&name).await,
-            ControlRequest::ListTopics(list) => Ok(self.list_topics(principal, &list)),
+            ControlRequest::ListTopics(list) => self.list_topics(principal, &list),
             ControlRequest::OpenTopic { name, create_if_missing } => {
                 self.open_topic(principal, name, create_if_missing).await
             }
@@ -261,6 +262,7 @@ impl Control {
 
     /// Has every partition of a topic be as the catalogue says.
     async fn open_partitions(&self, topic: TopicId) -> Result<(), ControlRefusal> {
+        self.look_up(|_| ())?;
         match self.ask_to_open(topic) {
             Some(asked) => gather(asked).await.map(drop),
             None => Ok(()),
@@ -318,8 +320,20 @@ impl Control {
         })
     }
 
+    /// Looks up what there is.
+    ///
+    /// # Errors
+    /// The state of the catalogue is made anew: nothing can be said, least of all that something is not there.
+    pub(crate) fn look_up<T>(
+        &self,
+        look: impl FnOnce(&Catalogue) -> T,
+    ) -> Result<T, ControlRefusal> {
+        let found = self.core.look(|core| core.whole_catalogue().map(look));
+        found.ok_or_else(|| Refusal::NoLeader.into())
+    }
+
     fn topic_named(&self, name: &TopicName) -> Result<Topic, ControlRefusal> {
-        let found = self.core.look(|core| core.catalogue().topic_named(name).cloned());
+        let found = self.look_up(|catalogue| catalogue.topic_named(name).cloned())?;
         found.ok_or_else(|| ControlRefusal::UnknownTopic(name.clone()))
     }
 }

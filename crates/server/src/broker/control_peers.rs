@@ -1,4 +1,4 @@
-//! The way from the control of this node to those of the other nodes of its cluster: requests and their answers, as bytes. What was
+//! The way from the first core of this node to those of the other nodes of its cluster: requests and their answers, as bytes. What was
 //! asked of a node whose link ends is lost. It knows no request.
 
 use std::{
@@ -13,7 +13,10 @@ use std::{
 use bytes::Bytes;
 use tokio::{sync::oneshot, task::spawn_local};
 
-use crate::runtime::groups::{Entries, Groups};
+use crate::runtime::{
+    groups::{Entries, Groups},
+    index::ShardIndex,
+};
 
 /// The subject of a request: each has messages of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,16 +25,22 @@ pub(crate) enum PeerTopic {
     Names,
     /// The broker's own keys: `cluster_secrets`.
     Secrets,
+    /// Schedules: `schedules`.
+    Schedules,
+    /// Subscriptions: `subscriptions`.
+    Subscriptions,
 }
 
 impl PeerTopic {
-    const ALL: [Self; 2] = [Self::Names, Self::Secrets];
+    const ALL: [Self; 4] = [Self::Names, Self::Secrets, Self::Schedules, Self::Subscriptions];
 
     /// Its number on links.
     pub(crate) fn number(self) -> u32 {
         match self {
             Self::Names => 1,
             Self::Secrets => 2,
+            Self::Schedules => 3,
+            Self::Subscriptions => 4,
         }
     }
 
@@ -53,10 +62,10 @@ pub(crate) trait ControlLinks: fmt::Debug {
 /// An answer that is being made.
 pub(crate) type PendingAnswer = Pin<Box<dyn Future<Output = Bytes>>>;
 
-/// Answers requests of other nodes.
+/// Answers requests of other nodes about one subject.
 pub(crate) trait PeerRequests: fmt::Debug {
     /// Answers a request of another node, which has checked who asks it.
-    fn answer(&self, about: PeerTopic, body: Bytes) -> PendingAnswer;
+    fn answer_node(self: Rc<Self>, body: Bytes) -> PendingAnswer;
 }
 
 /// Why there is no answer.
@@ -73,7 +82,8 @@ pub(crate) enum Unanswered {
 pub(crate) struct ControlPeers {
     pub(crate) groups: Arc<Groups>,
     links: RefCell<Option<Weak<dyn ControlLinks>>>,
-    requests: RefCell<Option<Weak<dyn PeerRequests>>>,
+    /// Those who answer, by the subject.
+    answering: RefCell<HashMap<PeerTopic, Weak<dyn PeerRequests>>>,
     /// Requests that wait, by number, each with the node that is to answer.
     waiting: RefCell<HashMap<u64, (u16, oneshot::Sender<Bytes>)>>,
     /// The last entry of the catalogue's group of which a leader has said that it is committed, and which this node has.
@@ -83,15 +93,19 @@ pub(crate) struct ControlPeers {
 impl ControlPeers {
     /// Without links yet: nothing can be asked.
     pub(crate) fn new(groups: Arc<Groups>) -> Self {
-        let (links, requests, waiting, told_committed) = Default::default();
-        Self { groups, links, requests, waiting, told_committed }
+        let (links, answering, waiting, told_committed) = Default::default();
+        Self { groups, links, answering, waiting, told_committed }
     }
 
-    /// Asks by these links from now on, and has requests of other nodes answered. Both hold what holds this: the core's services
-    /// have them.
-    pub(crate) fn open(&self, links: &Rc<dyn ControlLinks>, requests: &Rc<dyn PeerRequests>) {
+    /// Asks by these links from now on, and takes requests of other nodes. The links hold what holds this: the core's services have
+    /// them.
+    pub(crate) fn open(&self, links: &Rc<dyn ControlLinks>) {
         self.links.replace(Some(Rc::downgrade(links)));
-        self.requests.replace(Some(Rc::downgrade(requests)));
+    }
+
+    /// Has requests of other nodes about a subject be answered by somebody, who holds this.
+    pub(crate) fn have_answered(&self, about: PeerTopic, by: &Rc<dyn PeerRequests>) {
+        self.answering.borrow_mut().insert(about, Rc::downgrade(by));
     }
 
     fn links(&self) -> Option<Rc<dyn ControlLinks>> {
@@ -119,6 +133,11 @@ impl ControlPeers {
         answer.await.map_err(|_| Unanswered::Lost)
     }
 
+    /// Whether this node leads the catalogue, and no other node can lead it now.
+    pub(crate) fn has_lease(&self) -> bool {
+        self.groups.entries(ShardIndex::CATALOGUE).borrow().may_give
+    }
+
     /// The last entry of the catalogue's group that is known to be committed: a leader may have said so before the replica hears of
     /// it.
     pub(crate) fn committed(&self, entries: Entries) -> u64 {
@@ -132,9 +151,9 @@ impl ControlPeers {
 
     /// Another node asks.
     pub(crate) fn take_request(&self, node: u16, number: u64, about: PeerTopic, body: Bytes) {
-        let requests = self.requests.borrow().as_ref().and_then(Weak::upgrade);
-        let Some((links, requests)) = self.links().zip(requests) else { return };
-        let answer = requests.answer(about, body);
+        let answering = self.answering.borrow().get(&about).and_then(Weak::upgrade);
+        let Some((links, answering)) = self.links().zip(answering) else { return };
+        let answer = answering.answer_node(body);
         spawn_local(async move {
             let answer = answer.await;
             // If the link has ended, its other end knows.
@@ -197,21 +216,11 @@ mod tests {
         }
     }
 
-    #[derive(Debug)]
-    struct Silent;
-
-    impl PeerRequests for Silent {
-        fn answer(&self, _: PeerTopic, body: Bytes) -> PendingAnswer {
-            Box::pin(std::future::ready(body))
-        }
-    }
-
     fn peers() -> (ControlPeers, Rc<Sent>) {
         let peers = ControlPeers::new(Arc::new(Groups::new(1, [2, 3].into_iter(), 1, 1)));
         let sent = Rc::new(Sent::default());
         let links: Rc<dyn ControlLinks> = sent.clone();
-        let requests: Rc<dyn PeerRequests> = Rc::new(Silent);
-        peers.open(&links, &requests);
+        peers.open(&links);
         (peers, sent)
     }
 

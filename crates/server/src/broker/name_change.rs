@@ -7,13 +7,17 @@ mod codec;
 mod codec_error;
 mod fields;
 mod message;
+mod refusal_codec;
 #[cfg(test)]
 mod tests;
 
 use sennit_model::{GroupId, GroupName, TopicConfig, TopicId, TopicName};
 
-pub(crate) use self::message::{AppliedTo, Content};
 pub use self::{codec_error::NameChangeError, message::NameMessage};
+pub(crate) use self::{
+    message::{AppliedTo, Content},
+    refusal_codec::RefusalBytes,
+};
 use super::{
     control_request::{AlterGroup, ControlRefusal, CreateGroup},
     stream_request::{CreateStream, Created},

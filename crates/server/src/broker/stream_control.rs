@@ -28,9 +28,12 @@ use crate::identity::principal::Principal;
 use crate::runtime::{core::content_bytes, index::ShardIndex, shard_answers::Answer};
 
 impl Control {
-    /// Where the topic of a name is.
-    pub(crate) fn locate(&self, name: &TopicName) -> Option<Located> {
-        self.core.look(|core| core.catalogue().topic_named(name).map(Located::of))
+    /// Where the topic of a name is, if there is one.
+    ///
+    /// # Errors
+    /// As those of [`Self::look_up`].
+    pub(crate) fn locate(&self, name: &TopicName) -> Result<Option<Located>, ControlRefusal> {
+        self.look_up(|catalogue| catalogue.topic_named(name).map(Located::of))
     }
 
     /// Has a stream be there.
@@ -80,7 +83,7 @@ impl Control {
         create: CreateStream,
     ) -> Result<Created, StreamFailure> {
         let _changes = self.changes.of(create.name.as_str()).await;
-        if let Some(located) = self.locate(&create.name) {
+        if let Some(located) = self.locate(&create.name)? {
             if located.partitions > 1 {
                 return Err(StreamFailure::Partitioned(located.partitions));
             }
@@ -189,18 +192,23 @@ impl Control {
         });
         // The catalogue's commit and the partition's are awaited together. A crash between them leaves
         // a topic that nobody was told of, and that the next creation makes the stream it is to be.
-        let opening = async {
+        let opening = async |topic: Option<TopicId>| {
             let topic = topic.ok_or(StreamRefusal::Unknown)?;
             self.add_fork(&settings, topic).await?;
             opened(ask(&self.core, place_of(topic), open).await?)
         };
         let (created, is_opened) = match self.peers {
-            None => tokio::join!(created, opening),
-            // A group may take the topic back, and its number be another's then: the partition waits.
-            Some(_) => match created.await {
-                created @ Ok(Ok(_)) => (created, opening.await),
-                failed => (failed, Err(wrong_answer())),
-            },
+            None => tokio::join!(created, opening(topic)),
+            // A group may take the topic back, and its number be another's then: the partition waits. A leader without its lease has
+            // not even created it yet.
+            Some(_) => {
+                let created = created.await;
+                let is_opened = match &created {
+                    Ok(Ok(Answer::Done { topic, .. })) => opening(Some(*topic)).await,
+                    _ => Err(wrong_answer()),
+                };
+                (created, is_opened)
+            }
         };
         let topic = match created {
             Ok(Ok(Answer::Done { topic, .. })) => topic,
@@ -253,7 +261,7 @@ impl Control {
         fork: &ForkRequest,
         settings: &mut StreamSettings,
     ) -> Result<Option<Batch>, StreamFailure> {
-        let located = self.locate(&fork.source).ok_or(StreamFailure::SourceUnknown)?;
+        let located = self.locate(&fork.source)?.ok_or(StreamFailure::SourceUnknown)?;
         if located.partitions > 1 {
             return Err(StreamFailure::Partitioned(located.partitions));
         }
@@ -350,7 +358,7 @@ impl Control {
     /// Deletes a stream, where the catalogue is led.
     pub(super) async fn remove_stream_named(&self, name: &TopicName) -> Result<(), StreamFailure> {
         let _changes = self.changes.of(name.as_str()).await;
-        let topic = self.locate(name).and_then(|located| self.topic(located.topic));
+        let topic = self.locate(name)?.and_then(|located| self.topic(located.topic));
         let topic = topic.ok_or(StreamRefusal::Unknown)?;
         if topic.config().partitions > 1 {
             return Err(StreamFailure::Partitioned(topic.config().partitions));

@@ -288,7 +288,7 @@ impl Streams {
             self.ask_first_core(move |control| {
                 let _ = sender.send(control.locate(&name));
             });
-            answer.await.map_err(|_| stopping())?
+            answer.await.map_err(|_| stopping())??
         };
         let located = located.ok_or(StreamRefusal::Unknown)?;
         if located.partitions > 1 {

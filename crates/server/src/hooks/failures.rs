@@ -105,7 +105,7 @@ impl CoreHooks {
         let FailedAttempts { partition, group, attempts } = failed;
         let hook = self.find(partition.topic);
         let topic = match &hook {
-            Some(hook) => hook.settings(cores).await,
+            Some(hook) => hook.settings(cores).await.ok().flatten(),
             None => None,
         };
         let configuration = self.settings();
@@ -197,7 +197,7 @@ async fn route(
     let wrong = |error: sennit_model::NameError| format!("route: {name:?} is no topic: {error}");
     let topic: TopicName = name.parse().map_err(wrong)?;
     let found = topic_settings::ask(cores, Topics::Named(topic)).await;
-    let found = found.ok_or("the broker stops")?.into_iter().next();
+    let found = found.map_err(|refusal| refusal.to_string())?.into_iter().next();
     let target = found.ok_or_else(|| format!("route: there is no topic {name}"))?;
     if target.id == partition.topic {
         return Err(format!("route: {name} is the topic that the message is in"));

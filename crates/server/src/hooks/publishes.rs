@@ -45,7 +45,12 @@ impl CoreHooks {
             return Ok(batch);
         }
         // Of a topic that is gone the engine tells.
-        let Some(topic) = hook.settings(&core.cores).await else { return Ok(batch) };
+        let settings = hook.settings(&core.cores).await;
+        let settings = settings.map_err(|refusal| {
+            let reason = refusal.to_string();
+            HookRefusal::Failed { index: 0, reason }
+        });
+        let Some(topic) = settings? else { return Ok(batch) };
         let decided = self.decide(hook, &topic, producer, &batch).await;
         Ok(decided?.unwrap_or(batch))
     }

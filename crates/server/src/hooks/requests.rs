@@ -201,7 +201,7 @@ impl HookRequests<'_> {
     ) -> Result<HookDescription, HookRequestRefusal> {
         self.check_right(&topic)?;
         let found = topic_settings::ask(&self.core.cores, Topics::Named(topic.clone())).await;
-        let found = found.ok_or(ControlRefusal::ShuttingDown)?.into_iter().next();
+        let found = found?.into_iter().next();
         let TopicSettings { id, name, .. } = found.ok_or(ControlRefusal::UnknownTopic(topic))?;
         let snapshot = self.hooks.snapshot();
         let in_use = in_use(&snapshot, id);
@@ -234,7 +234,7 @@ impl HookRequests<'_> {
         topics.truncate(most);
         let last = topics.last().copied().filter(|_| more);
         let found = topic_settings::ask(&self.core.cores, Topics::Numbered(topics)).await;
-        let found = found.ok_or(ControlRefusal::ShuttingDown)?;
+        let found = found?;
         let may_know = |topic: &TopicSettings| self.check_right(&topic.name).is_ok();
         let hooks = found.into_iter().filter(may_know).filter_map(|topic| {
             let number = in_use(&snapshot, topic.id)?;
@@ -254,7 +254,7 @@ impl HookRequests<'_> {
     async fn topic(&self, name: TopicName) -> Result<TopicSettings, HookRequestRefusal> {
         check_topic(&name)?;
         let found = topic_settings::ask(&self.core.cores, Topics::Named(name.clone())).await;
-        let found = found.ok_or(ControlRefusal::ShuttingDown)?;
+        let found = found?;
         found.into_iter().next().ok_or_else(|| ControlRefusal::UnknownTopic(name).into())
     }
 

@@ -16,7 +16,10 @@ use super::{
     entries::OnError,
     topic_settings::{self, TopicSettings, Topics},
 };
-use crate::runtime::{clock::now, core::Cores, hook_metrics::HookSeries, metrics::CoreMetrics};
+use crate::{
+    broker::control_request::ControlRefusal,
+    runtime::{clock::now, core::Cores, hook_metrics::HookSeries, metrics::CoreMetrics},
+};
 
 /// A hook of a topic, on one core.
 #[derive(Debug)]
@@ -94,18 +97,30 @@ impl TopicHook {
         self.counts.borrow().clone()
     }
 
-    /// The name and fields of the topic, as they are now; `None` if it is gone, or the broker stops.
-    pub(crate) async fn settings(&self, cores: &Cores) -> Option<Rc<TopicSettings>> {
+    /// The name and fields of the topic, as they are now, or were when that could be said; `None` if it is gone.
+    ///
+    /// # Errors
+    /// It cannot be said now, or the broker stops.
+    pub(crate) async fn settings(
+        &self,
+        cores: &Cores,
+    ) -> Result<Option<Rc<TopicSettings>>, ControlRefusal> {
         let change = cores.topic_changes.load(Relaxed);
         if let Some((seen, settings)) = &*self.settings.borrow()
             && *seen == change
         {
-            return Some(settings.clone());
+            return Ok(Some(settings.clone()));
         }
-        let found = topic_settings::ask(cores, Topics::Numbered(vec![self.topic])).await?;
-        let settings = Rc::new(found.into_iter().next()?);
+        let found = match topic_settings::ask(cores, Topics::Numbered(vec![self.topic])).await {
+            Ok(found) => found,
+            Err(refusal) => match &*self.settings.borrow() {
+                Some((_, settings)) => return Ok(Some(settings.clone())),
+                None => return Err(refusal),
+            },
+        };
+        let Some(settings) = found.into_iter().next().map(Rc::new) else { return Ok(None) };
         self.settings.replace(Some((change, settings.clone())));
-        Some(settings)
+        Ok(Some(settings))
     }
 
     /// Whether the script may decide about messages that are published: whether it has the function's name.

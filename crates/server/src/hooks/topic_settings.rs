@@ -1,13 +1,12 @@
 //! What a hook has to know of its topic: its name, and which headers it names for fields. The first core knows it.
 
-use std::{rc::Rc, sync::Arc};
+use std::sync::Arc;
 
 use sennit_model::{MessageFields, TopicId, TopicName};
-use tokio::sync::oneshot;
 
 use crate::{
-    broker::control::Control,
-    runtime::{core::Cores, inbox::Message, index::CoreIndex},
+    broker::{control::ask_control, control_request::ControlRefusal},
+    runtime::core::Cores,
 };
 
 /// A topic, as its hook sees it.
@@ -29,12 +28,19 @@ pub(crate) enum Topics {
     Numbered(Vec<TopicId>),
 }
 
-/// Asks the first core; topics that are not there are left out. `None` if the broker stops.
-pub(crate) async fn ask(cores: &Cores, topics: Topics) -> Option<Vec<TopicSettings>> {
-    let (sender, answer) = oneshot::channel();
-    let message = Message::call(move |control: &Rc<Control>| {
-        let found = control.core.look(|core| {
-            let catalogue = core.catalogue();
+/// Asks the first core; topics that are not there are left out.
+///
+/// # Errors
+/// It cannot be said now which topics there are, or the broker stops.
+pub(crate) async fn ask(
+    cores: &Cores,
+    topics: Topics,
+) -> Result<Vec<TopicSettings>, ControlRefusal> {
+    ask_control(cores, move |control| async move {
+        if let Topics::Named(name) = &topics {
+            control.know(name, None).await?;
+        }
+        control.look_up(|catalogue| {
             let of = |topic: &sennit_engine::Topic| TopicSettings {
                 id: topic.id(),
                 name: topic.created.name.clone(),
@@ -48,9 +54,7 @@ pub(crate) async fn ask(cores: &Cores, topics: Topics) -> Option<Vec<TopicSettin
                     ids.into_iter().filter_map(|id| catalogue.topic(id).map(of)).collect()
                 }
             }
-        });
-        let _ = sender.send(found);
-    });
-    let _ = cores.inboxes[CoreIndex::FIRST].send(message);
-    answer.await.ok()
+        })
+    })
+    .await
 }

@@ -39,6 +39,7 @@ use sennit_engine::{
 };
 use sennit_journal::Fault;
 use sennit_model::{PartitionId, Timestamp};
+use sennit_shard::Standing;
 use tokio::sync::oneshot;
 
 use self::core_session::CoreSession;
@@ -113,14 +114,6 @@ impl Cores {
             matches!(groups.leader_of(ShardIndex::CATALOGUE), Leader::Here { .. })
         };
         self.groups.as_ref().is_none_or(leads)
-    }
-
-    /// The other node that leads the catalogue, if one does.
-    pub(crate) fn catalogue_leader(&self) -> Option<u64> {
-        match self.groups.as_ref()?.leader_of(ShardIndex::CATALOGUE) {
-            Leader::Node { node, .. } => Some(node.into()),
-            Leader::Here { .. } | Leader::Unknown => None,
-        }
     }
 
     /// The number of this node; 0 where there is no cluster.
@@ -257,6 +250,21 @@ impl Core {
     pub(crate) fn catalogue(&self) -> &Catalogue {
         assert_eq!(self.index, CoreIndex::FIRST, "another core has the catalogue");
         self.shards[self.number(ShardIndex::CATALOGUE)].state.shard().catalogue()
+    }
+
+    /// The same; `None` while its state is made anew, or in quarantine, so that nothing can be said of names.
+    pub(crate) fn whole_catalogue(&self) -> Option<&Catalogue> {
+        let shard = self.shards[self.number(ShardIndex::CATALOGUE)].state.shard();
+        let is_whole = !matches!(shard.standing(), Standing::Poisoned | Standing::Quarantined);
+        is_whole.then(|| self.catalogue())
+    }
+
+    /// Has the state of the catalogue be one that its group has not decided.
+    #[cfg(test)]
+    pub(crate) fn poison_catalogue(&mut self) {
+        let number = self.number(ShardIndex::CATALOGUE);
+        let shard = self.shards[number].state.shard_mut();
+        shard.stand(Standing::Poisoned, Timestamp(1));
     }
 
     /// Takes what has changed in the catalogue since this was asked last, on the first core; `None` if something may be

@@ -53,6 +53,11 @@ pub enum ServeError {
         /// The id.
         node: u16,
     },
+    /// Each node would publish what comes from other brokers once more.
+    #[error(
+        "--live-redis is for brokers that are not one cluster: with --peers, nodes have each other's messages anyway"
+    )]
+    RelayOfNode,
     /// Links between nodes are neither encrypted nor asked for credentials yet.
     #[error(
         "{address} can be reached from other machines, or names one, and links between nodes have no TLS yet: use addresses of this machine, or give --insecure-no-auth if anybody who reaches the links may do anything"
@@ -192,6 +197,7 @@ impl ServeError {
             | Self::StorageRules { .. }
             | Self::Peers { .. }
             | Self::OpenLinks { .. }
+            | Self::RelayOfNode
             | Self::NoNode
             | Self::Tls(_)
             | Self::Tokens(_)
@@ -218,6 +224,7 @@ impl ServeError {
             Self::Cores { .. } => Some("server.cores"),
             Self::StorageRules { .. } => Some("streams.storage_rules"),
             Self::Tokens(_) => Some("auth.token_issuer"),
+            Self::RelayOfNode => Some("live.redis"),
             _ => None,
         }
     }

@@ -11,9 +11,9 @@ use tokio::{select, sync::Notify, time::sleep};
 
 use super::request::Way;
 use super::{
-    Subscriptions,
     change::{Change, Link, Moved, What},
     keys::Keys,
+    led::LedSubscriptions,
     subscription::{Due, Subscription, WakeOutcome},
     tokens::Token,
     view,
@@ -22,7 +22,7 @@ use super::{
 use crate::{
     broker::{
         control_request::ControlRefusal, stream_offset::Identified, stream_request::StreamFailure,
-        streams::wrong_answer,
+        streams::wrong_answer, where_led::LedPart as _,
     },
     identity::principal::Principal,
     runtime::clock::{self, now},
@@ -34,10 +34,10 @@ const SLEEP_MAX: Duration = Duration::from_secs(60);
 /// How long after the broker could not do something it is tried again.
 const REST: Duration = Duration::from_secs(1);
 
-impl Subscriptions {
+impl LedSubscriptions {
     /// Works for a subscription as long as there is one of this life.
     pub(super) async fn drive(self: Rc<Self>, id: Box<str>, life: u64) {
-        loop {
+        while !self.ending().is_over() {
             let (due, notify) = match self.registry.borrow().get(&id) {
                 Some(member) if member.life == life => {
                     (member.subscription.due(now()), member.notify.clone())
@@ -53,7 +53,7 @@ impl Subscriptions {
                         () = notify.notified() => {}
                     }
                 }
-                Due::Wake => match super::wake_name() {
+                Due::Wake => match super::led::wake_name() {
                     Ok(wake) => {
                         let decide = |it: &Subscription| it.wake(now(), wake);
                         self.advance(&id, life, decide).await;

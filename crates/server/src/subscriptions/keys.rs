@@ -29,6 +29,14 @@ impl Keys {
         Self::of(&key_file::read_or_create(directory)?)
     }
 
+    /// Those in this data directory, if there are some.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not what it should be.
+    pub(crate) fn read(directory: &Path) -> io::Result<Option<Self>> {
+        key_file::read(directory)?.map(|secrets| Self::of(&secrets)).transpose()
+    }
+
     fn of(secrets: &Secrets) -> io::Result<Self> {
         let (seed, token) = secrets.split_at(secrets.len() / 2);
         let pair = Ed25519KeyPair::from_seed_unchecked(seed)

@@ -128,6 +128,13 @@ impl Registry {
         (life, new)
     }
 
+    /// Has those who work for subscriptions and streams look again: there are none any more.
+    pub(crate) fn end(&mut self) {
+        let all = std::mem::take(self);
+        all.members.values().for_each(|member| member.notify.notify_one());
+        all.followed.values().for_each(|followed| followed.notify.notify_one());
+    }
+
     /// Refuses what would be more than there may be, `links` of them in one subscription.
     pub(crate) fn check_room(&self, links: usize, more: usize) -> Result<(), SubscriptionRefusal> {
         let limits = [
@@ -136,7 +143,7 @@ impl Registry {
         ];
         for (name, would_be, limit) in limits {
             if would_be > limit {
-                return Err(SubscriptionRefusal::Limit { name, limit });
+                return Err(SubscriptionRefusal::Limit { name: name.into(), limit });
             }
         }
         Ok(())
@@ -147,7 +154,8 @@ impl Registry {
         if self.members.len() < SUBSCRIPTIONS_MAX {
             return Ok(());
         }
-        Err(SubscriptionRefusal::Limit { name: "SUBSCRIPTIONS_MAX", limit: SUBSCRIPTIONS_MAX })
+        let name = "SUBSCRIPTIONS_MAX".into();
+        Err(SubscriptionRefusal::Limit { name, limit: SUBSCRIPTIONS_MAX })
     }
 
     /// Takes one away; says whether it was there.

@@ -7,6 +7,7 @@ pub(crate) mod limits;
 mod refusal;
 
 use sennit_model::TopicName;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::broker::stream_offset::StreamOffset;
@@ -18,7 +19,7 @@ pub(crate) use self::{
 };
 
 /// A request about subscriptions, for those of an id where it names one.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SubscriptionRequest {
     /// Create it with these settings, or find it with the same.
     Create(NewSubscription),
@@ -43,7 +44,7 @@ pub(crate) enum SubscriptionRequest {
 }
 
 /// A subscription to be there.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NewSubscription {
     pub(crate) id: Box<str>,
     pub(crate) config: Config,
@@ -52,7 +53,7 @@ pub(crate) struct NewSubscription {
 }
 
 /// What a worker says of its work.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ack {
     pub(crate) id: Box<str>,
     /// Whether a webhook says it, at its own address.
@@ -67,7 +68,7 @@ pub(crate) struct Ack {
 }
 
 /// The answer to a [`SubscriptionRequest`] that is not refused.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SubscriptionAnswer {
     /// The subscription was created; its description.
     Created(Value),

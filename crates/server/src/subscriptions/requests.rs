@@ -6,7 +6,6 @@ use std::{
     rc::Rc,
 };
 
-use sennit_identity::Verb;
 use sennit_model::{Offset, TopicId, TopicName};
 use serde_json::{Value, json};
 use tokio::{task::spawn_local, time::timeout};
@@ -17,71 +16,30 @@ use super::request::{
     limits::{CHANGES_WAITING_MAX, COMMIT_TIMEOUT},
 };
 use super::{
-    Subscriptions,
     change::{Change, Link, Moved, What},
+    led::LedSubscriptions,
     store::Durable,
     subscription::{Fence, Subscription},
     tokens::Token,
     view,
 };
 use crate::{
-    broker::{audit, stream_offset::StreamOffset, stream_request::StreamFailure},
+    broker::{stream_offset::StreamOffset, stream_request::StreamFailure},
     identity::principal::Principal,
     runtime::clock::now,
 };
 
-impl Subscriptions {
-    /// Does what a principal asks.
-    pub(crate) async fn answer(
+impl LedSubscriptions {
+    /// Does what is asked by somebody who may.
+    pub(super) async fn answer(
         self: Rc<Self>,
-        principal: &Principal,
         asked: SubscriptionRequest,
     ) -> Result<SubscriptionAnswer, SubscriptionRefusal> {
-        let (act, id) = match &asked {
-            SubscriptionRequest::Create(new) => ("subscription create", new.id.to_string()),
-            SubscriptionRequest::Delete(id) => ("subscription delete", id.to_string()),
-            SubscriptionRequest::Link(id, _) => ("subscription link", id.to_string()),
-            SubscriptionRequest::Unlink(id, _) => ("subscription unlink", id.to_string()),
-            SubscriptionRequest::Get(_)
-            | SubscriptionRequest::List
-            | SubscriptionRequest::Claim(..)
-            | SubscriptionRequest::Ack(_)
-            | SubscriptionRequest::Release(_)
-            | SubscriptionRequest::Keys => return self.carry_out(principal, asked).await,
-        };
-        let cores = self.core.cores.clone();
-        let answer = self.carry_out(principal, asked).await;
-        audit::note(&cores, principal, act, id, &answer);
-        answer
-    }
-
-    async fn carry_out(
-        self: Rc<Self>,
-        principal: &Principal,
-        asked: SubscriptionRequest,
-    ) -> Result<SubscriptionAnswer, SubscriptionRefusal> {
-        match &asked {
-            // The token of the wake counts, and the keys are public.
-            SubscriptionRequest::Ack(_)
-            | SubscriptionRequest::Release(_)
-            | SubscriptionRequest::Keys => {}
-            SubscriptionRequest::Create(_)
-            | SubscriptionRequest::Get(_)
-            | SubscriptionRequest::List
-            | SubscriptionRequest::Delete(_)
-            | SubscriptionRequest::Link(..)
-            | SubscriptionRequest::Unlink(..)
-            | SubscriptionRequest::Claim(..) => principal.may(Verb::Webhook, "")?,
-        }
-        if !self.is_loaded.get() {
-            let why = "what was kept cannot be read, see its log";
-            return Err(SubscriptionRefusal::Unavailable(why.into()));
-        }
         if self.store.waiting() >= CHANGES_WAITING_MAX
             && !matches!(asked, SubscriptionRequest::Get(_) | SubscriptionRequest::List)
         {
-            let limit = CHANGES_WAITING_MAX;
-            return Err(SubscriptionRefusal::Limit { name: "CHANGES_WAITING_MAX", limit });
+            let (name, limit) = ("CHANGES_WAITING_MAX".into(), CHANGES_WAITING_MAX);
+            return Err(SubscriptionRefusal::Limit { name, limit });
         }
         match asked {
             SubscriptionRequest::Create(new) => self.create(new).await,
@@ -299,7 +257,7 @@ impl Subscriptions {
         id: Box<str>,
         worker: Box<str>,
     ) -> Result<SubscriptionAnswer, SubscriptionRefusal> {
-        let wake = || super::wake_name().map_err(of_keys);
+        let wake = || super::led::wake_name().map_err(of_keys);
         let decide = |it: &Subscription| match &it.config.way {
             Way::PullWake(_) => it.claim(worker.clone(), now(), wake()?),
             Way::Webhook(_) => {
@@ -428,12 +386,14 @@ fn end_of(ends: &Ends, stream: &TopicName, topic: TopicId) -> Option<Offset> {
 async fn wait_until_durable(durable: Durable) -> Result<(), SubscriptionRefusal> {
     match timeout(COMMIT_TIMEOUT, durable).await {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) => Err(SubscriptionRefusal::Unavailable("it is about to stop".into())),
+        Ok(Err(_)) => Err(SubscriptionRefusal::Unavailable(
+            "it stops, or another node leads: whether that was kept is not known".into(),
+        )),
         Err(_) => Err(SubscriptionRefusal::Unavailable("the journal takes too long".into())),
     }
 }
 
-fn of_keys(error: std::io::Error) -> SubscriptionRefusal {
+pub(super) fn of_keys(error: std::io::Error) -> SubscriptionRefusal {
     tracing::error!(%error, "the broker's keys cannot be used");
     SubscriptionRefusal::Unavailable("its keys cannot be used".into())
 }

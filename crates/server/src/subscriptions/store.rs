@@ -5,17 +5,15 @@
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
+    convert::Infallible,
     rc::Rc,
     time::Duration,
 };
 
 use bytes::Bytes;
-use sennit_engine::{
-    Content, StreamAppend, StreamAppended, StreamNote, StreamRead, StreamRefusal, StreamSettings,
-};
+use sennit_engine::StreamSettings;
 use sennit_model::{
-    BatchBuilder, Durability, Message as BatchMessage, Messages, Offset, PartitionIndex, ReadFrom,
-    TopicName,
+    Offset, TopicName,
     limits::{APPEND_BYTES_MAX, BATCH_MESSAGES_MAX},
 };
 use tokio::sync::{Notify, oneshot};
@@ -23,13 +21,11 @@ use tokio::sync::{Notify, oneshot};
 use super::change::Change;
 use crate::{
     broker::{
-        control,
-        control_request::{ControlRequest, PartitionOffset},
-        stream_offset::Identified,
-        stream_request::{CreateStream, StreamFailure},
-        streams::Streams,
+        control_peers::ControlPeers,
+        led_stream::{LedAppendError, LedStream},
+        stream_request::StreamFailure,
+        where_led::Ending,
     },
-    identity::principal::Principal,
     runtime::core::CoreHandle,
 };
 
@@ -41,8 +37,6 @@ const GROWN_BYTES_MIN: usize = 1 << 20;
 /// How many times as long as all of it the changes may get.
 const GROWN_TIMES: usize = 4;
 
-/// Bytes that are read at once.
-const READ_BYTES: u64 = 4 << 20;
 /// Bytes that are appended at once.
 const APPENDED_BYTES: usize = APPEND_BYTES_MAX / 4;
 
@@ -55,9 +49,8 @@ pub(crate) type Durable = oneshot::Receiver<()>;
 /// The stream that subscriptions are kept in.
 #[derive(Debug)]
 pub(crate) struct Store {
-    core: CoreHandle,
-    streams: Rc<Streams>,
-    name: TopicName,
+    stream: LedStream,
+    ending: Rc<Ending>,
     waiting: RefCell<VecDeque<Entry>>,
     notify: Notify,
     /// Whether somebody writes.
@@ -76,11 +69,17 @@ struct Entry {
 }
 
 impl Store {
-    pub(crate) fn new(core: CoreHandle, streams: Rc<Streams>) -> Self {
+    pub(crate) fn new(
+        core: CoreHandle,
+        name: &TopicName,
+        peers: Option<Rc<ControlPeers>>,
+        ending: Rc<Ending>,
+    ) -> Self {
+        let json = "application/json".into();
+        let settings = StreamSettings { content_type: json, ..StreamSettings::of_topic() };
         Self {
-            core,
-            streams,
-            name: STREAM.parse().expect("the name of the broker's own stream is one"),
+            stream: LedStream::new(core, name, settings, peers, ending.clone()),
+            ending,
             waiting: RefCell::default(),
             notify: Notify::new(),
             is_served: Cell::new(false),
@@ -89,9 +88,9 @@ impl Store {
         }
     }
 
-    /// The stream's name.
-    pub(crate) fn name(&self) -> &TopicName {
-        &self.name
+    /// The stream.
+    pub(crate) fn stream(&self) -> &LedStream {
+        &self.stream
     }
 
     /// How many changes wait to be written.
@@ -103,6 +102,10 @@ impl Store {
     /// are; a change is never taken back. Says whether somebody has to [`Store::write`] now.
     pub(crate) fn keep(&self, changes: &[Change]) -> (Durable, bool) {
         let (sender, durable) = oneshot::channel();
+        if self.ending.is_over() {
+            // Nobody hears of it.
+            return (durable, false);
+        }
         let mut waiting = self.waiting.borrow_mut();
         waiting.extend(changes.iter().map(|change| Entry { text: text(change), durable: None }));
         match waiting.back_mut() {
@@ -114,67 +117,59 @@ impl Store {
         (durable, !self.is_served.replace(true))
     }
 
-    /// What was kept, from the first on. Unreadable parts are left out, and told.
-    pub(crate) async fn read(&self, mut take: impl FnMut(Change)) -> Result<(), StreamFailure> {
-        let mut at = ReadFrom::Earliest;
-        loop {
-            let read = StreamRead {
-                at,
-                before: None,
-                bytes_max: READ_BYTES,
-                waits: false,
-                one_append: false,
-                for_fork: false,
-            };
-            let chunk = match self.streams.read(&Principal::broker(), &self.name, None, read).await
-            {
-                Ok(chunk) => chunk,
-                Err(failure) => match failure.refusal() {
-                    Some(StreamRefusal::Unknown) => return Ok(()),
-                    Some(StreamRefusal::Damaged { next }) => {
-                        tracing::error!(next = next.0, "what was kept of subscriptions is damaged");
-                        at = ReadFrom::Offset(*next);
-                        continue;
-                    }
-                    _ => return Err(failure),
-                },
-            };
-            for message in chunk.answer.messages.iter().flat_map(|part| Messages::of_checked(part))
-            {
-                let text = message.payload();
-                self.grown_bytes.set(self.grown_bytes.get() + text.len());
-                match serde_json::from_slice(text) {
-                    Ok(change) => take(change),
-                    Err(error) => {
-                        tracing::error!(%error, "what was kept of a subscription cannot be read");
-                    }
+    /// What was kept, from the first on, and nobody before writes any more. Unreadable parts are left out, and told.
+    pub(crate) async fn take_over(
+        &self,
+        mut take: impl FnMut(Change),
+    ) -> Result<(), StreamFailure> {
+        let read = |text: &[u8]| {
+            self.grown_bytes.set(self.grown_bytes.get() + text.len());
+            match serde_json::from_slice(text) {
+                Ok(change) => take(change),
+                Err(error) => {
+                    tracing::error!(%error, "what was kept of a subscription cannot be read");
                 }
             }
-            if chunk.answer.is_up_to_date || chunk.answer.next <= chunk.answer.first {
-                return Ok(());
-            }
-            at = ReadFrom::Offset(chunk.answer.next);
-        }
+        };
+        self.stream.take_over(read).await
     }
 
-    /// Writes what waits, for ever. `all` is everything as it is now.
+    /// Writes what waits, until this node leads no more: nobody hears of what waits then. `all` is everything as it is now.
     pub(crate) async fn write(&self, all: impl Fn() -> Vec<Change>) {
+        let written = self.write_until_over(all).await;
+        tracing::info!(?written, "changes of subscriptions are written elsewhere");
+        self.waiting.borrow_mut().clear();
+    }
+
+    async fn write_until_over(
+        &self,
+        all: impl Fn() -> Vec<Change>,
+    ) -> Result<Infallible, LedAppendError> {
         loop {
             while self.waiting.borrow().is_empty() {
+                if self.ending.is_over() {
+                    return Err(LedAppendError::Superseded);
+                }
                 self.notify.notified().await;
             }
             let mut entries = self.take();
             let texts: Vec<Bytes> = entries.iter().map(|entry| entry.text.clone()).collect();
-            self.append(&texts).await;
+            self.append(&texts).await?;
             for durable in entries.iter_mut().filter_map(|entry| entry.durable.take()) {
                 let _ = durable.send(());
             }
             let grown = self.grown_bytes.get() + bytes_of(&texts);
             self.grown_bytes.set(grown);
             if grown > GROWN_BYTES_MIN.max(GROWN_TIMES * self.whole_bytes.get()) {
-                self.write_again(&all()).await;
+                self.write_again(&all()).await?;
             }
         }
+    }
+
+    /// Nobody writes any more.
+    pub(crate) fn end(&self) {
+        self.waiting.borrow_mut().clear();
+        self.notify.notify_one();
     }
 
     /// The next entries that are appended together.
@@ -192,7 +187,7 @@ impl Store {
 
     /// Writes everything and trims what lies before it. What waits meanwhile comes behind it, and says
     /// again what everything said already.
-    async fn write_again(&self, all: &[Change]) {
+    async fn write_again(&self, all: &[Change]) -> Result<(), LedAppendError> {
         let texts: Vec<Bytes> = all.iter().map(text).collect();
         let (mut from, mut first) = (0, None);
         while from < texts.len() {
@@ -204,84 +199,44 @@ impl Store {
                 }
                 count += 1;
             }
-            let next = self.append(&texts[from..from + count]).await;
+            let next = self.append(&texts[from..from + count]).await?;
             first = first.or(Some(Offset(next.0 - count as u64)));
             from += count;
         }
         let first = match first {
             Some(first) => first,
             // There are none: nothing that lies there is needed.
-            None => match self.streams.status(&Principal::broker(), &self.name, false).await {
-                Ok(status) => status.answer.next,
-                Err(_) => return,
+            None => match self.stream.end().await {
+                Some(end) => end,
+                None => return Ok(()),
             },
         };
         self.whole_bytes.set(bytes_of(&texts));
         self.grown_bytes.set(0);
-        let positions = vec![PartitionOffset { partition: PartitionIndex(0), offset: first }];
-        let trim = ControlRequest::TrimTopic { topic: self.name.clone(), positions };
-        let session = self.core.cores.own_session(self.core.index);
-        let trimmed = control::ask(&self.core.cores, session, Principal::broker(), trim);
         // One that fails is made good by the next.
-        let _ = trimmed.await;
+        let _ = self.stream.trim(first).await;
+        Ok(())
     }
 
     /// Appends until it is done; says where the stream ends.
-    async fn append(&self, texts: &[Bytes]) -> Offset {
-        let bytes = bytes_of(texts) + texts.len() * sennit_model::limits::MESSAGE_BYTES_MIN;
-        let mut batch = BatchBuilder::for_append(bytes);
-        for text in texts.iter().filter(|text| !text.is_empty()) {
-            if let Err(error) = batch.push(&BatchMessage::new(text.clone())) {
-                tracing::error!(%error, "a change of a subscription cannot be kept");
-            }
+    async fn append(&self, texts: &[Bytes]) -> Result<Offset, LedAppendError> {
+        let texts: Vec<Bytes> = texts.iter().filter(|text| !text.is_empty()).cloned().collect();
+        if texts.is_empty() {
+            return Ok(Offset(0));
         }
-        let content = batch.take().map(Content::from);
-        if content.is_none() {
-            return Offset(0);
-        }
-        let append = StreamAppend { content, content_type: None, note: StreamNote::default() };
         let mut failed = 0_u32;
         loop {
-            let appended = match self.try_append(&append).await {
-                Err(StreamFailure::Stream(StreamRefusal::Unknown)) => match self.create().await {
-                    Ok(()) => self.try_append(&append).await,
-                    Err(failure) => Err(failure),
-                },
-                appended => appended,
-            };
-            match appended {
-                Ok(appended) => return appended.answer.next,
-                Err(failure) => {
+            match self.stream.append(&texts).await {
+                Err(LedAppendError::Refused(failure)) => {
                     if failed == 0 {
                         tracing::warn!(%failure, "a change of a subscription waits to be kept");
                     }
                     failed += 1;
                     tokio::time::sleep(REST).await;
                 }
+                appended => return appended,
             }
         }
-    }
-
-    async fn try_append(
-        &self,
-        append: &StreamAppend,
-    ) -> Result<Identified<StreamAppended>, StreamFailure> {
-        let append = || Some(Box::new(append.clone()));
-        self.streams.append(&Principal::broker(), &self.name, append).await
-    }
-
-    async fn create(&self) -> Result<(), StreamFailure> {
-        let json = "application/json".into();
-        let settings = StreamSettings { content_type: json, ..StreamSettings::of_topic() };
-        let create = CreateStream {
-            name: self.name.clone(),
-            durability: Durability::Durable,
-            settings,
-            content: None,
-            closes: false,
-            fork: None,
-        };
-        self.streams.create(&Principal::broker(), create).await.map(drop)
     }
 }
 

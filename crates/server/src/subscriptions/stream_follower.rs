@@ -7,7 +7,7 @@ use sennit_engine::{StreamRead, StreamRefusal};
 use sennit_model::{Offset, ReadFrom, TopicId, TopicName};
 use tokio::{select, task::JoinSet};
 
-use super::Subscriptions;
+use super::led::LedSubscriptions;
 use crate::{broker::stream_request::StreamFailure, identity::principal::Principal};
 
 /// How long after the broker could not say it is asked again.
@@ -34,7 +34,7 @@ fn passes(failure: &StreamFailure) -> bool {
     }
 }
 
-impl Subscriptions {
+impl LedSubscriptions {
     /// Follows a stream as long as anybody is linked to it.
     pub(super) async fn follow(self: Rc<Self>, stream: TopicName, life: u64) {
         loop {

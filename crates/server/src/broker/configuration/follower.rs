@@ -18,7 +18,8 @@ use super::{
     store::Found,
 };
 use crate::broker::{
-    control::LEADER_PATIENCE, control_request::ControlRefusal, stream_request::StreamFailure,
+    control_request::ControlRefusal, leader_requests::LEADER_PATIENCE,
+    stream_request::StreamFailure,
 };
 
 /// How long to wait before the stream is read again where it could not be.
@@ -74,8 +75,10 @@ impl Configuration {
                         (at, beginning) = (None, Some(Beginning::default()));
                     }
                     _ => {
-                        let knows_nothing =
-                            self.core.look(|core| core.catalogue().topic_count() == 0);
+                        // A state that is made anew has no topics, and says nothing by that.
+                        let knows_nothing = self.core.look(|core| {
+                            core.whole_catalogue().is_some_and(|all| all.topic_count() == 0)
+                        });
                         if knows_nothing
                             && started.elapsed() > LEADERLESS
                             && let Some(begins) = beginning.take()

@@ -62,7 +62,8 @@ impl Control {
     ) -> Result<Changed, ControlRefusal> {
         let command = CatalogueCommand::CreateGroup { topic, name, config, start };
         let changed = self.change_catalogue(command).await?;
-        if changed.created {
+        // As topics that are found.
+        if changed.created || self.peers.is_some() {
             self.open_partitions(topic).await?;
         }
         Ok(changed)

@@ -3,29 +3,23 @@
 //!
 //! A change that was on its way when its link ended may have been done: its outcome is unknown, and it can be asked for again.
 
-use std::{future::ready, rc::Rc, time::Duration};
+use std::rc::Rc;
 
 use bytes::Bytes;
 use sennit_engine::Refusal;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 
 use super::Control;
 use crate::{
     broker::{
-        cluster_secrets::ClusterSecrets,
         control_peers::{ControlPeers, PeerRequests, PeerTopic, PendingAnswer, Unanswered},
         control_request::ControlRefusal,
+        leader_requests::LEADER_PATIENCE,
         name_change::{AppliedTo, Content, NameAnswer, NameChange, NameMessage},
         stream_request::StreamFailure,
     },
     runtime::{groups::Leader, index::ShardIndex},
 };
-
-/// How long a change waits for a leader.
-pub(crate) const LEADER_PATIENCE: Duration = Duration::from_secs(2);
-
-/// How long to wait for news of a leader that says it is none.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 type Outcome = Result<NameAnswer, StreamFailure>;
 
@@ -36,24 +30,25 @@ impl Control {
         peers: &ControlPeers,
         change: NameChange,
     ) -> Outcome {
-        let deadline = Instant::now() + LEADER_PATIENCE;
-        let mut leaders = peers.groups.watch();
-        loop {
-            let outcome = match peers.groups.leader_of(ShardIndex::CATALOGUE) {
-                Leader::Here { .. } => Some(Box::pin(self.do_change(change.clone())).await),
-                Leader::Node { node, .. } => self.change_at(peers, node, &change).await,
-                Leader::Unknown => None,
-            };
-            match outcome {
-                Some(outcome) if !is_without_leader(&outcome) => return outcome,
-                _ if Instant::now() >= deadline => return Err(refused(Refusal::NoLeader)),
-                // The node that is said to lead does not any more, or not yet.
-                Some(_) => drop(timeout(LOOK_AGAIN, leaders.changed()).await),
-                None => drop(
-                    timeout_at(deadline.min(Instant::now() + LOOK_AGAIN), leaders.changed()).await,
-                ),
-            }
+        let here = async || {
+            let outcome = self.decide(change.clone()).await;
+            (!is_without_leader(&outcome)).then_some(outcome)
+        };
+        let there = async |node| {
+            let outcome = self.change_at(peers, node, &change).await;
+            outcome.filter(|outcome| !is_without_leader(outcome))
+        };
+        let outcome = Box::pin(peers.where_led(here, there)).await;
+        outcome.unwrap_or_else(|| Err(refused(Refusal::NoLeader)))
+    }
+
+    /// Does a change here. A refusal that was decided while the state was made anew says nothing of names: this node does not lead.
+    async fn decide(&self, change: NameChange) -> Outcome {
+        let outcome = Box::pin(self.do_change(change)).await;
+        if outcome.is_err() {
+            self.look_up(|_| ())?;
         }
+        outcome
     }
 
     /// Has a change be done at another node; `None` if it was not sent.
@@ -88,12 +83,12 @@ impl Control {
     }
 
     /// Answers a change of names of another node.
-    async fn answer_node(self: Rc<Self>, body: Bytes) -> Bytes {
+    async fn answer_change(self: Rc<Self>, body: Bytes) -> Bytes {
         let Some(peers) = self.peers.clone() else { return Bytes::new() };
         let outcome = match NameMessage::decode(body) {
             Ok(NameMessage(Content::Change(change))) => {
                 match peers.groups.leader_of(ShardIndex::CATALOGUE) {
-                    Leader::Here { .. } => Box::pin(self.do_change(*change)).await,
+                    Leader::Here { .. } => self.decide(*change).await,
                     Leader::Node { .. } | Leader::Unknown => Err(refused(Refusal::NoLeader)),
                 }
             }
@@ -128,19 +123,9 @@ impl Control {
     }
 }
 
-/// Requests of other nodes to this one.
-#[derive(Debug)]
-pub(crate) struct NodeRequests {
-    pub(crate) control: Rc<Control>,
-    pub(crate) secrets: Rc<ClusterSecrets>,
-}
-
-impl PeerRequests for NodeRequests {
-    fn answer(&self, about: PeerTopic, body: Bytes) -> PendingAnswer {
-        match about {
-            PeerTopic::Names => Box::pin(self.control.clone().answer_node(body)),
-            PeerTopic::Secrets => Box::pin(ready(self.secrets.answer())),
-        }
+impl PeerRequests for Control {
+    fn answer_node(self: Rc<Self>, body: Bytes) -> PendingAnswer {
+        Box::pin(self.answer_change(body))
     }
 }
 

@@ -71,7 +71,7 @@ impl Control {
         principal.may(Verb::Subscribe, name.as_str())?;
         let unknown = || ControlRefusal::UnknownTopic(name.clone());
         self.know(name, None).await?;
-        let located = self.locate(name).filter(|_| !is_reserved(name)).ok_or_else(unknown)?;
+        let located = self.locate(name)?.filter(|_| !is_reserved(name)).ok_or_else(unknown)?;
         let topic = self.topic_named(name)?;
         let locate = PartitionCommand::Locate(ReadFrom::Earliest, None);
         let asked = self.ask_partitions_that(&topic, |index| {
@@ -89,16 +89,22 @@ impl Control {
     }
 
     /// Finds what these topics keep, all at once. Those that are gone, the broker's own and those of several partitions are left out.
-    pub(crate) async fn locate_each(&self, names: Vec<TopicName>) -> Vec<(TopicName, LiveStart)> {
+    ///
+    /// # Errors
+    /// As those of [`Self::look_up`].
+    pub(crate) async fn locate_each(
+        &self,
+        names: Vec<TopicName>,
+    ) -> Result<Vec<(TopicName, LiveStart)>, ControlRefusal> {
         let mut asked = Vec::with_capacity(names.len());
         for name in names {
-            let Some(located) = self.locate(&name).filter(|_| !is_reserved(&name)) else {
+            let Some(located) = self.locate(&name)?.filter(|_| !is_reserved(&name)) else {
                 continue;
             };
             if located.partitions > 1 {
                 continue;
             }
-            let Ok(topic) = self.topic_named(&name) else { continue };
+            let topic = self.topic_named(&name)?;
             let live = topic.config().live;
             let locate = PartitionCommand::Locate(ReadFrom::Earliest, None);
             let answers = self.ask_partitions_that(&topic, |_| Some(locate.clone()));
@@ -113,14 +119,14 @@ impl Control {
                 found.push((name, LiveStart { located, kept_from, end, live }));
             }
         }
-        found
+        Ok(found)
     }
 
     /// Where the topic of a name is that is there already.
     pub(crate) async fn find_topic(&self, name: &TopicName) -> Result<Located, ControlRefusal> {
         self.wait_for_changes(name).await;
         self.know(name, None).await?;
-        let found = self.locate(name).filter(|_| !is_reserved(name));
+        let found = self.locate(name)?.filter(|_| !is_reserved(name));
         found.ok_or_else(|| ControlRefusal::UnknownTopic(name.clone()))
     }
 
@@ -136,7 +142,7 @@ impl Control {
             return Err(unknown());
         }
         self.know(name, None).await?;
-        if let Some(located) = self.locate(name) {
+        if let Some(located) = self.locate(name)? {
             return Ok(located);
         }
         if principal.may(Verb::Create, name.as_str()).is_err() {
@@ -149,6 +155,6 @@ impl Control {
         let of_kind = TopicConfig::of_kind(TopicKind::Stream);
         let config = TopicConfig { durability, live, retention, ..of_kind };
         self.change(NameChange::FindOrCreateTopic { name: name.clone(), config }).await?;
-        self.locate(name).ok_or_else(unknown)
+        self.locate(name)?.ok_or_else(unknown)
     }
 }

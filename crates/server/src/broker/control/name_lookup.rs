@@ -10,11 +10,12 @@ use sennit_engine::Refusal;
 use sennit_model::{GroupName, TopicName};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{Control, leader::LEADER_PATIENCE};
+use super::Control;
 use crate::{
     broker::{
         control_peers::ControlPeers,
         control_request::ControlRefusal,
+        leader_requests::LEADER_PATIENCE,
         name_change::NameChange,
         stream_request::{Located, StreamFailure},
     },
@@ -75,7 +76,7 @@ impl Control {
         name: &TopicName,
     ) -> Result<Option<Located>, ControlRefusal> {
         self.know(name, None).await?;
-        Ok(self.locate(name))
+        self.locate(name)
     }
 
     /// Waits, where the catalogue is led, for the changes of a name that are under way. To say that there is no topic takes the
@@ -83,7 +84,7 @@ impl Control {
     pub(super) async fn settle(&self, name: &TopicName) -> Result<(), ControlRefusal> {
         self.wait_for_changes(name).await;
         let Some(peers) = &self.peers else { return Ok(()) };
-        if self.locate(name).is_some() {
+        if self.locate(name)?.is_some() {
             return Ok(());
         }
         let mut entries = peers.groups.entries(ShardIndex::CATALOGUE);

@@ -50,7 +50,12 @@ impl Control {
     ) -> Result<Changed, ControlRefusal> {
         let _changes = self.changes.of(name.as_str()).await;
         match self.topic_named(&name) {
-            Ok(held) => Ok(Changed { topic: held.id(), group: None, created: false }),
+            Ok(held) => {
+                if self.peers.is_some() {
+                    self.open_partitions(held.id()).await?;
+                }
+                Ok(Changed { topic: held.id(), group: None, created: false })
+            }
             Err(_) => self.new_topic(name, config, None).await,
         }
     }
@@ -78,8 +83,11 @@ impl Control {
         let command =
             CatalogueCommand::CreateTopic { name, config, incarnation, placed, is_stream: false };
         let changed = self.change_catalogue(command).await?;
-        if changed.created {
+        // One that is found may be what a leader has left that was deposed before it had opened the partitions.
+        if changed.created || self.peers.is_some() {
             self.open_partitions(changed.topic).await?;
+        }
+        if changed.created {
             self.announce(changed.topic, Offset(0));
         }
         Ok(changed)
@@ -192,8 +200,7 @@ impl Control {
     ) -> Result<(), ControlRefusal> {
         let quota = principal.meter().and_then(|meter| meter.quotas().topics);
         let (Some(limit), Some(tenant)) = (quota, principal.tenant()) else { return Ok(()) };
-        let count = self.core.look(|core| {
-            let catalogue = core.catalogue();
+        let count = self.look_up(|catalogue| {
             if catalogue.topic_named(name).is_some() {
                 // It is found, or refused for its settings.
                 return 0;
@@ -206,7 +213,7 @@ impl Control {
                 own.take(usize::try_from(limit).unwrap_or(usize::MAX)).count() as u64
             };
             of('.') + of('/')
-        });
+        })?;
         match count >= limit && count > 0 || limit == 0 {
             true => {
                 let retry = QuotaRetry::WhenFreed;
@@ -217,10 +224,14 @@ impl Control {
     }
 
     /// Lists the topics that the principal may know.
-    pub(super) fn list_topics(&self, principal: &Principal, list: &ListTopics) -> ControlAnswer {
+    pub(super) fn list_topics(
+        &self,
+        principal: &Principal,
+        list: &ListTopics,
+    ) -> Result<ControlAnswer, ControlRefusal> {
         let count = list.topics_max.unwrap_or(PAGE_TOPICS_MAX).min(PAGE_TOPICS_MAX);
-        self.core.look(|core| {
-            let known = core.catalogue().topics_after_name(&list.after);
+        self.look_up(|catalogue| {
+            let known = catalogue.topics_after_name(&list.after);
             let mut named = known
                 .filter(|topic| principal.may(Verb::Describe, topic.created.name.as_str()).is_ok());
             let topics = named.by_ref().take(count).map(|topic| ListedTopic {

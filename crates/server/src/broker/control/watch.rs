@@ -40,8 +40,7 @@ impl Control {
         pattern: TopicPattern,
         changes: mpsc::Sender<Change>,
     ) -> Result<Vec<WatchedTopic>, ControlRefusal> {
-        let topics: Vec<WatchedTopic> = self.core.look(|core| {
-            let catalogue = core.catalogue();
+        let topics: Vec<WatchedTopic> = self.look_up(|catalogue| {
             let prefix = pattern.prefix();
             // A name that is the whole prefix comes first, and is meant only by itself.
             let exact = prefix.parse().ok().and_then(|name| catalogue.topic_named(&name));
@@ -54,7 +53,7 @@ impl Control {
                 pattern.matches(&topic.created.name) && may_know(principal, &topic.created.name)
             });
             meant.take(WATCH_TOPICS_MAX + 1).map(watched_topic).collect()
-        });
+        })?;
         check_count(&pattern, topics.len())?;
         self.watches.borrow_mut().add(principal.clone(), pattern, topics.len(), changes);
         Ok(topics)

@@ -15,16 +15,9 @@
 //!   22 BeyondSource        offset u64                                                  -
 //!   23 BeyondAppend        length u64                                                  -
 //!   24 Partitioned         partitions u32                                              -
-//!   32 Engine refuses      -                                                           Refused
-//!   33 UnknownTopic        topic                                                       -
-//!   34 UnknownGroup        topic, group                                                -
-//!   35 TopicsApart         topic, beside                                               -
-//!   36 Busy                too many flag                                               -
-//!   37 WrongAnswer         -                                                           -
 //! ```
 //!
-//! Other refusals of the control are about what is not asked for here: they become a wrong answer. That the other broker stops is nothing
-//! that this one's clients are told: it is not known what has become of the change.
+//! From 32 on it is a refusal of the control: `refusal_codec`.
 
 use sennit_engine::{Effect, Refusal, StreamAnswer, StreamRefusal};
 use sennit_model::GroupId;
@@ -33,14 +26,11 @@ use super::{
     Changed, NameAnswer,
     codec_error::NameChangeError,
     fields::{FieldReader, FieldWriter, NOBODY},
+    refusal_codec::{decode_refusal, encode_refusal},
 };
-use crate::{
-    broker::{
-        control_request::ControlRefusal,
-        stream_offset::Identified,
-        stream_request::{Created, Located, StreamFailure},
-    },
-    runtime::publish_gauge::NoRoom,
+use crate::broker::{
+    stream_offset::Identified,
+    stream_request::{Created, Located, StreamFailure},
 };
 
 const CHANGED: u8 = 1;
@@ -55,12 +45,6 @@ const SOURCE_CONTENT_TYPE: u8 = 21;
 const BEYOND_SOURCE: u8 = 22;
 const BEYOND_APPEND: u8 = 23;
 const PARTITIONED: u8 = 24;
-const ENGINE_REFUSES: u8 = 32;
-const UNKNOWN_TOPIC: u8 = 33;
-const UNKNOWN_GROUP: u8 = 34;
-const TOPICS_APART: u8 = 35;
-const BUSY: u8 = 36;
-const WRONG_ANSWER: u8 = 37;
 
 pub(super) type Outcome = Result<NameAnswer, StreamFailure>;
 
@@ -111,39 +95,6 @@ fn encode_failure(failure: &StreamFailure, w: &mut FieldWriter) -> Result<(), Re
     Ok(())
 }
 
-fn encode_refusal(refusal: &ControlRefusal, w: &mut FieldWriter) -> Result<(), Refusal> {
-    let of_engine = |w: &mut FieldWriter, refusal: &Refusal| {
-        w.u8(ENGINE_REFUSES).effect(&Effect::Refused { origin: NOBODY, refusal: refusal.clone() })
-    };
-    match refusal {
-        ControlRefusal::Engine(refusal) => return of_engine(w, refusal),
-        ControlRefusal::ShuttingDown => return of_engine(w, &Refusal::OutcomeUnknown),
-        ControlRefusal::UnknownTopic(topic) => w.u8(UNKNOWN_TOPIC).text(topic.as_str()),
-        ControlRefusal::UnknownGroup { topic, group } => {
-            w.u8(UNKNOWN_GROUP).text(topic.as_str()).text(group.as_str())
-        }
-        ControlRefusal::TopicsApart { topic, beside } => {
-            w.u8(TOPICS_APART).text(topic.as_str()).text(beside.as_str())
-        }
-        ControlRefusal::Busy(room) => w.u8(BUSY).flag(*room == NoRoom::TooMany),
-        ControlRefusal::UnknownPartition { .. }
-        | ControlRefusal::UnknownCursor { .. }
-        | ControlRefusal::NoOffsets { .. }
-        | ControlRefusal::SameTopic(_)
-        | ControlRefusal::Reserved
-        | ControlRefusal::Missing(_)
-        | ControlRefusal::OverQuota(_)
-        | ControlRefusal::TooManyWatched(_)
-        | ControlRefusal::Batch(_)
-        | ControlRefusal::NoChannel { .. }
-        | ControlRefusal::HookRefused(_)
-        | ControlRefusal::HookFailed(_)
-        | ControlRefusal::NoRandomNumbers(_)
-        | ControlRefusal::WrongAnswer => w.u8(WRONG_ANSWER),
-    };
-    Ok(())
-}
-
 pub(super) fn decode(r: &mut FieldReader) -> Result<Outcome, NameChangeError> {
     Ok(match r.u8()? {
         CHANGED => {
@@ -190,22 +141,4 @@ fn decode_stream_refusal(r: &mut FieldReader) -> Result<StreamRefusal, NameChang
         },
         _ => Err(NameChangeError::Holds),
     }
-}
-
-fn decode_refusal(kind: u8, r: &mut FieldReader) -> Result<ControlRefusal, NameChangeError> {
-    Ok(match kind {
-        ENGINE_REFUSES => match r.effect()? {
-            Effect::Refused { refusal, .. } => ControlRefusal::Engine(refusal),
-            _ => return Err(NameChangeError::Holds),
-        },
-        UNKNOWN_TOPIC => ControlRefusal::UnknownTopic(r.name()?),
-        UNKNOWN_GROUP => ControlRefusal::UnknownGroup { topic: r.name()?, group: r.name()? },
-        TOPICS_APART => ControlRefusal::TopicsApart { topic: r.name()?, beside: r.name()? },
-        BUSY => ControlRefusal::Busy(match r.flag("too many wait")? {
-            true => NoRoom::TooMany,
-            false => NoRoom::TooLong,
-        }),
-        WRONG_ANSWER => ControlRefusal::WrongAnswer,
-        kind => return Err(NameChangeError::Kind(kind)),
-    })
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use sennit_engine::{
     Content as StreamContent, Refusal, StreamRefusal, StreamSettings, StreamStatus,
 };
+use sennit_identity::{OverQuota, QuotaRetry};
 use sennit_model::{
     BatchBuilder, ConfigError, Durability, GroupChange, GroupConfig, GroupId, KeyRule, Message,
     Offset, Order, StartAt, ThrottleRate, TopicConfig, TopicId, TopicKind,
@@ -50,6 +51,11 @@ fn create_stream(fork: Option<ForkRequest>) -> NameChange {
         closes: true,
         fork,
     })
+}
+
+fn over_quota(quota: &'static str, retry: QuotaRetry) -> ControlRefusal {
+    let stored = (quota == "stored_bytes").then_some(11);
+    ControlRefusal::OverQuota(OverQuota { quota, limit: 10, stored, retry })
 }
 
 fn changes() -> Vec<NameChange> {
@@ -120,6 +126,12 @@ fn outcomes() -> Vec<Outcome> {
         ControlRefusal::Busy(NoRoom::TooLong),
         ControlRefusal::Busy(NoRoom::TooMany),
         ControlRefusal::WrongAnswer,
+        ControlRefusal::Reserved,
+        ControlRefusal::HookRefused("not today".into()),
+        ControlRefusal::HookFailed("it looped".into()),
+        over_quota("topics", QuotaRetry::ByHand),
+        over_quota("stored_bytes", QuotaRetry::WhenFreed),
+        over_quota("messages_per_second", QuotaRetry::After(Duration::from_millis(700))),
     ];
     let failures = [
         StreamFailure::Stream(StreamRefusal::SettingsDiffer { field: "expiry" }),

@@ -36,8 +36,9 @@ struct Text {
     state: Option<ScheduleState>,
 }
 
+/// The settings of a schedule as a text has them.
 #[derive(Serialize, Deserialize)]
-struct ConfigText {
+pub(super) struct ConfigText {
     topic: String,
     cron: String,
     zone: String,
@@ -75,7 +76,8 @@ impl Kept {
     }
 }
 
-fn config_text(config: &ScheduleConfig) -> ConfigText {
+/// The text of settings.
+pub(super) fn config_text(config: &ScheduleConfig) -> ConfigText {
     let header = |header: &Header| {
         (header.name.clone(), header.kind as u8, BASE64_STANDARD.encode(&header.value))
     };
@@ -91,7 +93,11 @@ fn config_text(config: &ScheduleConfig) -> ConfigText {
     }
 }
 
-fn config_of(text: ConfigText) -> Result<ScheduleConfig, KeptFault> {
+/// The settings that a text has.
+///
+/// # Errors
+/// They are none.
+pub(super) fn config_of(text: ConfigText) -> Result<ScheduleConfig, KeptFault> {
     let bytes = |text: &str, field| match BASE64_STANDARD.decode(text) {
         Ok(bytes) => Ok(Bytes::from(bytes)),
         Err(_) => Err(KeptFault::Field(field)),

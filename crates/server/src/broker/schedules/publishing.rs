@@ -51,10 +51,13 @@ impl Publishing {
     /// The topic of this name.
     ///
     /// # Errors
-    /// There is none.
+    /// There is none, or that is not known now.
     pub(super) fn find(&self, name: &TopicName) -> Result<Topic, ControlRefusal> {
-        let found = self.core.look(|core| core.catalogue().topic_named(name).cloned());
-        found.ok_or_else(|| ControlRefusal::UnknownTopic(name.clone()))
+        let found = self.core.look(|core| {
+            let catalogue = core.whole_catalogue().ok_or(Refusal::NoLeader)?;
+            Ok::<_, Refusal>(catalogue.topic_named(name).cloned())
+        });
+        found?.ok_or_else(|| ControlRefusal::UnknownTopic(name.clone()))
     }
 
     /// Publishes a tick once, however often it is called for it.

@@ -1,6 +1,7 @@
 //! The requests about schedules, their answers and refusals, in the broker's own types. It knows no protocol.
 
 use bytes::Bytes;
+use sennit_engine::Refusal;
 use sennit_model::{
     BatchBuilder, BatchError, CatchUp, Header, HeaderKind, Message, Overlap, ScheduleName,
     Timestamp, TopicName,
@@ -149,7 +150,7 @@ pub(crate) enum ScheduleRefusal {
     Unknown(ScheduleName),
     /// There is one of this name with other settings.
     #[error("schedule {name:?} exists with {field} {existing}, not {requested}")]
-    Differs { name: String, field: &'static str, existing: String, requested: String },
+    Differs { name: String, field: Box<str>, existing: String, requested: String },
     /// The pattern is none.
     #[error(transparent)]
     Cron(#[from] CronFault),
@@ -179,6 +180,14 @@ pub(crate) enum ScheduleRefusal {
     /// The broker has refused it, or what it needed.
     #[error(transparent)]
     Broker(#[from] Box<ControlRefusal>),
+}
+
+impl ScheduleRefusal {
+    /// Whether nothing was done because no node leads what it needed.
+    pub(super) fn is_without_leader(&self) -> bool {
+        let Self::Broker(refusal) = self else { return false };
+        matches!(**refusal, ControlRefusal::Engine(Refusal::NotLeader { .. } | Refusal::NoLeader))
+    }
 }
 
 impl From<ControlRefusal> for ScheduleRefusal {

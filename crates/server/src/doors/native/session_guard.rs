@@ -246,8 +246,8 @@ impl SessionGuard {
         let principal = self.principal();
         let revision = principal.revision();
         let found = topic_settings::ask(&self.core.cores, Topics::Numbered(vec![topic])).await;
-        let found = found.and_then(|found| found.into_iter().next());
-        let may = match found {
+        let found = found.map_err(|refusal| control_reply(&refusal))?;
+        let may = match found.into_iter().next() {
             Some(settings) => principal.may(verb, settings.name.as_str()),
             // Of a topic that is not there is said what is said of others.
             None => Err(MissingRight { verb, name: format!("number {}", topic.0) }),

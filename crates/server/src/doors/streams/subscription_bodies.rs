@@ -173,7 +173,7 @@ pub(super) fn stream_named(path: &str) -> Refused<TopicName> {
 fn streams_named(paths: &[String]) -> Refused<Vec<TopicName>> {
     if paths.len() > SUBSCRIPTION_LINKS_MAX {
         let (name, limit) = ("SUBSCRIPTION_LINKS_MAX", SUBSCRIPTION_LINKS_MAX);
-        return Err(SubscriptionRefusal::Limit { name, limit });
+        return Err(SubscriptionRefusal::Limit { name: name.into(), limit });
     }
     let mut names = paths.iter().map(|path| stream_named(path)).collect::<Refused<Vec<_>>>()?;
     names.sort();

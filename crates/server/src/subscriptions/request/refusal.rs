@@ -2,12 +2,14 @@
 
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::identity::principal::MissingRight;
 
 use super::{glob::GlobError, limits::WEBHOOK_URL_BYTES_MAX};
 
 /// Why something was not done. It has changed nothing.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub(crate) enum SubscriptionRefusal {
     /// The request is not as it has to be.
     #[error("{0}")]
@@ -15,8 +17,9 @@ pub(crate) enum SubscriptionRefusal {
     /// The webhook's address is not one to be called.
     #[error(transparent)]
     UrlRejected(#[from] UrlRejected),
-    /// The principal lacks the right.
+    /// The principal lacks the right; rights are checked where the request arrives.
     #[error(transparent)]
+    #[serde(skip)]
     Missing(#[from] MissingRight),
     /// There is no such subscription.
     #[error("there is no such subscription")]
@@ -59,7 +62,7 @@ pub(crate) enum SubscriptionRefusal {
     #[error("{name} is {limit}")]
     Limit {
         /// The limit's name.
-        name: &'static str,
+        name: Box<str>,
         /// What it is.
         limit: usize,
     },
@@ -69,7 +72,7 @@ pub(crate) enum SubscriptionRefusal {
 }
 
 /// Why an address is not called.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub(crate) enum UrlRejected {
     /// It is no address of a webhook.
     #[error("webhook.url is an absolute https address without user and fragment")]

@@ -291,7 +291,7 @@ impl Follower {
             return Err(ReplyError::new(ErrorCode::LimitExceeded, detail));
         }
         let located =
-            ask_control(cores, move |control| async move { Ok(control.locate_each(names).await) });
+            ask_control(cores, move |control| async move { control.locate_each(names).await });
         located.await.map_err(|refusal| reply_error(&refusal))
     }
 

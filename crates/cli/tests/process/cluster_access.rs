@@ -1,0 +1,130 @@
+//! Who may do what on three nodes: what is said of keys, users, roles and tenants at one node counts at all, and the first key is made once.
+
+use std::{path::Path, process::Stdio};
+
+use serde_json::Value;
+
+use crate::{
+    auth::{text, with_key},
+    bounds::until,
+    broker::{Broker, run, sennit},
+    cluster_nodes::{flags, own_address, three_with},
+};
+
+/// The admin key that one of these nodes has told; none has told another one.
+fn admin_key(brokers: &[Broker; 3]) -> String {
+    let mut told = Vec::new();
+    until("a node tells the admin key", || {
+        for line in brokers.iter().flat_map(Broker::printed) {
+            let said: Value = serde_json::from_str(&line).expect("a line is JSON");
+            told.push(said["admin_key"].as_str().expect("it is the key").to_owned());
+        }
+        !told.is_empty()
+    });
+    assert_eq!(told.len(), 1, "{told:?}");
+    told.remove(0)
+}
+
+/// Does it with a key; it has to succeed.
+fn ok(broker: &Broker, key: &str, arguments: &[&str]) -> String {
+    let output = with_key(broker, key, arguments, "");
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn succeeds(broker: &Broker, key: &str, arguments: &[&str]) -> bool {
+    with_key(broker, key, arguments, "").status.success()
+}
+
+#[test]
+fn the_first_admin_key_is_made_once_and_counts_at_all_nodes() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut brokers = cluster_of_admin(folder.path());
+    let admin = admin_key(&brokers);
+    for broker in &brokers {
+        until("the node knows the key", || succeeds(broker, &admin, &["topic", "list"]));
+        assert!(!broker.run(&["topic", "list"], b"").status.success());
+    }
+    let listed = ok(&brokers[1], &admin, &["auth", "key", "list"]);
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    for broker in &mut brokers {
+        broker.kill();
+        broker.start_again();
+    }
+    for broker in &brokers {
+        until("the node knows the key", || succeeds(broker, &admin, &["topic", "list"]));
+        assert_eq!(broker.printed(), Vec::<String>::new());
+    }
+}
+
+/// Three nodes that create an admin key.
+fn cluster_of_admin(folder: &Path) -> [Broker; 3] {
+    three_with(folder, &std::array::from_fn(|_| own_address()), &["--init-admin"])
+}
+
+#[test]
+fn a_key_that_was_made_at_one_node_counts_at_all_and_one_that_was_revoked_ends_connections_at_another()
+ {
+    let folder = tempfile::tempdir().unwrap();
+    let brokers = cluster_of_admin(folder.path());
+    let admin = admin_key(&brokers);
+    for broker in &brokers {
+        until("the node knows the key", || succeeds(broker, &admin, &["topic", "list"]));
+    }
+    ok(&brokers[0], &admin, &["auth", "tenant", "create", "acme"]);
+    until("the tenant is known", || {
+        let create = ["auth", "role", "set", "reader", "publish,consume,settle,describe >"];
+        succeeds(&brokers[1], &admin, &create)
+    });
+    ok(&brokers[2], &admin, &["topic", "create", "jobs"]);
+    let mut key = String::new();
+    until("the role is known", || {
+        let create = ["auth", "key", "create", "worker", "--role", "reader"];
+        let output = with_key(&brokers[0], &admin, &create, "");
+        key = text(&output.stdout);
+        output.status.success()
+    });
+    for broker in &brokers {
+        until("the key is known", || succeeds(broker, &key, &["publish", "jobs", "hello"]));
+        assert!(!succeeds(broker, &key, &["topic", "create", "more"]));
+    }
+    ok(&brokers[1], &key, &["consume", "jobs", "-n", "3"]);
+
+    // A consumer at the first node, which waits for messages.
+    let mut waiting = brokers[0].command(&["consume", "jobs", "--follow"]);
+    waiting.env("SENNIT_KEY", &key);
+    waiting.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let waiting = waiting.spawn().expect("it starts");
+    until("it takes part", || {
+        ok(&brokers[0], &admin, &["group", "describe", "jobs", "default", "--json"])
+            .contains("\"consumers\":1")
+    });
+    let id = ok(&brokers[2], &admin, &["auth", "key", "list", "--json"]);
+    let id = id
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("a line is JSON"))
+        .find(|entry| entry["name"] == "worker")
+        .and_then(|entry| entry["id"].as_str().map(str::to_owned))
+        .expect("the key is listed");
+    ok(&brokers[2], &admin, &["auth", "key", "delete", &id]);
+    let ended = waiting.wait_with_output().expect("it ends");
+    assert!(!ended.status.success(), "{}", text(&ended.stderr));
+    for broker in &brokers {
+        until("the key counts no more", || !succeeds(broker, &key, &["publish", "jobs", "no"]));
+    }
+}
+
+#[test]
+fn a_relay_between_brokers_is_refused_on_a_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = own_address();
+    let flags = flags("1", &own, "2=127.0.0.1:1,3=127.0.0.1:2", "7");
+    let data = folder.path().join("data");
+    let mut command = sennit(&["serve", "--live-redis", "redis://127.0.0.1:1"]);
+    command.arg("--data").arg(&data).args(&flags);
+    let output = run(command, b"");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--live-redis is for brokers that are not one cluster"), "{said}");
+    assert!(!data.exists());
+}
