@@ -83,6 +83,14 @@ impl Replica {
         if leads(self.shard.standing()) && !leads(standing) {
             self.shard.stand(standing, now.time);
             self.shard.drop_gathering_entry(now.time);
+        } else if let (
+            Standing::Leader { term: held, may_give: true },
+            Standing::Leader { term, may_give: false },
+        ) = (self.shard.standing(), standing)
+            && held == term
+        {
+            // Before anything is told that is committed now.
+            self.shard.stand(standing, now.time);
         }
     }
 
@@ -91,6 +99,15 @@ impl Replica {
         let (standing, held) = (self.standing(now), self.shard.standing());
         if standing != held && !matches!(held, Standing::Poisoned | Standing::Quarantined) {
             self.shard.stand(standing, now.time);
+        }
+    }
+
+    /// The term in which this replica may give at this time, if it may. The shard gives when it has something to give.
+    #[must_use]
+    pub fn gives_in(&self, now: Moment) -> Option<u64> {
+        match (self.shard.standing(), self.standing(now)) {
+            (Standing::Leader { .. }, Standing::Leader { term, may_give: true }) => Some(term),
+            _ => None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Which commands reach the engine: a refusal comes before the state is touched.
 
-use sennit_engine::{Command, Effect, Origin, Refusal, StreamCommand};
+use sennit_engine::{Command, Effect, Origin, Refusal, StreamAnswer, StreamCommand};
 
 use crate::{
     standing::Standing,
@@ -119,6 +119,24 @@ impl Gate {
     }
 }
 
+/// Takes back a refusal that has waited for the commit of all before it, if only a leader with a lease may say it: another
+/// may lead by now, and have appended more.
+pub(crate) fn take_back_refusal(standing: Standing, effect: &mut Effect) {
+    if standing.may_say() {
+        return;
+    }
+    let origin = match effect {
+        Effect::Refused { origin, .. } => *origin,
+        Effect::Stream(origin, answer) if is_refusal(answer) => *origin,
+        _ => return,
+    };
+    *effect = Effect::Refused { origin, refusal: Refusal::NoLeader };
+}
+
+fn is_refusal(answer: &StreamAnswer) -> bool {
+    matches!(answer, StreamAnswer::Refused(_) | StreamAnswer::RefusedTogether { .. })
+}
+
 fn sort_of_append(grows: bool) -> Sort {
     if grows { Sort::Publish } else { Sort::Settle }
 }
@@ -126,7 +144,7 @@ fn sort_of_append(grows: bool) -> Sort {
 #[cfg(test)]
 mod tests {
     use sennit_engine::{PartitionCommand, SessionId};
-    use sennit_model::PartitionId;
+    use sennit_model::{Offset, PartitionId};
 
     use super::*;
 
@@ -158,6 +176,21 @@ mod tests {
             None,
             "its lane is all that it waits for"
         );
+    }
+
+    #[test]
+    fn a_leader_without_a_lease_refuses_nothing_by_its_state_after_a_commit_either() {
+        let refused =
+            |refusal: &Refusal| Effect::Refused { origin: ORIGIN, refusal: refusal.clone() };
+        let mismatch = Refusal::OffsetMismatch { expected: Offset(3), next: Offset(2) };
+        let after = |may_give, mut effect: Effect| {
+            take_back_refusal(Standing::Leader { term: 2, may_give }, &mut effect);
+            effect
+        };
+        assert_eq!(after(false, refused(&mismatch)), refused(&Refusal::NoLeader));
+        assert_eq!(after(true, refused(&mismatch)), refused(&mismatch));
+        let done = Effect::PublishedAt { origin: ORIGIN, first: Offset(2), count: 1 };
+        assert_eq!(after(false, done.clone()), done, "the group has it");
     }
 
     #[test]

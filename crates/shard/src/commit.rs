@@ -6,7 +6,10 @@
 use sennit_journal::Position;
 use sennit_model::Timestamp;
 
-use crate::{packs::pack_of, shard::Shard, standing::Standing, uncommitted::DECIDED_BYTES_MAX};
+use crate::{
+    admission::take_back_refusal, packs::pack_of, shard::Shard, standing::Standing,
+    uncommitted::DECIDED_BYTES_MAX,
+};
 
 impl Shard {
     /// Handles a commit of a shard that is alone: the lane has synced everything before `end`. The effects that waited
@@ -103,7 +106,8 @@ impl Shard {
     fn note_committed(&mut self, end: Position) {
         self.counters.commits += 1;
         while let Some(released) = self.waiting.next_committed(end) {
-            for effect in released {
+            for mut effect in released {
+                take_back_refusal(self.standing, &mut effect);
                 self.counters.count_effect(&effect);
                 self.effects.push(effect);
             }

@@ -11,7 +11,7 @@ use sennit_journal::{Container, Frame, Position};
 use sennit_model::{Offset, PartitionId, Timestamp};
 
 use crate::{
-    admission::{Admission, Gate},
+    admission::{Admission, Gate, take_back_refusal},
     checkpoint::Checkpoints,
     compaction_state::CompactionState,
     counters::Counters,
@@ -238,6 +238,8 @@ impl Shard {
             return;
         }
         if end <= self.progress.committed() {
+            let refusals = self.outbox.after_commit.iter_mut();
+            refusals.for_each(|effect| take_back_refusal(self.standing, effect));
             self.outbox.after_commit.iter().for_each(|effect| self.counters.count_effect(effect));
             self.effects.append(&mut self.outbox.after_commit);
             return;
