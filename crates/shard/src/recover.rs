@@ -141,7 +141,7 @@ pub fn recover<D: Disk>(
             engine.move_batches(kept.partition, &[(kept.first, place)], &mut writer);
         }
     }
-    let missing = count_live_batches(&engine, &lane, &mut packs, &mut writer.segments);
+    let mut missing = count_live_batches(&engine, &lane, &mut packs, &mut writer.segments);
     let (unreadable_slots, faults) = recovered.unreadable.into_iter().unzip();
     exclude_lost_slots(&mut lane, &missing.segments, faults)?;
     if reading.damage.is_empty() || !is_in_group(settings) {
@@ -153,6 +153,10 @@ pub fn recover<D: Disk>(
         if let Some(batch) = record.batch() {
             writer.segments.add_live(*place, batch.bytes().len() as u32);
         }
+    }
+    if !uncommitted.is_empty() {
+        // The last life may have known that these free them, and have removed their files.
+        missing.retain_wanted(&engine, segment_bytes);
     }
     let mut headless_segments = recovered.headless;
     headless_segments.retain(|segment, _| lane.holds(*segment));
@@ -225,6 +229,24 @@ fn list_packs<D: Disk>(
 struct MissingFiles {
     packs: BTreeSet<u32>,
     segments: BTreeSet<u64>,
+}
+
+impl MissingFiles {
+    /// Keeps those that hold a live batch.
+    fn retain_wanted(&mut self, engine: &Engine, segment_bytes: u64) {
+        if self.packs.is_empty() && self.segments.is_empty() {
+            return;
+        }
+        let mut wanted = Self::default();
+        for place in engine.places() {
+            match Container::of(Position(place.position), segment_bytes) {
+                Container::Pack(pack) => wanted.packs.insert(pack),
+                Container::Segment(segment) => wanted.segments.insert(segment),
+            };
+        }
+        self.packs.retain(|pack| wanted.packs.contains(pack));
+        self.segments.retain(|segment| wanted.segments.contains(segment));
+    }
 }
 
 /// Adds the live batches to the usage of their files. What lay in a missing file is found to be

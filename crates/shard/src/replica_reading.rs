@@ -92,6 +92,10 @@ pub(crate) struct ReplicaReading {
     pub(crate) is_loading: bool,
     /// Whether entries may be missing before the next one, because damage was read.
     may_skip: bool,
+    /// Whether damage was read in the lane of a replica that is not alone. Such a replica is in quarantine from its start on.
+    is_damaged: bool,
+    /// Whether an entry behind damage has contradicted what was applied. No further entry is applied.
+    is_contradicted: bool,
     /// The lowest index that was overridden since it was asked for.
     voided: Option<u64>,
     /// The last frame that no later start may miss, as it says more of the group than those before.
@@ -108,6 +112,8 @@ impl ReplicaReading {
             open: None,
             is_loading: false,
             may_skip: false,
+            is_damaged: false,
+            is_contradicted: false,
             voided: None,
             needed: Position(0),
         }
@@ -205,12 +211,18 @@ impl ReplicaReading {
             self.may_skip = false;
             return Ok(());
         }
-        if id.index <= commit {
-            return Err(ReplicaError::Committed { index: id.index, commit });
-        }
         let before = self.log.labels.term(id.index - 1);
-        if before.is_none_or(|before| id.term < before) {
-            return Err(ReplicaError::Order { found: id, last });
+        let fault = match before.filter(|before| id.term >= *before) {
+            _ if id.index <= commit => Some(ReplicaError::Committed { index: id.index, commit }),
+            None => Some(ReplicaError::Order { found: id, last }),
+            Some(_) => None,
+        };
+        if let Some(fault) = fault {
+            if !self.is_damaged {
+                return Err(fault);
+            }
+            self.begin_again(id);
+            return Ok(());
         }
         if id.index <= last.index {
             self.void_from(id.index);
@@ -221,6 +233,15 @@ impl ReplicaReading {
             self.needed = body.frame;
         }
         Ok(())
+    }
+
+    /// Begins the log again behind an entry that contradicts what was read before the damage: some of that was not
+    /// committed, though it is applied.
+    fn begin_again(&mut self, last: EntryId) {
+        self.is_contradicted = true;
+        self.queue.void_from(0);
+        self.log.labels = Labels::behind(last);
+        self.log.here.commit = self.log.here.commit.max(last.index);
     }
 
     fn void_from(&mut self, index: u64) {
@@ -268,7 +289,9 @@ impl ReplicaReading {
             if let Some(membership) = entry.membership {
                 self.log.membership = membership;
             }
-            ready.extend(entry.records);
+            if !self.is_contradicted {
+                ready.extend(entry.records);
+            }
         }
     }
 
@@ -288,11 +311,21 @@ impl ReplicaReading {
             self.may_skip = false;
             return Ok(());
         }
-        if last.index < commit {
-            return Err(ReplicaError::Committed { index: last.index + 1, commit });
-        }
-        if self.log.labels.term(last.index) != Some(last.term) {
-            return Err(ReplicaError::Order { found: last, last: found });
+        let fault = match self.log.labels.term(last.index) {
+            _ if last.index < commit => {
+                Some(ReplicaError::Committed { index: last.index + 1, commit })
+            }
+            term if term != Some(last.term) => {
+                Some(ReplicaError::Order { found: last, last: found })
+            }
+            _ => None,
+        };
+        if let Some(fault) = fault {
+            if !self.is_damaged {
+                return Err(fault);
+            }
+            self.begin_again(last);
+            return Ok(());
         }
         if last.index < found.index {
             self.void_from(last.index + 1);
@@ -305,6 +338,7 @@ impl ReplicaReading {
         self.close(ready)?;
         self.commit(self.log.labels.last().index, ready);
         self.may_skip = true;
+        self.is_damaged = !self.log.replica.is_alone;
         Ok(())
     }
 
@@ -328,10 +362,17 @@ impl ReplicaReading {
             self.void_from(cut);
         }
         self.commit(commit.min(self.log.labels.last().index), ready);
-        while let Some(entry) = self.queue.pop_committed(u64::MAX) {
-            rest.extend(entry.records);
-        }
+        self.take_rest(rest);
         Ok(())
+    }
+
+    /// Takes the records of what is not committed.
+    fn take_rest(&mut self, rest: &mut Vec<EngineRecord>) {
+        while let Some(entry) = self.queue.pop_committed(u64::MAX) {
+            if !self.is_contradicted {
+                rest.extend(entry.records);
+            }
+        }
     }
 
     /// Ends the replay. What waits is ready too in a replica that is alone. In a group it is not committed: its records
@@ -346,9 +387,7 @@ impl ReplicaReading {
         if self.log.replica.is_alone {
             self.commit(last.index, ready);
         }
-        while let Some(entry) = self.queue.pop_committed(u64::MAX) {
-            rest.extend(entry.records);
-        }
+        self.take_rest(rest);
         // Damage may have taken the entries of which a later frame has spoken, and the vote in the newest term.
         self.log.here.commit = self.log.here.commit.min(last.index);
         if self.log.here.term < last.term {

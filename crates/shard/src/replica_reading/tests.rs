@@ -251,6 +251,21 @@ fn a_checkpoint_that_stands_behind_an_entry_voids_those_behind_it() {
 }
 
 #[test]
+fn behind_damage_an_entry_may_override_what_was_not_committed_before_it() {
+    let mut lane = Lane::of(IN_GROUP);
+    let before = [lane.entry(1, 2, 1).unwrap(), lane.entry(1, 3, 1).unwrap()];
+    let mut ready = Vec::new();
+    lane.reading.damage(&mut ready).unwrap();
+    lane.apply(ready);
+    assert_eq!(lane.applied, before, "whether it is committed cannot be told");
+    lane.entry(2, 3, 1).unwrap();
+    lane.entry(2, 4, 2).unwrap();
+    lane.finish();
+    assert_eq!(lane.applied, before, "the state is of no use any more");
+    assert_eq!(lane.log().labels.last(), EntryId { term: 2, index: 4 });
+}
+
+#[test]
 fn behind_damage_the_log_begins_again_with_the_first_entry_that_is_there() {
     let mut lane = Lane::of(Replica { is_alone: true, ..IN_GROUP });
     let mut blocks = vec![lane.entry(1, 2, 1).unwrap(), lane.entry(1, 3, 1).unwrap()];
