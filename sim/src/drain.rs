@@ -205,7 +205,7 @@ impl Run {
 
     /// Checks that exactly the packs with live messages are on the disk.
     fn check_removed_packs(&self) -> Result<(), Violation> {
-        let live = live_packs(&self.world.parts);
+        let live = live_packs(&self.world.parts.shard);
         let files = self.world.disk.files();
         let is_pack = |path: &&PathBuf| path.extension().is_some_and(|ending| ending == "pack");
         let count = files.iter().map(|(path, _)| path).filter(is_pack).count();

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use sennit_journal::{Container, Pack, PackRemoval, Position};
+use sennit_journal::{Container, Lane, Pack, PackRemoval, Position};
 use sennit_model::Timestamp;
 use sennit_shard::{
-    CompactionDone, CompactionStep, MoveError, Moved, Recovered, SlotBudget, StoredBatch,
+    CompactionDone, CompactionStep, MoveError, Moved, Mover, Recovered, Shard, SlotBudget,
+    StoredBatch,
 };
 
 use crate::{disk::SimulatedDisk, oracle::Violation, trace::Trace};
@@ -16,6 +17,22 @@ const QUERY_MAX: usize = 8;
 
 /// The greatest number of keys that a pass of compaction holds at once.
 const COMPACTION_KEYS: usize = 12;
+
+/// The parts of a broker that a move needs.
+pub struct MoverParts<'a> {
+    /// The shard.
+    pub shard: &'a mut Shard,
+    /// The mover of its lane.
+    pub mover: &'a mut Mover<SimulatedDisk>,
+    /// Its lane.
+    pub lane: &'a mut Lane<SimulatedDisk>,
+}
+
+impl<'a> From<&'a mut Recovered<SimulatedDisk>> for MoverParts<'a> {
+    fn from(parts: &'a mut Recovered<SimulatedDisk>) -> Self {
+        Self { shard: &mut parts.shard, mover: &mut parts.mover, lane: &mut parts.lane }
+    }
+}
 
 /// The progress of a move.
 #[derive(Debug)]
@@ -84,7 +101,7 @@ impl MoverSteps {
     /// [`Violation`] if one of them has live messages.
     pub fn take_released(
         &mut self,
-        parts: &mut Recovered<SimulatedDisk>,
+        parts: &mut MoverParts<'_>,
         trace: &Trace,
     ) -> Result<(), Violation> {
         let mut released = Vec::new();
@@ -94,7 +111,7 @@ impl MoverSteps {
         }
         if !released.is_empty()
             && let Some(live) =
-                live_packs(parts).intersection(&released.iter().copied().collect()).next()
+                live_packs(parts.shard).intersection(&released.iter().copied().collect()).next()
         {
             let detail = format!("pack {live} is given up");
             return Err(Violation::new("I1 a pack with live messages is kept", detail));
@@ -109,7 +126,7 @@ impl MoverSteps {
     /// The promise that was broken.
     pub fn step(
         &mut self,
-        parts: &mut Recovered<SimulatedDisk>,
+        parts: &mut MoverParts<'_>,
         room: &SlotBudget,
         trace: &Trace,
         now: Timestamp,
@@ -127,7 +144,7 @@ impl MoverSteps {
     fn continue_move(
         &mut self,
         under_way: Move,
-        parts: &mut Recovered<SimulatedDisk>,
+        parts: &mut MoverParts<'_>,
         room: &SlotBudget,
         trace: &Trace,
         now: Timestamp,
@@ -193,12 +210,7 @@ impl MoverSteps {
         Ok(MoveStep::Progressed)
     }
 
-    fn begin(
-        &mut self,
-        parts: &mut Recovered<SimulatedDisk>,
-        trace: &Trace,
-        now: Timestamp,
-    ) -> MoveStep {
+    fn begin(&mut self, parts: &mut MoverParts<'_>, trace: &Trace, now: Timestamp) -> MoveStep {
         if let Some((pack, mut removal)) = self.removal.take() {
             match removal.step() {
                 Ok(true) => trace.step(format_args!("  removed pack {pack}")),
@@ -244,7 +256,7 @@ impl MoverSteps {
 
     fn failed(
         &mut self,
-        parts: &mut Recovered<SimulatedDisk>,
+        parts: &mut MoverParts<'_>,
         trace: &Trace,
         container: Container,
         error: &MoveError,
@@ -263,7 +275,7 @@ impl MoverSteps {
 
 /// Copies the wanted batches; on a full disk the lane gives the pack the room of a slot.
 fn copy(
-    parts: &mut Recovered<SimulatedDisk>,
+    parts: &mut MoverParts<'_>,
     room: &SlotBudget,
     container: Container,
     wanted: &[StoredBatch],
@@ -285,14 +297,14 @@ fn copy(
 
 /// The bytes that a pack must leave free: those of the missing slots. On a full lane it is 0, because the pack
 /// frees more than it takes.
-fn left_by_pack(parts: &Recovered<SimulatedDisk>, room: &SlotBudget) -> u64 {
+fn left_by_pack(parts: &MoverParts<'_>, room: &SlotBudget) -> u64 {
     let missing = room.missing(parts.lane.spare_count()) as u64;
     if room.is_full() { 0 } else { missing * parts.mover.segment_bytes() }
 }
 
 /// The packs with live messages.
 #[must_use]
-pub fn live_packs(parts: &Recovered<SimulatedDisk>) -> BTreeSet<u32> {
-    let places = parts.shard.engine().places();
+pub fn live_packs(shard: &Shard) -> BTreeSet<u32> {
+    let places = shard.engine().places();
     places.filter_map(|place| Some(Position(place.position).pack()?.0)).collect()
 }

@@ -275,7 +275,7 @@ impl World {
             self.trace.step(format_args!("  release segment {segment}"));
             self.parts.lane.release(segment);
         }
-        self.moving.take_released(&mut self.parts, &self.trace)?;
+        self.moving.take_released(&mut (&mut self.parts).into(), &self.trace)?;
         self.parts.shard.take_fetches(&mut self.fetches);
         let most = self.settings.cache_bytes + READ_BYTES + 8 * self.config.segment_bytes as usize;
         let bytes = self.parts.shard.cache_bytes();
@@ -388,7 +388,8 @@ impl World {
     /// # Errors
     /// The broken promise, or a power failure.
     pub fn move_step(&mut self) -> Result<(), Stop> {
-        let step = self.moving.step(&mut self.parts, &self.room, &self.trace, self.now)?;
+        let step =
+            self.moving.step(&mut (&mut self.parts).into(), &self.room, &self.trace, self.now)?;
         if self.disk.is_off() {
             return Err(Stop::PowerOff);
         }
@@ -478,7 +479,7 @@ impl World {
         }
         self.check_rebuilt()?;
         self.init_slot_budget()?;
-        self.moving.take_released(&mut self.parts, &self.trace)?;
+        self.moving.take_released(&mut (&mut self.parts).into(), &self.trace)?;
         let mut ids: Vec<PartitionId> = self.parts.shard.engine().partition_ids().collect();
         ids.sort_unstable();
         ids.retain(|id| !self.oracle.is_stream(*id) && !workbench_topics::is_partition(*id));

@@ -1,14 +1,19 @@
 //! The course of a cluster's run: one thread, one seed. It carries messages, ticks and syncs to the nodes, and draws
 //! troubles. At times a quorum is left alone, and has to make progress; at the end all troubles are over.
 
+mod calm;
+mod troubles;
+
+use calm::Calm;
+
 use crate::{
     cluster::{
         agenda::Agenda,
         clock::Clock,
-        judge::{Instant, Judge, PROGRESS},
+        judge::{Instant, Judge},
         network::{Network, Parcel},
         node::{Node, Stop},
-        weather::{Trouble, Weather},
+        weather::Weather,
     },
     oracle::Violation,
     random::Random,
@@ -19,10 +24,6 @@ use crate::{
 const TICK_US: u64 = sennit_replication::TICK_MS * 1000;
 /// A node that is late makes so many ticks at once.
 const TICKS_AT_ONCE: u64 = 2;
-/// Time for which a quorum is left alone, within which it has to make progress.
-const CALM_US: u64 = 5_000_000;
-/// The same in evil seeds, where messages of a leader that is gone arrive for three seconds.
-const EVIL_CALM_US: u64 = 10_000_000;
 /// Time without clients at the end, in which all nodes get everything.
 const REST_US: u64 = 60_000_000;
 /// Time between two looks at whether they have.
@@ -43,6 +44,8 @@ enum Event {
     Start { node: usize, life: u64 },
     /// A stalled core goes on.
     CoreResumes { node: usize, life: u64 },
+    /// The disk of a node has room again.
+    DiskHasRoom { node: usize },
     /// Two nodes connect.
     Connect { one: usize, other: usize },
     /// A connection breaks, unless what cut it is over.
@@ -78,13 +81,6 @@ struct Surroundings {
     late: Vec<Event>,
 }
 
-/// A quorum that is left alone.
-#[derive(Debug)]
-struct Calm {
-    nodes: Vec<usize>,
-    progress: u64,
-}
-
 /// A cluster under way.
 pub struct Course<N, J> {
     weather: Weather,
@@ -94,6 +90,7 @@ pub struct Course<N, J> {
     now_us: u64,
     around: Vec<Surroundings>,
     calm: Option<Calm>,
+    has_rotted: bool,
     troubles_are_over: bool,
     clients_rest: bool,
     instant: Instant,
@@ -136,6 +133,7 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
             now_us: 1_000_000,
             around,
             calm: None,
+            has_rotted: false,
             troubles_are_over: false,
             clients_rest: false,
             instant: Instant::default(),
@@ -147,8 +145,8 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
             course.start_within(node, 100_000);
         }
         course.after(100_000, Event::Serve);
-        course.after(2_000_000, Event::Trouble);
-        course.after(4_000_000, Event::CalmBegins);
+        course.after(course.weather.first_trouble_us, Event::Trouble);
+        course.after(course.weather.first_calm_us, Event::CalmBegins);
         course
     }
 
@@ -160,8 +158,8 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
         self.run_until(self.now_us + troubled_us)?;
         self.trace.step(format_args!("{} all troubles are over", self.now_us));
         self.troubles_are_over = true;
-        self.calm_down((0..self.weather.nodes).collect())?;
-        self.run_until(self.now_us + quiet_us)?;
+        self.calm_down((0..self.weather.nodes).collect(), quiet_us)?;
+        self.be_quiet(quiet_us)?;
         self.check_progress()?;
         self.clients_rest = true;
         let rest_ends_us = self.now_us + REST_US;
@@ -173,6 +171,21 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
                 return ended;
             }
         }
+    }
+
+    /// A time without troubles, or as much of it as it takes to make progress, where that is enough.
+    fn be_quiet(&mut self, quiet_us: u64) -> Result<(), Violation> {
+        let end_us = self.now_us + quiet_us;
+        if self.weather.calm_ends_early {
+            while self.now_us + REST_STEP_US < end_us && !self.has_made_progress() {
+                self.run_until(self.now_us + REST_STEP_US)?;
+            }
+            return match self.has_made_progress() {
+                true => Ok(()),
+                false => self.run_until(end_us),
+            };
+        }
+        self.run_until(end_us)
     }
 
     fn after(&mut self, most_us: u64, event: Event) {
@@ -284,6 +297,10 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
                 }
                 self.happen_to(node, event)
             }
+            Event::DiskHasRoom { node } => {
+                self.nodes[node].set_full(false);
+                Ok(())
+            }
             Event::Connect { one, other } => {
                 self.connect(one, other);
                 Ok(())
@@ -293,42 +310,16 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
                 false => Ok(()),
             },
             Event::Heal { from, to } => {
-                self.network.heal(from, to, self.now_us);
+                self.network.end_cut(from, to, self.now_us);
                 Ok(())
             }
             Event::Serve if self.clients_rest => Ok(()),
             Event::Serve => self.serve(),
-            Event::Trouble => {
-                if self.troubles_are_over {
-                    return Ok(());
-                }
-                let trouble = self.weather.trouble(&mut self.random);
-                self.after(self.weather.trouble_every_us, Event::Trouble);
-                if self.spares(trouble) {
-                    return Ok(());
-                }
-                self.trace.step(format_args!("{} {trouble:?}", self.now_us));
-                self.trouble(trouble)
-            }
-            Event::CalmBegins => {
-                if self.troubles_are_over {
-                    return Ok(());
-                }
-                let quorum = self.draw_quorum();
-                self.trace.step(format_args!("{} calm for {quorum:?}", self.now_us));
-                let calm_us = if self.weather.is_evil { EVIL_CALM_US } else { CALM_US };
-                self.agenda.add(self.now_us + calm_us, Event::CalmEnds);
-                self.calm_down(quorum)
-            }
-            Event::CalmEnds => {
-                if self.troubles_are_over {
-                    return Ok(());
-                }
-                self.check_progress()?;
-                self.calm = None;
-                self.after(8_000_000, Event::CalmBegins);
-                Ok(())
-            }
+            Event::Trouble if self.troubles_are_over => Ok(()),
+            Event::Trouble => self.draw_trouble(),
+            Event::CalmBegins | Event::CalmEnds if self.troubles_are_over => Ok(()),
+            Event::CalmBegins => self.begin_calm(),
+            Event::CalmEnds => self.look_at_calm(),
         }
     }
 
@@ -472,128 +463,5 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
             self.carry_all()?;
         }
         Ok(())
-    }
-
-    /// Whether a trouble would reach into the quorum that is left alone.
-    fn spares(&self, trouble: Trouble) -> bool {
-        let Some(calm) = &self.calm else { return false };
-        let has = |node: usize| calm.nodes.contains(&node);
-        match trouble {
-            Trouble::Crash { node }
-            | Trouble::Kill { node }
-            | Trouble::CutNode { node, .. }
-            | Trouble::StallLane { node }
-            | Trouble::SlowLane { node }
-            | Trouble::FailSync { node }
-            | Trouble::StallCore { node } => has(node),
-            Trouble::CutPair { one, other } | Trouble::Break { one, other } => {
-                has(one) && has(other)
-            }
-            Trouble::CutDirection { from, to } | Trouble::Pause { from, to } => {
-                has(from) && has(to)
-            }
-            Trouble::Transfer { .. } => true,
-        }
-    }
-
-    fn trouble(&mut self, trouble: Trouble) -> Result<(), Violation> {
-        let lasts_us = self.random.below(self.weather.trouble_us_max) + 1;
-        let until_us = self.now_us + lasts_us;
-        match trouble {
-            Trouble::Crash { node } => return self.stop(node, Stop::PowerCut),
-            Trouble::Kill { node } => return self.stop(node, Stop::Kill),
-            Trouble::CutNode { node, inward, outward } => {
-                for other in (0..self.weather.nodes).filter(|other| *other != node) {
-                    if inward {
-                        self.cut(other, node, until_us);
-                    }
-                    if outward {
-                        self.cut(node, other, until_us);
-                    }
-                }
-            }
-            Trouble::CutPair { one, other } => {
-                self.cut(one, other, until_us);
-                self.cut(other, one, until_us);
-            }
-            Trouble::CutDirection { from, to } => self.cut(from, to, until_us),
-            Trouble::Break { one, other } => return self.disconnect(one, other),
-            Trouble::Pause { from, to } => self.network.pause(from, to, until_us),
-            Trouble::StallLane { node } => self.around[node].stalls_sync = true,
-            Trouble::SlowLane { node } => self.around[node].slow_until_us = until_us,
-            Trouble::FailSync { node } => self.around[node].fails_sync = true,
-            Trouble::StallCore { node } if !self.nodes[node].is_up() => {}
-            Trouble::StallCore { node } => {
-                let life = self.around[node].life;
-                self.around[node].stalled_until_us = until_us;
-                self.agenda.add(until_us, Event::CoreResumes { node, life });
-            }
-            Trouble::Transfer { to } => {
-                let leads = |node: &usize| self.nodes[*node].leads() && !self.is_stalled(*node);
-                let leader = (0..self.weather.nodes).find(leads);
-                if let Some(node) = leader.filter(|node| *node != to) {
-                    let read_us = self.read_us(node);
-                    self.nodes[node].transfer(to, read_us)?;
-                    self.carry(node)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn cut(&mut self, from: usize, to: usize, until_us: u64) {
-        self.network.cut(from, to);
-        self.agenda.add(until_us, Event::Heal { from, to });
-        if self.random.chance(self.weather.cuts_break) {
-            self.after(2_000_000, Event::CutBreaks { one: from, other: to });
-        }
-    }
-
-    fn draw_quorum(&mut self) -> Vec<usize> {
-        let mut quorum: Vec<usize> = (0..self.weather.nodes).collect();
-        let least = self.weather.nodes / 2 + 1;
-        let count = self.random.between(least as u64, self.weather.nodes as u64) as usize;
-        while quorum.len() > count {
-            let index = self.random.below(quorum.len() as u64) as usize;
-            quorum.remove(index);
-        }
-        quorum
-    }
-
-    /// Ends all troubles of these nodes and between them, and keeps further ones away.
-    fn calm_down(&mut self, quorum: Vec<usize>) -> Result<(), Violation> {
-        for &node in &quorum {
-            let of = &mut self.around[node];
-            (of.slow_until_us, of.fails_sync, of.stalls_sync) = (0, false, false);
-            let life = of.life;
-            if of.stalled_until_us > self.now_us {
-                of.stalled_until_us = self.now_us;
-                self.agenda.add(self.now_us, Event::CoreResumes { node, life });
-            }
-            if !self.nodes[node].is_up() {
-                self.start(node)?;
-            } else if let Some(sync) = self.around[node].syncing {
-                self.agenda.add(self.now_us + 1, Event::SyncEnds { node, life, sync });
-            }
-        }
-        for &from in &quorum {
-            for &to in quorum.iter().filter(|to| **to != from) {
-                self.network.heal(from, to, self.now_us);
-                self.after(CONNECT_US, Event::Connect { one: from, other: to });
-            }
-        }
-        self.calm = Some(Calm { nodes: quorum, progress: self.judge.progress() });
-        Ok(())
-    }
-
-    /// Checks that the quorum which was left alone has made progress.
-    fn check_progress(&mut self) -> Result<(), Violation> {
-        let Some(calm) = &self.calm else { return Ok(()) };
-        let progress = self.judge.progress();
-        if progress > calm.progress || self.judge.may_stand_still() {
-            return Ok(());
-        }
-        let detail = format!("{:?} were left alone, and it stays at {progress}", calm.nodes);
-        Err(Violation::new(PROGRESS, detail))
     }
 }

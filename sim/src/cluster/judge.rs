@@ -33,8 +33,8 @@ pub trait Judge<N> {
     /// The number of things that clients know to be done; it grows.
     fn progress(&self) -> u64;
 
-    /// Whether something has happened after which a quorum need not make progress.
-    fn may_stand_still(&self) -> bool {
+    /// Whether something has happened after which these nodes need not make progress.
+    fn may_stand_still(&self, _nodes: &[usize]) -> bool {
         false
     }
 

@@ -18,6 +18,7 @@ mod label_node;
 mod network;
 mod node;
 mod raft_judge;
+mod rot;
 mod sent_messages;
 mod shard_judge;
 mod shard_node;
@@ -46,7 +47,7 @@ use crate::{oracle::Violation, seeds::run_on_threads, trace::Trace};
 /// Time with troubles.
 const TROUBLED_US: (u64, u64) = (5_000_000, 20_000_000);
 /// The same of a cluster of shards, which does more in that time.
-const SHARDS_TROUBLED_US: (u64, u64) = (3_000_000, 9_000_000);
+const SHARDS_TROUBLED_US: (u64, u64) = (4_000_000, 8_000_000);
 /// Time without troubles, at the end.
 const QUIET_US: u64 = 10_000_000;
 /// The same of a cluster of shards, unless messages of a leader that is gone still arrive.

@@ -50,6 +50,8 @@ pub struct Parcel {
 #[derive(Debug, Default)]
 struct Direction {
     is_cut: bool,
+    /// When the last of its cuts ends.
+    cut_until_us: u64,
     is_connected: bool,
     paused_until_us: u64,
     /// No later message of the class arrives before this time.
@@ -92,14 +94,24 @@ impl Network {
             .any(|(from, to)| self.directions[from * self.nodes + to].is_cut)
     }
 
-    /// From now on `to` hears nothing of `from`.
-    pub fn cut(&mut self, from: usize, to: usize) {
-        self.direction(from, to).is_cut = true;
+    /// From now on `to` hears nothing of `from`, until `until_us` at least.
+    pub fn cut(&mut self, from: usize, to: usize, until_us: u64) {
+        let direction = self.direction(from, to);
+        direction.is_cut = true;
+        direction.cut_until_us = direction.cut_until_us.max(until_us);
     }
 
-    /// Ends a cut. What it has held arrives now.
+    /// Ends a cut, unless another one lasts longer.
+    pub fn end_cut(&mut self, from: usize, to: usize, now_us: u64) {
+        if self.direction(from, to).cut_until_us <= now_us {
+            self.heal(from, to, now_us);
+        }
+    }
+
+    /// Ends all cuts of a direction. What they have held arrives now.
     pub fn heal(&mut self, from: usize, to: usize, now_us: u64) {
         let direction = self.direction(from, to);
+        direction.cut_until_us = 0;
         direction.is_cut = false;
         direction.paused_until_us = 0;
         for (number, parcel) in std::mem::take(&mut direction.held) {
@@ -253,13 +265,24 @@ mod tests {
     #[test]
     fn a_cut_holds_what_was_sent_and_healing_lets_it_arrive_in_order() {
         let mut network = with_messages(1, CALM, 20);
-        network.cut(0, 1);
+        network.cut(0, 1, 900_000);
         assert_eq!(arrived(&mut network, 1_000_000), NOTHING);
         network.send(0, 1, Class::Votes, vec![20], 1_000_000);
         network.heal(0, 1, 1_000_000);
         let [votes, appends] = arrived(&mut network, 2_000_000);
         assert_eq!(votes, (0..=20).collect::<Vec<u8>>());
         assert_eq!(appends, (0..20).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn a_direction_is_cut_until_the_last_of_its_cuts_ends() {
+        let mut network = with_messages(1, CALM, 3);
+        network.cut(0, 1, 900_000);
+        network.cut(0, 1, 100_000);
+        network.end_cut(0, 1, 100_000);
+        assert_eq!(arrived(&mut network, 899_999), NOTHING);
+        network.end_cut(0, 1, 900_000);
+        assert_eq!(arrived(&mut network, 900_000), [vec![0, 1, 2], vec![0, 1, 2]]);
     }
 
     #[test]

@@ -60,6 +60,19 @@ pub trait Node {
     /// The sync that was begun has failed, which ends the process. `random` decides what is left of its bytes.
     fn fail_sync(&mut self, random: &mut Random);
 
+    /// Its disk has no room for messages from now on, or has it again.
+    fn set_full(&mut self, _is_full: bool) {}
+
+    /// A bit of what its disk has synced flips when the process ends. Returns whether there is one.
+    fn prepare_to_rot(&mut self, _random: &mut Random) -> bool {
+        false
+    }
+
+    /// Whether a start has found that a part of the log has rotted. It needs a replacement.
+    fn is_rotten(&self) -> bool {
+        false
+    }
+
     /// Takes the messages that leave now.
     fn take_outgoing(&mut self) -> Result<Vec<Outgoing>, Violation>;
 }

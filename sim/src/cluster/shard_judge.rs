@@ -1,7 +1,7 @@
 //! The judge of a cluster of shards: what raft promises, what the states of replicas are, what clients are told, and that
 //! all comes to rest in the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sennit_replication::Role;
 use sennit_shard::{LOG_BEGIN, Standing};
@@ -11,8 +11,10 @@ use crate::{
         agreed_log::AgreedLog,
         clients::{Clients, Reach},
         judge::{Instant, Judge},
+        node::Node,
         raft_judge::{
-            GIVES_ALL, HEALED, LEADER_HAS_ALL, LOGS_MATCH, NO_QUARANTINE, ONE_LEADER, QUORUM,
+            GIVES_ALL, HEALED, LEADER_HAS_ALL, LOGS_MATCH, NO_QUARANTINE, ONE_LEADER, ONE_LEASE,
+            QUORUM,
         },
         shard_node::ShardNode,
     },
@@ -49,10 +51,14 @@ pub struct ShardJudge {
     agreed: AgreedLog,
     /// Up to which index a leader has told that all is committed.
     confirmed: u64,
+    /// The same by the newest term that had a leader then.
+    confirmed_before: BTreeMap<u64, u64>,
     seen: Vec<Seen>,
     ending: Ending,
-    /// Whether a replica needs what lies before the log of another. Nobody ships it, so it stays behind.
-    needs_shipment: bool,
+    /// The nodes that need what lies before the log of another. There are no shipments, so they may stay behind.
+    behind: BTreeSet<usize>,
+    /// The nodes whose log has rotted. They are not replaced.
+    rotten: BTreeSet<usize>,
     /// The clients of the cluster.
     pub clients: Clients,
 }
@@ -67,16 +73,24 @@ impl ShardJudge {
             leaders: BTreeMap::new(),
             agreed: AgreedLog::new(),
             confirmed: LOG_BEGIN.index,
+            confirmed_before: BTreeMap::new(),
             seen: vec![seen; nodes],
             ending: Ending::Heals,
-            needs_shipment: false,
+            behind: BTreeSet::new(),
+            rotten: BTreeSet::new(),
             clients,
         }
     }
 
     /// Whether a replica stayed behind for want of a shipment.
     pub fn needs_shipment(&self) -> bool {
-        self.needs_shipment
+        !self.behind.is_empty()
+    }
+
+    /// Whether enough of these nodes have all that they need.
+    fn is_quorum(&self, nodes: impl IntoIterator<Item = usize>) -> bool {
+        let is_well = |node: &usize| !self.behind.contains(node) && !self.rotten.contains(node);
+        nodes.into_iter().filter(is_well).count() > self.nodes / 2
     }
 
     /// The number of terms that had a leader.
@@ -92,13 +106,20 @@ impl ShardJudge {
     ) -> Result<(), Violation> {
         let node = &mut nodes[index];
         self.agreed.hear(&node.take_frames());
-        self.needs_shipment |= node.is_ahead;
+        self.behind.extend(node.take_behind());
+        match node.is_rotten() {
+            true => self.rotten.insert(index),
+            false => self.rotten.remove(&index),
+        };
         let life = node.lives;
         let Some(replica) = node.replica() else { return Ok(()) };
         if self.seen[index].life != life {
             self.seen[index] = Seen { life, compared: LOG_BEGIN.index, role: Role::Follower };
         }
         let (role, term) = (replica.role(), replica.term());
+        if role == Role::Quarantined && self.rotten.contains(&index) {
+            return Ok(());
+        }
         if role == Role::Quarantined {
             let detail = format!("{index}: {:?}", replica.quarantine());
             return Err(Violation::new(NO_QUARANTINE, detail));
@@ -109,6 +130,9 @@ impl ShardJudge {
             self.check_commits(index, committed, nodes)?;
             if role == Role::Leader {
                 self.confirmed = self.confirmed.max(committed);
+                if let Some((newest, _)) = self.leaders.last_key_value() {
+                    self.confirmed_before.insert(*newest, self.confirmed);
+                }
             }
         }
         if role == Role::Leader && before != role {
@@ -117,25 +141,25 @@ impl ShardJudge {
         if role != before {
             nodes[index].is_to_compare = true;
         }
-        self.check_gives(index, committed, &mut nodes[index], at)?;
+        self.check_gives(index, committed, &nodes[index], at)?;
         self.compare(index, &mut nodes[index])
     }
 
-    /// A leader that may give knows what was confirmed, within sane clocks. Whether it may is known when something has
-    /// happened to it.
+    /// A leader that may give knows what was confirmed, and none may behind a newer one, within sane clocks.
     fn check_gives(
         &mut self,
         index: usize,
         committed: u64,
-        node: &mut ShardNode,
+        node: &ShardNode,
         at: &Instant,
     ) -> Result<(), Violation> {
-        if !self.has_sane_clocks || !node.has_looked_at(at.read_us[index]) {
-            return Ok(());
+        let gives_in = node.gives_in(at.read_us[index]).filter(|_| at.awake[index]);
+        let Some(term) = gives_in.filter(|_| self.has_sane_clocks) else { return Ok(()) };
+        let newest = self.clients.note_lease(term);
+        if term < newest {
+            let detail = format!("{index} has one in term {term}, and another had it in {newest}");
+            return Err(Violation::new(ONE_LEASE, detail));
         }
-        let standing = node.replica().map(|replica| replica.shard().standing());
-        let Some(Standing::Leader { term, may_give: true }) = standing else { return Ok(()) };
-        self.clients.note_lease(term);
         if committed < self.confirmed {
             let detail = format!("{index} knows {committed} of {}", self.confirmed);
             return Err(Violation::new(GIVES_ALL, detail));
@@ -186,7 +210,10 @@ impl ShardJudge {
         }
         let labels = node.replica().and_then(|replica| replica.shard_mut().labels());
         let labels = labels.expect("it is a replica");
-        for entry in labels.first_index()..=self.confirmed {
+        // A vote that comes late makes a leader of an older term, and harms nobody.
+        let earlier = self.confirmed_before.range(..=term).next_back();
+        let confirmed = earlier.map_or(LOG_BEGIN.index, |(_, confirmed)| *confirmed);
+        for entry in labels.first_index()..=confirmed {
             if self.agreed.term(entry) != labels.term(entry) {
                 let (agreed, own) = (self.agreed.term(entry), labels.term(entry));
                 let detail =
@@ -224,6 +251,9 @@ impl ShardJudge {
             let Some(replica) = node.replica() else {
                 return Err(Violation::new(HEALED, format!("{index} does not run")));
             };
+            if self.rotten.contains(&index) {
+                continue;
+            }
             let shard = replica.shard_mut();
             if shard.standing().decides() {
                 leader = Some(index);
@@ -232,13 +262,19 @@ impl ShardJudge {
             let knows = shard.here().expect("it is a replica").commit;
             let standing = shard.standing();
             let is_well = has == last && knows == last && standing != Standing::Poisoned;
-            if !is_well && !self.needs_shipment {
+            if !is_well && !self.behind.contains(&index) {
                 let detail =
                     format!("{index}, {standing:?}, knows {knows} of {last}, and has {has}");
                 return Err(Violation::new(HEALED, detail));
             }
         }
         leader.ok_or_else(|| Violation::new(HEALED, "nobody leads"))
+    }
+
+    fn is_any_to_compare(&self, nodes: &[ShardNode]) -> bool {
+        let is_left_out = |index| self.behind.contains(&index) || self.rotten.contains(&index);
+        let mut all = nodes.iter().enumerate();
+        all.any(|(index, node)| node.is_to_compare && !is_left_out(index))
     }
 
     fn verdict(&mut self) -> Result<(), Violation> {
@@ -273,16 +309,16 @@ impl Judge<ShardNode> for ShardJudge {
         self.agreed.with_records()
     }
 
-    fn may_stand_still(&self) -> bool {
-        self.needs_shipment
+    fn may_stand_still(&self, nodes: &[usize]) -> bool {
+        !self.is_quorum(nodes.iter().copied())
     }
 
     fn end(&mut self, nodes: &mut [ShardNode], at: &Instant) -> Result<(), Violation> {
         if self.ending == Ending::Over {
             return self.verdict();
         }
-        if self.needs_shipment {
-            // Of a quorum that lacks a replica nothing more can be asked.
+        if !self.is_quorum(0..self.nodes) {
+            // Without a quorum nothing more can be asked.
             return Ok(());
         }
         let leader = self.healed(nodes)?;
@@ -309,7 +345,7 @@ impl Judge<ShardNode> for ShardJudge {
             Ending::Drains if !self.clients.drain(leader, reach)? => {
                 still("a group does not come to its end")
             }
-            _ if nodes.iter().any(|node| node.is_to_compare) => still("a state is not compared"),
+            _ if self.is_any_to_compare(nodes) => still("a state is not compared"),
             _ => {
                 self.ending = Ending::Over;
                 self.verdict()

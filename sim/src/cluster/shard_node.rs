@@ -1,7 +1,7 @@
 //! A node whose replica has a real shard: on a disk that fails, with a lane whose syncs take time, a clock of the time of
 //! day that jumps, and helpers that read, make states anew and make slots when they get to it.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use bytes::Bytes;
 use sennit_engine::{Command, Effect};
@@ -9,16 +9,20 @@ use sennit_journal::{Frame, Lane, LaneConfig, Reader, SlotMaker, disk::FaultPlan
 use sennit_model::Timestamp;
 use sennit_replica::{Moment, OutgoingMessage, Replica, ReplicaSettings};
 use sennit_replication::{Membership, Message, MessageKind, Role};
-use sennit_shard::{Fetch, PackLengths, Rebuild, Recovered, Settings, TakeOver, recover};
+use sennit_shard::{
+    Fetch, Mover, PackLengths, Rebuild, Recovered, Settings, SlotBudget, TakeOver, recover,
+};
 
 use crate::{
     cluster::{
         label_node::{class_of, replica_id},
         node::{Node, Outgoing, Stop},
+        rot::{Rot, check_silent},
         shard_weather::ShardWeather,
         synced_log::SyncedLog,
     },
     disk::{InjectedFault, SimulatedDisk},
+    mover_steps::{MoverParts, MoverSteps},
     oracle::Violation,
     random::Random,
     trace::Trace,
@@ -32,6 +36,9 @@ const BEGIN: Timestamp = Timestamp(1_800_000_000_000);
 /// Bytes that say how long a message is, in front of it.
 const LENGTH_BYTES: usize = 4;
 
+/// The number of the newest marked entries of which one may rot: a start reads these.
+const NEWEST: usize = 8;
+
 /// A process that runs.
 struct Process {
     replica: Replica,
@@ -40,6 +47,8 @@ struct Process {
     reader: Reader<SimulatedDisk>,
     fetches: Vec<Fetch>,
     rebuild: Option<Rebuild<SimulatedDisk>>,
+    mover: Mover<SimulatedDisk>,
+    moving: MoverSteps,
 }
 
 /// A node with a replica that has a shard.
@@ -66,8 +75,11 @@ pub struct ShardNode {
     pub lives: u64,
     /// How often a state was made anew.
     pub rebuilds: u64,
-    /// Whether another replica needs what lies before this one's log.
-    pub is_ahead: bool,
+    /// The nodes that need what lies before this one's log.
+    behind: BTreeSet<usize>,
+    /// Whether the disk has no room for messages.
+    is_full: bool,
+    rot: Rot,
     /// Whether the state is to be compared when that is possible.
     pub is_to_compare: bool,
 }
@@ -93,7 +105,9 @@ impl ShardNode {
             trace,
             lives: 0,
             rebuilds: 0,
-            is_ahead: false,
+            behind: BTreeSet::new(),
+            is_full: false,
+            rot: Rot::default(),
             is_to_compare: false,
         }
     }
@@ -118,9 +132,15 @@ impl ShardNode {
         std::mem::take(&mut self.taken)
     }
 
-    /// Whether the last thing happened to it when its clock showed this time.
-    pub fn has_looked_at(&self, read_us: u64) -> bool {
-        self.now.monotonic_ns == read_us * 1000
+    /// Takes the nodes that need what lies before this one's log.
+    pub fn take_behind(&mut self) -> BTreeSet<usize> {
+        std::mem::take(&mut self.behind)
+    }
+
+    /// The term in which it may give, if it may.
+    pub fn gives_in(&self, read_us: u64) -> Option<u64> {
+        let process = self.process.as_ref().filter(|of| of.replica.role() == Role::Leader)?;
+        process.replica.gives_in(self.moment(read_us))
     }
 
     /// A client says something.
@@ -138,11 +158,13 @@ impl ShardNode {
     }
 
     fn look_at_clocks(&mut self, read_us: u64) {
+        self.now = self.moment(read_us);
+    }
+
+    fn moment(&self, read_us: u64) -> Moment {
         let ms = BEGIN.0 + read_us / 1000;
-        self.now = Moment {
-            time: Timestamp(ms.saturating_add_signed(self.ahead_ms)),
-            monotonic_ns: read_us * 1000,
-        };
+        let time = Timestamp(ms.saturating_add_signed(self.ahead_ms));
+        Moment { time, monotonic_ns: read_us * 1000 }
     }
 
     /// Takes what the replica has to say.
@@ -154,7 +176,11 @@ impl ShardNode {
         for OutgoingMessage { message, body } in messages {
             let labels = process.replica.shard_mut().labels().expect("it is a replica");
             let own = |index| labels.term(index);
-            self.synced.check_sent(&message, term, own)?;
+            if self.rot.is_found() {
+                check_silent(&message)?;
+            } else {
+                self.synced.check_sent(&message, term, own)?;
+            }
             self.trace.step(format_args!("  {} > {message:?}", self.node));
             let (to, class) = (message.to as usize - 1, class_of(&message));
             self.outgoing.push(Outgoing { to, class, bytes: encode(&message, body.as_ref()) });
@@ -171,7 +197,8 @@ impl ShardNode {
             self.trace.step(format_args!("  {} releases segment {segment}", self.node));
             process.lane.release(segment);
         }
-        self.is_ahead |= !process.replica.take_behind().is_empty();
+        let behind = process.replica.take_behind().into_iter();
+        self.behind.extend(behind.map(|replica| replica as usize - 1));
         Ok(())
     }
 
@@ -186,6 +213,10 @@ impl ShardNode {
             self.trace.step(format_args!("  {} fetches {fetch:?} {}", self.node, bytes.is_ok()));
             process.replica.handle_fetch(fetch, bytes.ok(), now);
         }
+        if self.random.chance(self.weather.moves) {
+            self.move_on()?;
+        }
+        let Some(process) = &mut self.process else { return Ok(()) };
         let fails = |error| Violation::new(RECOVERS, format!("a rebuild fails: {error}"));
         if process.replica.is_poisoned() {
             let mut rebuild = match process.rebuild.take() {
@@ -210,6 +241,18 @@ impl ShardNode {
             }
         }
         self.after()
+    }
+
+    /// The mover does a step.
+    fn move_on(&mut self) -> Result<(), Violation> {
+        let Some(Process { replica, lane, mover, moving, .. }) = &mut self.process else {
+            return Ok(());
+        };
+        let mut parts = MoverParts { shard: replica.shard_mut(), mover, lane };
+        moving.take_released(&mut parts, &self.trace)?;
+        // The disk has room for all slots.
+        moving.step(&mut parts, &SlotBudget::new(0, false), &self.trace, self.now.time)?;
+        Ok(())
     }
 
     /// Has the lane write what is in flight.
@@ -267,7 +310,7 @@ impl Node for ShardNode {
             sennit_shard::Replica { group: GROUP, id: replica_id(self.node), is_alone: false };
         let settings = Settings {
             cache_bytes: self.weather.cache_bytes,
-            journal_segments: usize::MAX,
+            journal_segments: self.weather.journal_segments,
             packs: PackLengths::default(),
             writes_superseded: true,
             replica: Some(replica),
@@ -275,9 +318,12 @@ impl Node for ShardNode {
         let recovered = recover(&self.disk, config, settings, self.now.time);
         let recovered = recovered
             .map_err(|error| Violation::new(RECOVERS, format!("{}: {error}", self.node)))?;
-        let Recovered { shard, lane, reader, slots, report, .. } = recovered;
+        let Recovered { shard, lane, reader, slots, mover, report, .. } = recovered;
         self.trace.step(format_args!("  {} has recovered {report:?}", self.node));
-        if !report.damage.is_empty() || report.doubtful_partitions > 0 {
+        let is_found = !report.damage.is_empty() || shard.quarantine().is_some();
+        let is_rotten = self.rot.started(&self.disk, is_found);
+        let has_lost = !report.lost_segments.is_empty() || !report.lost_packs.is_empty();
+        if !is_rotten && (!report.damage.is_empty() || report.doubtful_partitions > 0 || has_lost) {
             return Err(Violation::new(NO_ROT, format!("{}: {report:?}", self.node)));
         }
         let settings =
@@ -289,11 +335,14 @@ impl Node for ShardNode {
         shard.set_spare_slots(usize::MAX, shard.end());
         let here = shard.here().expect("it is a replica");
         let labels = shard.labels().expect("it is a replica");
-        self.synced.check_start(here, labels, &self.in_flight)?;
+        if !is_rotten {
+            self.synced.check_start(here, labels, &self.in_flight)?;
+        }
         self.in_flight.clear();
-        let (fetches, rebuild) = (Vec::new(), None);
-        self.process = Some(Process { replica, lane, slots, reader, fetches, rebuild });
-        self.is_to_compare = true;
+        let (fetches, rebuild, moving) = (Vec::new(), None, MoverSteps::default());
+        let process = Process { replica, lane, slots, reader, fetches, rebuild, mover, moving };
+        self.process = Some(process);
+        self.is_to_compare = !is_rotten;
         self.after()
     }
 
@@ -317,6 +366,7 @@ impl Node for ShardNode {
             Stop::PowerCut => self.disk.crash(),
         }
         (self.process, self.has_failed) = (None, false);
+        self.rot.happens(&self.disk, &self.trace);
         self.outgoing.clear();
         self.effects.clear();
     }
@@ -333,6 +383,9 @@ impl Node for ShardNode {
         if let Some(process) = &mut self.process {
             if self.random.chance(self.weather.checkpoints) {
                 process.replica.shard_mut().checkpoint_soon();
+            }
+            if process.replica.shard().is_storage_full() != self.is_full {
+                process.replica.shard_mut().set_storage_full(self.is_full);
             }
             process.replica.tick(now);
             process.replica.advance(now);
@@ -405,6 +458,7 @@ impl Node for ShardNode {
         if let Some(process) = &mut self.process {
             process.replica.written(end, self.now);
         }
+        self.rot.synced(end);
         self.after()
     }
 
@@ -418,6 +472,32 @@ impl Node for ShardNode {
         self.write();
         self.disk.clear_injected_fault();
         self.has_failed = true;
+    }
+
+    fn set_full(&mut self, is_full: bool) {
+        self.is_full = is_full;
+    }
+
+    fn prepare_to_rot(&mut self, random: &mut Random) -> bool {
+        let Some(process) = &mut self.process else { return false };
+        let labels = process.replica.shard_mut().labels().expect("it is a replica");
+        let bodies = (labels.first_index()..=labels.last().index)
+            .rev()
+            .filter_map(|index| labels.get(index));
+        let bodies: Vec<_> = bodies
+            .map(|label| label.body)
+            .filter(|body| self.rot.is_marked(body.position()))
+            .take(NEWEST)
+            .collect();
+        let Some(body) = random.pick(&bodies) else { return false };
+        let (position, length) = (body.position(), body.bytes as usize);
+        let Ok(bytes) = process.reader.read(position, length) else { return false };
+        let at = (position.0 % self.weather.segment_bytes) as usize;
+        self.rot.prepare(&self.disk, (at, &bytes), random)
+    }
+
+    fn is_rotten(&self) -> bool {
+        self.rot.is_found()
     }
 
     fn take_outgoing(&mut self) -> Result<Vec<Outgoing>, Violation> {

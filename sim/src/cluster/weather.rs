@@ -24,6 +24,11 @@ pub enum Trouble {
         /// Whether nothing leaves it.
         outward: bool,
     },
+    /// The same for so long that the others choose a leader.
+    Isolate {
+        /// The node.
+        node: usize,
+    },
     /// Two nodes do not hear each other.
     CutPair {
         /// A node.
@@ -72,6 +77,16 @@ pub enum Trouble {
         /// The node.
         node: usize,
     },
+    /// The disk of a node has no room for a while.
+    FillDisk {
+        /// The node.
+        node: usize,
+    },
+    /// The power of a node fails, and a bit of what it has synced flips.
+    Rot {
+        /// The node.
+        node: usize,
+    },
     /// The leader is asked to hand leadership over.
     Transfer {
         /// The node that is to lead.
@@ -99,8 +114,18 @@ pub struct Weather {
     pub propose_every_us: u64,
     /// How many of a thousand times a client proposes, and does not only ask whether the leader leads.
     pub proposes: u32,
+    /// The longest time until the first trouble.
+    pub first_trouble_us: u64,
     /// The longest time between two troubles.
     pub trouble_every_us: u64,
+    /// How many of a thousand troubles of a node or between two are of the one that leads.
+    pub aims: u32,
+    /// The longest time until a quorum is left alone for the first time.
+    pub first_calm_us: u64,
+    /// The longest time until that happens again.
+    pub calm_every_us: u64,
+    /// Whether it is over once the quorum has made progress.
+    pub calm_ends_early: bool,
     /// The longest time that a trouble lasts.
     pub trouble_us_max: u64,
     /// The longest time that a node is down.
@@ -111,6 +136,12 @@ pub struct Weather {
     pub crash_keeps_all: u32,
     /// How many of a thousand troubles are transfers, beside those by weight.
     transfers: u32,
+    /// How many of a thousand troubles isolate a node, beside those by weight.
+    pub isolations: u32,
+    /// How many of a thousand troubles rot, beside those by weight. Only the first one does.
+    pub rots: u32,
+    /// How many of a thousand troubles fill a disk, beside those by weight.
+    pub full_disks: u32,
     weights: [u32; TROUBLES],
 }
 
@@ -138,6 +169,11 @@ impl Weather {
             sync_us,
             propose_every_us: [40_000, 150_000, 400_000][random.below(3) as usize],
             proposes: [30, 300, 1000][random.below(3) as usize],
+            first_trouble_us: 2_000_000,
+            aims: 0,
+            first_calm_us: 4_000_000,
+            calm_every_us: 8_000_000,
+            calm_ends_early: false,
             trouble_every_us: [200_000, 500_000, 2_000_000][random.below(3) as usize],
             trouble_us_max: [300_000, 1_500_000, 5_000_000][random.below(3) as usize],
             down_us_max: [50_000, 500_000, 5_000_000][random.below(3) as usize],
@@ -145,19 +181,32 @@ impl Weather {
             crash_keeps_all: [0, 300, 800][random.below(3) as usize],
             weights: std::array::from_fn(|_| [0, 1, 3, 10][random.below(4) as usize]),
             transfers: [0, 0, 30, 200][random.below(4) as usize],
+            isolations: 0,
+            rots: 0,
+            full_disks: 0,
         };
         (weather, random)
     }
 
-    /// The next trouble.
-    pub fn trouble(&self, random: &mut Random) -> Trouble {
+    /// The next trouble, if `leader` leads.
+    pub fn trouble(&self, leader: Option<usize>, random: &mut Random) -> Trouble {
         let nodes = self.nodes as u64;
-        let one = random.below(nodes) as usize;
+        let drawn = random.below(nodes) as usize;
+        let one = leader.filter(|_| random.chance(self.aims)).unwrap_or(drawn);
         let other = (one + 1 + random.below(nodes - 1) as usize) % self.nodes;
         let way = random.below(3);
         let (node, from, to) = (one, one, other);
         if random.chance(self.transfers) {
             return Trouble::Transfer { to };
+        }
+        if random.chance(self.isolations) {
+            return Trouble::Isolate { node };
+        }
+        if random.chance(self.rots) {
+            return Trouble::Rot { node };
+        }
+        if random.chance(self.full_disks) {
+            return Trouble::FillDisk { node };
         }
         // Without any weight all are as likely.
         let weights = if self.weights == [0; TROUBLES] { [1; TROUBLES] } else { self.weights };

@@ -4,13 +4,24 @@ use std::{collections::BTreeMap, time::Duration};
 
 use sennit_engine::{Command, Origin, SessionId};
 use sennit_history::{Content, History, MessageName, What};
-use sennit_model::{BatchBuilder, Message, MessageView};
+use sennit_model::{BatchBuilder, Message, MessageView, PartitionId};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     cluster::{judge::Instant, shard_node::ShardNode},
     oracle::Violation,
 };
+
+/// A partition as clients know it.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownPartition {
+    /// Its index among all, by which the history names it.
+    pub index: u32,
+    /// Its id.
+    pub id: PartitionId,
+    /// Whether its messages are given before they are committed. Then they are in no history.
+    pub is_early: bool,
+}
 
 /// The client that has called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use sennit_engine::{
     Command, Credit, Delivery, DeliveryRun, SessionId, Settle, Settled, Subscribe, Verdict,
 };
 use sennit_history::{Delivered, Settlement, What};
-use sennit_model::{GroupId, Messages, PartitionId};
+use sennit_model::{GroupId, Messages};
 
-use super::calls::{Call, Caller, Calls, Reach, content};
+use super::calls::{Call, Caller, Calls, KnownPartition, Reach, content};
 use crate::{cluster::judge::Instant, oracle::Violation, random::Random};
 
 /// The group of all consumers.
@@ -32,8 +32,7 @@ enum State {
 #[derive(Debug)]
 pub struct Consumer {
     index: usize,
-    /// The partition, by its index, and what it is called.
-    partition: (u32, PartitionId),
+    partition: KnownPartition,
     /// Whether it acks all, and does nothing else.
     drains: bool,
     patience_us: u64,
@@ -52,12 +51,7 @@ pub struct Consumer {
 
 impl Consumer {
     /// A consumer without a subscription.
-    pub fn new(
-        index: usize,
-        partition: (u32, PartitionId),
-        drains: bool,
-        patience_us: u64,
-    ) -> Self {
+    pub fn new(index: usize, partition: KnownPartition, drains: bool, patience_us: u64) -> Self {
         Self {
             index,
             partition,
@@ -79,7 +73,7 @@ impl Consumer {
     }
 
     /// The partition.
-    pub fn partition(&self) -> (u32, PartitionId) {
+    pub fn partition(&self) -> KnownPartition {
         self.partition
     }
 
@@ -150,7 +144,7 @@ impl Consumer {
         self.state = State::Asks { since_us: reach.at.true_us };
         let messages = if self.drains { 1000 } else { random.between(1, 20) as u32 };
         let credit = Credit { messages, bytes: 1 << 20 };
-        let (partition, group) = (self.partition.1, GROUP);
+        let (partition, group) = (self.partition.id, GROUP);
         let subscribe = Subscribe { origin, subscription: 1, partition, group, credit };
         reach.tell(node, Command::Subscribe(subscribe)).map(drop)
     }
@@ -177,7 +171,7 @@ impl Consumer {
         if confirm && verdict == Verdict::Ack {
             self.acked.insert(origin.request, runs.clone());
         }
-        let (partition, group) = (self.partition.1, GROUP);
+        let (partition, group) = (self.partition.id, GROUP);
         let settle = Settle { origin, partition, group, verdict, runs, confirm };
         reach.tell(node, Command::Settle(settle)).map(drop)
     }
@@ -220,7 +214,7 @@ impl Consumer {
         let delivered = Delivered {
             consumer: self.number,
             group: GROUP.0,
-            partition: self.partition.0,
+            partition: self.partition.index,
             first: first.0,
             contents: messages.map(|message| content(&message)).collect(),
             generation: generation.0.into(),
@@ -248,7 +242,7 @@ impl Consumer {
         for run in &runs {
             let settlement = Settlement {
                 group: GROUP.0,
-                partition: self.partition.0,
+                partition: self.partition.index,
                 first: run.first.0,
                 count: run.count,
                 generation: run.generation.0.into(),

@@ -3,6 +3,7 @@
 
 mod calls;
 mod consumer;
+mod early;
 mod publisher;
 mod reader;
 
@@ -14,12 +15,13 @@ use sennit_engine::{
 };
 use sennit_history::{History, What};
 use sennit_model::{
-    GroupConfig, PartitionId, PartitionIndex, StartAt, TopicConfig, TopicId, TopicKind,
+    Durability, GroupConfig, PartitionId, PartitionIndex, StartAt, TopicConfig, TopicId, TopicKind,
 };
 
 pub use calls::Reach;
-use calls::{Call, Caller, Calls};
+use calls::{Call, Caller, Calls, KnownPartition};
 use consumer::{Consumer, GROUP};
+use early::EarlyMessages;
 use publisher::Publisher;
 use reader::Reader;
 
@@ -29,12 +31,16 @@ use crate::{cluster::shard_weather::ShardWeather, oracle::Violation, random::Ran
 pub const ONE_GIVES: &str = "I5 no leader gives behind a newer one";
 /// The promise that what is settled is over.
 pub const SETTLED: &str = "I3 what is settled is not delivered again";
+/// The number of publishers to the partition whose messages are given before they are committed.
+const EARLY_PUBLISHERS: usize = 2;
+/// The number of its readers.
+const EARLY_READERS: usize = 2;
 /// The process that asks how much is left, in the history.
 const ASKER: u32 = 3000;
 
 /// A partition.
 struct Partition {
-    id: PartitionId,
+    known: KnownPartition,
     is_open: bool,
     /// Whether its group has said that nothing is left.
     is_drained: bool,
@@ -50,6 +56,9 @@ pub struct Clients {
     publishers: Vec<Publisher>,
     readers: Vec<Reader>,
     consumers: Vec<Consumer>,
+    early: EarlyMessages,
+    /// The durability of the partition whose messages are given before they are committed.
+    early_durability: Durability,
     /// How long a consumer has a message; `None` without groups.
     lease: Option<Duration>,
     /// Whether messages expire.
@@ -59,48 +68,67 @@ pub struct Clients {
     has_sane_clocks: bool,
     /// The newest term whose leader has given, or might have.
     newest_term: u64,
+    /// The number of processes that there were.
+    lives: u64,
 }
 
 impl Clients {
     /// Clients that have done nothing.
     pub fn new(weather: &ShardWeather, has_sane_clocks: bool, seed: u64) -> Self {
         let (mut random, mut calls) = (Random::new(seed), Calls::default());
-        let id = |topic| PartitionId { topic: TopicId(topic), index: PartitionIndex(0) };
-        let partition = |topic| Partition {
-            id: id(topic),
+        let known = |index: usize, is_early| {
+            let topic = TopicId(index as u32 + 1);
+            let id = PartitionId { topic, index: PartitionIndex(0) };
+            KnownPartition { index: index as u32, id, is_early }
+        };
+        let durable = weather.partitions;
+        // A client without a partition of its own has any of the durable ones.
+        let any = |random: &mut Random| known(random.below(durable as u64) as usize, false);
+        let early = weather.early.map(|_| known(durable, true));
+        let own = |partition: Option<KnownPartition>, count: usize| {
+            std::iter::repeat_n(partition, if partition.is_some() { count } else { 0 })
+        };
+        let wanted =
+            std::iter::repeat_n(None, weather.publishers).chain(own(early, EARLY_PUBLISHERS));
+        let publisher = |(index, wanted): (usize, Option<KnownPartition>)| {
+            let session = calls.session();
+            let partition = wanted.unwrap_or_else(|| any(&mut random));
+            Publisher::new(index, session, partition, weather, &mut random)
+        };
+        let publishers = wanted.enumerate().map(publisher).collect();
+        let wanted = std::iter::repeat_n(None, weather.readers).chain(own(early, EARLY_READERS));
+        let reader = |(index, wanted): (usize, Option<KnownPartition>)| {
+            let partition = wanted.unwrap_or_else(|| any(&mut random));
+            Reader::new(index, partition, false, weather.patience_us)
+        };
+        let readers = wanted.enumerate().map(reader).collect();
+        let consumer = |index| Consumer::new(index, any(&mut random), false, weather.patience_us);
+        let consumers = (0..weather.consumers).map(consumer).collect();
+        let partition = |known| Partition {
+            known,
             is_open: false,
             is_drained: false,
             settled: BTreeMap::new(),
         };
-        let partitions: Vec<_> = (1..=weather.partitions as u32).map(partition).collect();
-        let any = |random: &mut Random| {
-            let index = random.below(weather.partitions as u64) as usize;
-            (index as u32, partitions[index].id)
-        };
-        let publisher = |index| {
-            let (session, partition) = (calls.session(), any(&mut random));
-            Publisher::new(index, session, partition, weather, &mut random)
-        };
-        let publishers = (0..weather.publishers).map(publisher).collect();
-        let reader = |index| Reader::new(index, any(&mut random), false, weather.patience_us);
-        let readers = (0..weather.readers).map(reader).collect();
-        let consumer = |index| Consumer::new(index, any(&mut random), false, weather.patience_us);
-        let consumers = (0..weather.consumers).map(consumer).collect();
+        let partitions = (0..durable).map(|index| known(index, false)).chain(early);
         let has_groups = weather.consumers > 0;
         let control = calls.session();
         Self {
             random,
             calls,
-            partitions,
+            partitions: partitions.map(partition).collect(),
             publishers,
             readers,
             consumers,
+            early: EarlyMessages::default(),
+            early_durability: weather.early.unwrap_or_default(),
             lease: has_groups.then(|| Duration::from_millis(weather.lease_ms)),
             expires: weather.expiring.0 > 0,
             control,
             patience_us: weather.patience_us,
             has_sane_clocks,
             newest_term: 0,
+            lives: 0,
         }
     }
 
@@ -145,14 +173,18 @@ impl Clients {
             let config = GroupConfig { lease, attempts_max: u32::MAX, ..GroupConfig::default() };
             GroupSetting { id: GROUP, config, start: StartAt::Earliest }
         };
+        let KnownPartition { id, is_early, .. } = self.partitions[index].known;
+        let mut config = TopicConfig::of_kind(TopicKind::Queue);
+        if is_early {
+            config.durability = self.early_durability;
+        }
         let open = PartitionCommand::Open {
-            config: TopicConfig::of_kind(TopicKind::Queue),
-            groups: self.lease.map(setting).into_iter().collect(),
+            config,
+            groups: self.lease.filter(|_| !is_early).map(setting).into_iter().collect(),
             dead_letters: DeadLetters::NotYet,
         };
         if reach.at.awake[tip] {
             let origin = self.calls.begin(Caller::Opener(index), self.control, tip, reach);
-            let id = self.partitions[index].id;
             reach.tell(tip, Command::Partition(origin, id, open))?;
         }
         Ok(false)
@@ -168,6 +200,10 @@ impl Clients {
                 self.handle(effect, reach)?;
             }
         }
+        let lives = reach.nodes.iter().map(|node| node.lives).sum();
+        if std::mem::replace(&mut self.lives, lives) == lives {
+            return Ok(());
+        }
         for (request, call) in self.calls.take_broken(reach.nodes) {
             self.refused(request, call, &Refusal::OutcomeUnknown, reach)?;
         }
@@ -181,6 +217,10 @@ impl Clients {
                 let request = confirmed.origin.request;
                 if let Some(Caller::Publisher(index)) = self.end(confirmed.origin) {
                     let publisher = &mut self.publishers[index];
+                    let KnownPartition { index, is_early, .. } = publisher.partition();
+                    if is_early {
+                        self.early.confirmed(index, &confirmed, publisher.contents(request))?;
+                    }
                     publisher.confirmed(request, &confirmed, &mut self.calls, at)?;
                 }
             }
@@ -236,7 +276,7 @@ impl Clients {
                     let call = (settled.origin.request, call);
                     let consumer = &mut self.consumers[index];
                     let runs = consumer.settled(call, &settled, &mut self.calls, at);
-                    let partition = consumer.partition().0 as usize;
+                    let partition = consumer.partition().index as usize;
                     let ends =
                         runs.iter().map(|run| (run.first.0, run.first.0 + u64::from(run.count)));
                     self.partitions[partition].settled.extend(ends);
@@ -264,19 +304,24 @@ impl Clients {
         let Self { calls, readers, consumers, .. } = self;
         let session = delivery.session;
         if let Some(reader) = readers.iter_mut().find(|one| one.is(session)) {
+            let (KnownPartition { index, is_early, .. }, reads_back) = reader.reads();
+            if is_early {
+                self.early.delivered(index, delivery, reads_back)?;
+            }
             reader.delivered(delivery, calls, reach.at);
         }
         if let Some(consumer) = consumers.iter_mut().find(|one| one.is(session)) {
             consumer.delivered(delivery, calls, reach.at);
-            let partition = consumer.partition().0 as usize;
+            let partition = consumer.partition().index as usize;
             return self.check_not_settled(partition, delivery);
         }
         Ok(())
     }
 
-    /// The leader of a term has the lease.
-    pub fn note_lease(&mut self, term: u64) {
+    /// The leader of a term has the lease. Returns the newest term whose leader has had it.
+    pub fn note_lease(&mut self, term: u64) -> u64 {
         self.newest_term = self.newest_term.max(term);
+        self.newest_term
     }
 
     /// Within sane clocks nobody is given what anybody knows to be settled.
@@ -304,12 +349,21 @@ impl Clients {
             group.ready + group.leased + group.delayed + group.dying == 0
         };
         self.partitions[index].is_drained = description.groups.iter().all(is_over);
-        let are_drained = self.partitions.iter().all(|partition| partition.is_drained);
+        let are_drained = self.are_drained();
         // Messages that have expired were not given.
         if are_drained && !self.expires {
             let drained = What::Drained { group: GROUP.0 };
             self.calls.ended(ASKER, call.begun_ns, reach.at, drained);
         }
+    }
+
+    /// The partitions that have a group, if any has, each with its index.
+    fn with_groups(&self) -> impl Iterator<Item = (usize, &Partition)> {
+        self.partitions.iter().enumerate().filter(|(_, partition)| !partition.known.is_early)
+    }
+
+    fn are_drained(&self) -> bool {
+        self.with_groups().all(|(_, partition)| partition.is_drained)
     }
 
     fn end(&mut self, origin: Origin) -> Option<Caller> {
@@ -359,9 +413,8 @@ impl Clients {
     /// Readers begin that read all back.
     pub fn begin_to_read_back(&mut self) {
         self.readers.clear();
-        for (index, Partition { id, .. }) in self.partitions.iter().enumerate() {
-            let partition = (index as u32, *id);
-            self.readers.push(Reader::new(index, partition, true, self.patience_us));
+        for (index, Partition { known, .. }) in self.partitions.iter().enumerate() {
+            self.readers.push(Reader::new(index, *known, true, self.patience_us));
         }
     }
 
@@ -389,12 +442,11 @@ impl Clients {
             let grace = Duration::ZERO;
             reach.tell(leader, Command::EndSession { session, grace })?;
         }
-        self.consumers.clear();
-        for (index, Partition { id, .. }) in self.partitions.iter().enumerate() {
-            let partition = (index as u32, *id);
-            self.consumers.push(Consumer::new(index, partition, true, self.patience_us));
-        }
-        Ok(())
+        let drains = |(index, partition): (usize, &Partition)| {
+            Consumer::new(index, partition.known, true, self.patience_us)
+        };
+        self.consumers = self.with_groups().map(drains).collect();
+        self.early.end()
     }
 
     /// Has them go on; returns whether nothing is left.
@@ -404,12 +456,12 @@ impl Clients {
     pub fn drain(&mut self, leader: usize, reach: &mut Reach<'_>) -> Result<bool, Violation> {
         let Self { random, calls, consumers, .. } = self;
         consumers.iter_mut().try_for_each(|consumer| consumer.act(leader, calls, reach, random))?;
-        if self.lease.is_none() || self.partitions.iter().all(|partition| partition.is_drained) {
+        if self.lease.is_none() || self.are_drained() {
             return Ok(true);
         }
-        for index in 0..self.partitions.len() {
+        let asked: Vec<_> = self.with_groups().map(|(index, of)| (index, of.known.id)).collect();
+        for (index, id) in asked {
             let origin = self.calls.begin(Caller::Asker(index), self.control, leader, reach);
-            let id = self.partitions[index].id;
             reach.tell(leader, Command::Partition(origin, id, PartitionCommand::Describe))?;
         }
         Ok(false)

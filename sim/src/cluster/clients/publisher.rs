@@ -4,10 +4,10 @@
 use std::{collections::VecDeque, time::Duration};
 
 use sennit_engine::{Command, Confirmed, Publish, Refusal, SessionId};
-use sennit_history::{Answer, MessageName, Published, What};
-use sennit_model::{Batch, BatchBuilder, Offset, PartitionId, ProducerId, ProducerStamp};
+use sennit_history::{Answer, Content, MessageName, Published, What};
+use sennit_model::{Batch, BatchBuilder, Offset, ProducerId, ProducerStamp};
 
-use super::calls::{Call, Caller, Calls, Reach, push_message};
+use super::calls::{Call, Caller, Calls, KnownPartition, Reach, push_message};
 use crate::{
     cluster::{judge::Instant, shard_weather::ShardWeather},
     oracle::Violation,
@@ -46,8 +46,7 @@ pub struct Publisher {
     index: usize,
     manner: Manner,
     session: SessionId,
-    /// The partition, by its index, and what it is called.
-    partition: (u32, PartitionId),
+    partition: KnownPartition,
     window: usize,
     payload_bytes_max: u64,
     expiring: (u32, u64),
@@ -65,11 +64,15 @@ impl Publisher {
     pub fn new(
         index: usize,
         session: SessionId,
-        partition: (u32, PartitionId),
+        partition: KnownPartition,
         weather: &ShardWeather,
         random: &mut Random,
     ) -> Self {
-        let manner = [Manner::Idempotent, Manner::Once, Manner::Idempotent, Manner::Expecting];
+        // At most once of a topic that is not durable: what was confirmed there may be taken back.
+        let manner = match partition.is_early {
+            true => [Manner::Once; 4],
+            false => [Manner::Idempotent, Manner::Once, Manner::Idempotent, Manner::Expecting],
+        };
         Self {
             index,
             manner: manner[index % manner.len()],
@@ -157,7 +160,7 @@ impl Publisher {
             Manner::Once | Manner::Expecting => ProducerId(0),
         };
         let producer = ProducerStamp { id, epoch: 0, first_sequence: sent.first };
-        let (partition, batch) = (self.partition.1, sent.batch.clone());
+        let (partition, batch) = (self.partition.id, sent.batch.clone());
         let publish = Publish { origin, partition, producer, batch };
         let command = match self.manner {
             Manner::Once | Manner::Idempotent => Command::Publish(publish),
@@ -198,11 +201,13 @@ impl Publisher {
     }
 
     fn end(&mut self, index: usize, answer: Answer, calls: &mut Calls, at: &Instant) {
-        let Some(sent) = self.sent.remove(index) else { return };
+        let Some(sent) = self.sent.remove(index).filter(|_| !self.partition.is_early) else {
+            return;
+        };
         let published = Published {
             first: self.name(sent.first),
             count: sent.batch.count(),
-            partition: Some(self.partition.0),
+            partition: Some(self.partition.index),
             once: true,
             expected: sent.expected,
             answer,
@@ -215,6 +220,19 @@ impl Publisher {
             }
             _ => calls.ended(self.index as u32, begun_ns, at, What::Published(published)),
         }
+    }
+
+    /// The partition.
+    pub fn partition(&self) -> KnownPartition {
+        self.partition
+    }
+
+    /// The messages of the batch that a request is to answer.
+    pub fn contents(&self, request: u64) -> Vec<Content> {
+        let Some(index) = self.find(request) else { return Vec::new() };
+        let Sent { first, batch, .. } = &self.sent[index];
+        let numbers = *first..first + u64::from(batch.count());
+        numbers.map(|number| Content::Message(self.name(number))).collect()
     }
 
     /// A batch is confirmed.

@@ -5,9 +5,9 @@ use sennit_engine::{
     Command, Credit, Delivery, GapReason, PartitionCommand, Read, ReaderChange, SessionId,
 };
 use sennit_history::{Gap, ReadStart, What};
-use sennit_model::{Messages, Offset, OffsetRange, PartitionId, ReadFrom, WhenSlow};
+use sennit_model::{Messages, Offset, OffsetRange, ReadFrom, WhenSlow};
 
-use super::calls::{Call, Caller, Calls, Reach, content};
+use super::calls::{Call, Caller, Calls, KnownPartition, Reach, content};
 use crate::{cluster::judge::Instant, oracle::Violation, random::Random};
 
 /// The promise that nothing is lost.
@@ -28,8 +28,7 @@ enum State {
 #[derive(Debug)]
 pub struct Reader {
     index: usize,
-    /// The partition, by its index, and what it is called.
-    partition: (u32, PartitionId),
+    partition: KnownPartition,
     reads_back: bool,
     patience_us: u64,
     state: State,
@@ -51,7 +50,7 @@ impl Reader {
     /// A reader that has not begun.
     pub fn new(
         index: usize,
-        partition: (u32, PartitionId),
+        partition: KnownPartition,
         reads_back: bool,
         patience_us: u64,
     ) -> Self {
@@ -75,6 +74,18 @@ impl Reader {
     /// The process of the reader in the history.
     fn process(&self) -> u32 {
         1000 + self.index as u32
+    }
+
+    /// Adds to the history what it was told, unless that may be taken back.
+    fn tell(&self, begun_ns: u64, calls: &mut Calls, at: &Instant, what: What) {
+        if !self.partition.is_early {
+            calls.ended(self.process(), begun_ns, at, what);
+        }
+    }
+
+    /// The partition, and whether this reader reads all back.
+    pub fn reads(&self) -> (KnownPartition, bool) {
+        (self.partition, self.reads_back)
     }
 
     /// Whether it has read up to the end that it was told.
@@ -121,11 +132,11 @@ impl Reader {
                 self.state = State::Asks { since_us: reach.at.true_us };
                 (self.node, self.request) = (Some(node), origin.request);
                 let locate = PartitionCommand::Locate(self.from, None);
-                reach.tell(node, Command::Partition(origin, self.partition.1, locate))?;
+                reach.tell(node, Command::Partition(origin, self.partition.id, locate))?;
             }
             State::Reads => {
                 let (messages, bytes) = std::mem::take(&mut self.untaken);
-                let (session, partition) = (self.session, self.partition.1);
+                let (session, partition) = (self.session, self.partition.id);
                 let tell = |change| Command::Reader { session, subscription: 1, partition, change };
                 let node = self.node.unwrap_or(tip);
                 if messages > 0 {
@@ -161,13 +172,13 @@ impl Reader {
         let begin = if self.reads_back { Offset(0) } else { first };
         let start = ReadStart {
             reader: self.number,
-            partition: self.partition.0,
+            partition: self.partition.index,
             from: Some(begin.0),
             first: begin.0,
             end: end.0,
             reads_back: self.reads_back,
         };
-        calls.ended(self.process(), call.begun_ns, reach.at, What::ReadStart(start));
+        self.tell(call.begun_ns, calls, reach.at, What::ReadStart(start));
         if begin < first {
             let range = OffsetRange { start: begin, end: first };
             self.passed(range, GapReason::Retention, calls, reach.at)?;
@@ -183,7 +194,7 @@ impl Reader {
         let read = Read {
             origin,
             subscription: 1,
-            partition: self.partition.1,
+            partition: self.partition.id,
             at: first,
             credit,
             cursor: None,
@@ -211,12 +222,12 @@ impl Reader {
         let contents = messages.map(|message| content(&message)).collect();
         let read = sennit_history::Read {
             reader: self.number,
-            partition: self.partition.0,
+            partition: self.partition.index,
             first: delivery.first.0,
             contents,
         };
         let begun_ns = calls.instant(at);
-        calls.ended(self.process(), begun_ns, at, What::Read(read));
+        self.tell(begun_ns, calls, at, What::Read(read));
         self.next = delivery.first.0 + u64::from(delivery.count);
         self.untaken.0 += delivery.count;
         self.untaken.1 += delivery.messages.len() as u64;
@@ -234,18 +245,20 @@ impl Reader {
         at: &Instant,
     ) -> Result<(), Violation> {
         let is_retention = matches!(reason, GapReason::Retention | GapReason::Compacted);
-        if !is_retention {
+        let is_taken_back = matches!(reason, GapReason::RolledBack | GapReason::Lost);
+        let may_be = is_retention || is_taken_back && self.partition.is_early;
+        if !may_be {
             return Err(Violation::new(NO_LOSS, format!("{range:?} of {self:?}: {reason:?}")));
         }
         let gap = Gap {
             reader: self.number,
-            partition: self.partition.0,
+            partition: self.partition.index,
             start: range.start.0,
             end: range.end.0,
             is_retention,
         };
         let begun_ns = calls.instant(at);
-        calls.ended(self.process(), begun_ns, at, What::Gap(gap));
+        self.tell(begun_ns, calls, at, What::Gap(gap));
         self.next = range.end.0;
         Ok(())
     }
