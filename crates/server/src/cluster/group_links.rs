@@ -174,6 +174,10 @@ impl PeerLinks for GroupLinks {
         self.send_parcel(node, effects, |count, body| Content::Effects { count, body })
     }
 
+    fn has_sent_all(&self) -> bool {
+        self.links.borrow().as_ref().is_none_or(|links| links.have_sent_all())
+    }
+
     fn end(&self, node: u16) {
         if let Some(links) = &*self.links.borrow() {
             links.end(node);

@@ -43,6 +43,8 @@ pub(super) struct Link {
     /// The core, which is the link's number.
     core: usize,
     queue: RefCell<SendQueue>,
+    /// What was taken from the queue last is not written yet.
+    is_writing: Cell<bool>,
     /// Something waits to be sent.
     waits: Notify,
     /// It is to end.
@@ -63,6 +65,7 @@ impl Link {
             peer,
             core,
             queue: RefCell::default(),
+            is_writing: Cell::new(false),
             waits: Notify::new(),
             ends: Notify::new(),
             is_over: Cell::new(false),
@@ -87,6 +90,11 @@ impl Link {
         self.state().unsent_bytes.set(queue.unsent_bytes() as u64);
         self.waits.notify_one();
         Ok(())
+    }
+
+    /// Whether all that was sent is out of this process.
+    pub(super) fn has_sent_all(&self) -> bool {
+        !self.is_writing.get() && self.queue.borrow().unsent_bytes() == 0
     }
 
     /// Ends it. Nothing that it has read and not passed on is passed on any more.
@@ -135,6 +143,7 @@ impl Link {
     async fn write(&self, mut sends: WriteHalf<Wire>) -> Result<(), LinkFault> {
         loop {
             let write = self.queue.borrow_mut().next_write();
+            self.is_writing.set(write.is_some());
             self.state().unsent_bytes.set(self.queue.borrow().unsent_bytes() as u64);
             match write {
                 Some(mut write) => sends.write_all_buf(&mut write).await?,

@@ -64,6 +64,11 @@ impl Links {
         self.open.borrow().contains_key(&peer)
     }
 
+    /// Whether all that was sent on the links that are there is out of this process.
+    pub(crate) fn have_sent_all(&self) -> bool {
+        self.open.borrow().values().all(|link| link.has_sent_all())
+    }
+
     /// Ends the link to a peer, as something is lost that had to be sent: the loss of a link is told at both ends.
     pub(crate) fn end(&self, peer: u16) {
         if let Some(link) = self.open.borrow().get(&peer) {

@@ -2,6 +2,7 @@
 //! travel to the node that leads, or wait until somebody does; what the replica tells goes to this node's sessions, or
 //! back to the node of a session.
 
+mod leader_change;
 mod leading;
 
 use std::{
@@ -16,12 +17,13 @@ use sennit_engine::{Command, Effect, Refusal};
 use sennit_journal::{Frame, Position, Reader, disk::RealDisk};
 use sennit_model::Timestamp;
 use sennit_replica::{Moment, OutgoingMessage, Replica};
-use sennit_replication::{Message, MessageKind, Role};
+use sennit_replication::Message;
 use sennit_shard::{Fetch, Rebuild, RecoverError, Shard, Standing, TakeOver};
 
 use super::{
     addressee::session_of,
     core_session::CoreSession,
+    former_leader::FormerLeader,
     held_commands::{HELD_SPAN, HeldCommands},
     open_requests::{Noted, OpenRequests, origin_of},
     parcels::Gathering,
@@ -38,10 +40,14 @@ use crate::runtime::{
 /// Ticks between a rebuild that has failed and the next.
 const REBUILD_REST_TICKS: u64 = 100;
 
+/// How long a node leads at least before it gives leadership away.
+const LEADS_AT_LEAST: Duration = Duration::from_secs(5);
+
 /// A shard in a group.
 #[derive(Debug)]
 pub(crate) struct GroupShard {
     index: ShardIndex,
+    clock: fn() -> Moment,
     replica: Replica,
     groups: Arc<Groups>,
     session_grace: Duration,
@@ -50,10 +56,16 @@ pub(crate) struct GroupShard {
     lead: Leader,
     /// The leader that was heard last, and its term. A replica in quarantine knows of no other.
     heard_leader: Option<(u16, u64)>,
+    /// The leader before, as long as it may still answer what was sent to it.
+    former: Option<FormerLeader>,
+    /// A leader, and its term, that has said that it leads no more.
+    ended: Option<(u16, u64)>,
     /// The last term in which this node led.
     led_term: u64,
     /// When the leader has become what it is, or has tried to give leadership away.
     kept_since: Moment,
+    /// How long it leads on from then before it gives leadership to the node that is to have it.
+    keeps_for: Duration,
     requests: OpenRequests,
     held: HeldCommands,
     visits: Visits,
@@ -81,7 +93,7 @@ impl GroupShard {
         groups: Arc<Groups>,
         session_grace: Duration,
     ) -> Self {
-        let now = moment();
+        let clock: fn() -> Moment = moment;
         Self {
             index,
             replica,
@@ -90,8 +102,12 @@ impl GroupShard {
             peers: None,
             lead: Leader::Unknown,
             heard_leader: None,
+            former: None,
+            ended: None,
             led_term: 0,
-            kept_since: now,
+            kept_since: clock(),
+            keeps_for: LEADS_AT_LEAST,
+            clock,
             requests: OpenRequests::default(),
             held: HeldCommands::default(),
             visits: Visits::default(),
@@ -105,6 +121,10 @@ impl GroupShard {
             ticks: 0,
             told_behind: BTreeSet::new(),
         }
+    }
+
+    fn now(&self) -> Moment {
+        (self.clock)()
     }
 
     pub(super) fn set_peers(&mut self, peers: Option<Rc<dyn PeerLinks>>) {
@@ -121,7 +141,7 @@ impl GroupShard {
 
     /// Does what sessions of this node ask, or sees to it.
     pub(super) fn ask(&mut self, commands: &mut Vec<Command>) {
-        let now = moment();
+        let now = self.now();
         let mut here = Vec::new();
         for command in commands.drain(..) {
             self.take_one(command, &mut here, now.time);
@@ -129,26 +149,38 @@ impl GroupShard {
         self.do_here(here, now);
     }
 
-    fn take_one(&mut self, command: Command, here: &mut Vec<Command>, now: Timestamp) {
+    fn take_one(&mut self, mut command: Command, here: &mut Vec<Command>, now: Timestamp) {
         // Settings of the broker, which each replica has.
         if matches!(command, Command::SetThrottles(_) | Command::WatchFailures(_)) {
             return here.push(command);
         }
-        let is_taken = self.takes();
-        let is_led = is_taken || matches!(self.lead, Leader::Node { .. });
-        let noted = self.requests.note(&command, is_led, now);
-        match self.lead {
-            Leader::Here { .. } if is_taken => here.push(command),
-            // Asked by the leader that is one no more; another asks again.
-            _ if matches!(command, Command::DecideFailures(_)) => {}
-            Leader::Node { node, term } => self.forward(&command, node, term),
-            Leader::Here { .. } | Leader::Unknown if noted == Noted::Kept => {}
-            Leader::Here { .. } | Leader::Unknown => {
-                if let Some(command) = self.held.push(command, now) {
-                    self.refuse(&command, Refusal::NoLeader);
+        let way = self.way();
+        let (noted, second) = self.requests.note(&mut command, way.is_some(), now);
+        for command in second.into_iter().chain([command]) {
+            match way {
+                Some(Leader::Here { .. }) => here.push(command),
+                // Asked by the leader that is one no more; another asks again.
+                _ if matches!(command, Command::DecideFailures(_)) => {}
+                Some(Leader::Node { node, term }) => self.forward(&command, node, term),
+                _ if noted == Noted::Kept => {}
+                _ => {
+                    if let Some(command) = self.held.push(command, now) {
+                        self.refuse(&command, Refusal::NoLeader);
+                    }
                 }
             }
         }
+    }
+
+    /// Whom commands are asked now; nobody if they wait. Without the lease all of them wait, in their order: it comes
+    /// back, or another node leads. They wait as well until it is known what became of those before, at another leader.
+    fn way(&self) -> Option<Leader> {
+        let is_there = match self.lead {
+            Leader::Here { .. } => self.takes(),
+            Leader::Node { .. } => true,
+            Leader::Unknown => false,
+        };
+        (is_there && self.former.is_none()).then_some(self.lead)
     }
 
     fn do_here(&mut self, mut commands: Vec<Command>, now: Moment) {
@@ -176,14 +208,14 @@ impl GroupShard {
 
     /// Runs the timers that are due.
     pub(super) fn advance(&mut self) {
-        let now = moment();
+        let now = self.now();
         self.replica.advance(now);
         self.finish(now);
     }
 
     /// Hears a message of another replica.
     pub(super) fn hear(&mut self, message: &Message, body: Option<Bytes>) {
-        let now = moment();
+        let now = self.now();
         self.note_leader(message);
         if let Err(error) = self.replica.hear(message, body, now) {
             let (shard, from) = (self.index.0, message.from);
@@ -192,35 +224,21 @@ impl GroupShard {
         self.finish(now);
     }
 
-    /// Notes who leads by what only leaders say. A replica in quarantine hears nothing any more, and sessions of this
-    /// node are served where the group is led all the same.
-    fn note_leader(&mut self, message: &Message) {
-        let is_of_leader =
-            matches!(message.kind, MessageKind::Append { .. } | MessageKind::Heartbeat { .. });
-        let is_newest = self.heard_leader.is_none_or(|(_, term)| term <= message.term);
-        if let Ok(node) = u16::try_from(message.from)
-            && is_of_leader
-            && is_newest
-        {
-            self.heard_leader = Some((node, message.term));
-        }
-    }
-
     pub(super) fn take_frames(&mut self, out: &mut Vec<Frame>) {
-        let now = moment();
+        let now = self.now();
         self.replica.take_frames(out, now);
         self.finish(now);
         self.send_messages(now);
     }
 
     pub(super) fn written(&mut self, end: Position) {
-        let now = moment();
+        let now = self.now();
         self.replica.written(end, now);
         self.finish(now);
     }
 
     pub(super) fn fetched(&mut self, fetch: Fetch, bytes: Option<Bytes>) {
-        let now = moment();
+        let now = self.now();
         self.replica.handle_fetch(fetch, bytes, now);
         self.finish(now);
     }
@@ -231,7 +249,7 @@ impl GroupShard {
 
     pub(super) fn fence(&mut self) {
         self.replica.shard_mut().fence();
-        self.finish(moment());
+        self.finish(self.now());
     }
 
     pub(super) fn take_effects(&mut self, out: &mut Vec<Effect>) {
@@ -248,14 +266,14 @@ impl GroupShard {
     }
 
     pub(super) fn waiting_bytes(&self) -> u64 {
-        match self.lead {
-            Leader::Here { .. } => self.replica.shard().uncommitted_bytes() + self.held.bytes(),
-            _ => self.requests.bytes_under_way() + self.held.bytes(),
-        }
+        let uncommitted = match self.lead {
+            Leader::Here { .. } => self.replica.shard().uncommitted_bytes(),
+            _ => 0,
+        };
+        uncommitted + self.requests.under_way.bytes() + self.held.bytes()
     }
 
-    /// Whether commands are done here now. Without the lease all of them wait, in their order: it comes back, or another
-    /// node leads.
+    /// Whether commands are done here now.
     fn takes(&self) -> bool {
         matches!(self.replica.shard().standing(), Standing::Leader { may_give: true, .. })
     }
@@ -274,27 +292,24 @@ impl GroupShard {
     fn finish(&mut self, now: Moment) {
         self.tell_entries();
         self.sort_effects();
+        self.turn_away_early();
         self.follow_leader(now);
-        let term = match self.lead {
-            Leader::Unknown => return,
-            Leader::Here { .. } if !self.takes() => return,
-            Leader::Here { term } | Leader::Node { term, .. } => term,
-        };
-        let again = self.requests.ask();
-        let has_early = self.lead == Leader::Here { term };
-        let early = if has_early { self.visits.release(term) } else { Vec::new() };
-        if again.is_empty() && early.is_empty() && self.held.len() == 0 {
-            return;
-        }
-        let held = self.held.take();
         let mut here = Vec::new();
-        for command in again.into_iter().chain(held) {
-            match self.lead {
-                Leader::Node { node, term } => self.forward(&command, node, term),
-                _ => here.push(command),
+        if let Some(way) = self.way()
+            && (self.requests.are_unasked() || self.held.len() > 0)
+        {
+            for command in self.requests.ask().into_iter().chain(self.held.take()) {
+                match way {
+                    Leader::Node { node, term } => self.forward(&command, node, term),
+                    _ => here.push(command),
+                }
             }
         }
-        here.extend(early);
+        if let Leader::Here { term } = self.lead
+            && self.takes()
+        {
+            here.extend(self.visits.release(term));
+        }
         if !here.is_empty() {
             self.replica.handle(&mut here, now);
             self.sort_effects();
@@ -346,92 +361,9 @@ impl GroupShard {
         }
     }
 
-    /// Looks who leads now. If that is another than before, what was asked of that one is lost.
-    fn follow_leader(&mut self, now: Moment) {
-        let lead = self.leader_now();
-        if lead == self.lead {
-            return;
-        }
-        let before = std::mem::replace(&mut self.lead, lead);
-        if before != Leader::Unknown {
-            self.requests.lose_leader(now.time, &mut self.ready);
-            self.to_leader.clear();
-        }
-        if let Leader::Here { .. } = before {
-            self.visits.clear();
-        }
-        if let Leader::Here { term } = lead {
-            // Effects of the term before have no reader any more.
-            self.to_nodes.values_mut().for_each(Gathering::clear);
-            self.led_term = term;
-            self.state().elections.add(1);
-        }
-        self.kept_since = now;
-        tracing::info!(shard = self.index.0, leader = ?lead, "the leader of a group has changed");
-        self.groups.set_leader(self.index, lead);
-        self.say(Vec::new());
-    }
-
-    fn leader_now(&self) -> Leader {
-        if let Standing::Leader { term, .. } | Standing::HandingOver { term } =
-            self.replica.shard().standing()
-        {
-            return Leader::Here { term };
-        }
-        let leader = match self.replica.role() {
-            Role::Quarantined => self.heard_leader,
-            _ => {
-                let node = self.replica.leader().and_then(|leader| u16::try_from(leader).ok());
-                node.map(|node| (node, self.replica.term()))
-            }
-        };
-        match leader.filter(|(node, _)| *node != self.groups.node && self.is_up(*node)) {
-            Some((node, term)) => Leader::Node { node, term },
-            None => Leader::Unknown,
-        }
-    }
-
-    /// Whether there is a link to a node.
-    fn is_up(&self, node: u16) -> bool {
-        self.peers.as_ref().is_some_and(|peers| peers.is_up(node))
-    }
-
-    /// Effects of the group for sessions of this node have come from the node that leads.
-    pub(super) fn hear_effects(&mut self, node: u16, term: u64, effects: Vec<Effect>) {
-        if self.lead != (Leader::Node { node, term }) {
-            // Requests to that leader are lost already.
-            return;
-        }
-        for effect in effects {
-            let node = session_of(&effect).map(|session| CoreSession::from(session).node());
-            if node == Some(self.groups.node) && self.requests.hear(&effect, true) {
-                self.ready.push(effect);
-            }
-        }
-        self.finish(moment());
-    }
-
-    /// Commands of sessions of another node have come, for the leader of this term.
-    pub(super) fn take_from(&mut self, node: u16, term: u64, mut commands: Vec<Command>) {
-        let now = moment();
-        let leads = self.replica.role() == Role::Leader && self.replica.term() == term;
-        if !leads {
-            // That node learns who leads, and that what it has asked is lost.
-            tracing::debug!(shard = self.index.0, node, term, "commands for another leader");
-            return;
-        }
-        if self.lead == (Leader::Here { term }) && self.takes() {
-            self.visits.note(node, &commands);
-            self.replica.handle(&mut commands, now);
-        } else if !self.visits.hold(node, term, commands) {
-            self.end_link(node);
-        }
-        self.finish(now);
-    }
-
     /// The link to a node is there, since the node's start of this number, or has ended.
     pub(super) fn link_changed(&mut self, node: u16, start_epoch: Option<u64>) {
-        let now = moment();
+        let now = self.now();
         let mut ended = match start_epoch {
             Some(start_epoch) => self.visits.come_back(node, start_epoch),
             None => self.visits.cut_off(node, self.session_grace),
@@ -448,7 +380,7 @@ impl GroupShard {
 
     /// Sends all that waits for other nodes.
     pub(super) fn send(&mut self) {
-        self.send_messages(moment());
+        self.send_messages(self.now());
         if let Leader::Node { node, term } = self.lead {
             self.send_commands(node, term);
         }
@@ -479,15 +411,6 @@ impl GroupShard {
         }
     }
 
-    fn send_effects(&mut self, node: u16) {
-        let Some(gathering) = self.to_nodes.get_mut(&node) else { return };
-        let fits = gathering.fits();
-        let Some(parcel) = gathering.take(self.index, self.led_term) else { return };
-        if !fits || !self.peers.as_ref().is_some_and(|peers| peers.send_effects(node, parcel)) {
-            self.end_link(node);
-        }
-    }
-
     /// Something for a node is lost: both sides have to know.
     fn end_link(&self, node: u16) {
         if let Some(peers) = &self.peers {
@@ -506,12 +429,12 @@ impl GroupShard {
         self.is_rebuilding = true;
         self.state().rebuilds.add(1);
         tracing::info!(shard = self.index.0, "the state of a replica is made anew");
-        Some(self.replica.begin_rebuild(reader(), moment()))
+        Some(self.replica.begin_rebuild(reader(), self.now()))
     }
 
     /// A rebuild has nothing more to read; returns it if there is more by now.
     pub(super) fn take_over(&mut self, rebuild: Rebuild<RealDisk>) -> Option<Rebuild<RealDisk>> {
-        let now = moment();
+        let now = self.now();
         let taken = self.replica.take_over(rebuild, now);
         self.finish(now);
         match taken {
@@ -527,7 +450,7 @@ impl GroupShard {
 
     /// A rebuild has failed while it was read.
     pub(super) fn handle_failed_rebuild(&mut self, error: &RecoverError) {
-        let now = moment();
+        let now = self.now();
         self.replica.handle_failed_rebuild(error, now);
         self.finish(now);
         self.note_failed_rebuild(error);
@@ -541,13 +464,16 @@ impl GroupShard {
 
     /// Commands that have waited too long for a leader are refused.
     fn give_up_waiting(&mut self, now: Timestamp) {
-        if self.takes() || matches!(self.lead, Leader::Node { .. }) {
+        if self.way().is_some() {
             return;
         }
-        while let Some(command) = self.held.pop_overdue(now) {
+        for command in self.held.take_overdue(now) {
             self.refuse(&command, Refusal::NoLeader);
         }
         let late = Timestamp(now.0.saturating_sub(HELD_SPAN.as_millis() as u64));
         self.requests.give_up_questions(late, &mut self.ready);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! Open requests of this node's sessions to a group: subscriptions, questions, and commands that were sent to
-//! the node that leads. When another node leads, subscriptions and questions are asked again there, as they are now; of
-//! the rest nobody knows what became of it, and the sessions are told so. A settlement that is to be confirmed is a
-//! question here: done twice it settles nothing twice. It knows no link and no replica.
+//! the node that leads. When another node leads, subscriptions and questions are asked again there, as they are now. A
+//! settlement that is to be confirmed is a question here: done twice it settles nothing twice. It knows no link and no
+//! replica.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,8 @@ use sennit_engine::{
     Command, Effect, Origin, PartitionCommand, ReaderChange, Refusal, SessionId, StreamCommand,
 };
 use sennit_model::{Offset, PartitionId, Timestamp};
+
+use super::{reader_window::ReaderWindow, sent_commands::SentCommands};
 
 /// A question to one partition. Of requests that settle messages of several, the parts have one origin.
 type Question = (Origin, PartitionId);
@@ -34,13 +36,20 @@ struct Kept {
     is_asked: bool,
     /// Since when it is as it is.
     since: Timestamp,
+    /// Of a reader.
+    window: ReaderWindow,
 }
 
-/// A request that was sent to another node under one origin and is not answered.
-#[derive(Debug, Default)]
-struct UnderWay {
-    count: u64,
-    bytes: u64,
+impl Kept {
+    /// The command for a leader that is asked from now on.
+    fn asked_anew(&mut self) -> Command {
+        let mut command = self.command.clone();
+        if let Command::Read(read) = &mut command {
+            self.window.begin_anew();
+            read.credit = self.window.left_of(read.credit);
+        }
+        command
+    }
 }
 
 /// The requests on which sessions count.
@@ -48,16 +57,41 @@ struct UnderWay {
 pub(super) struct OpenRequests {
     subscriptions: BTreeMap<Place, Kept>,
     questions: BTreeMap<Question, Kept>,
-    under_way: BTreeMap<Origin, UnderWay>,
-    bytes_under_way: u64,
+    /// Commands that are answered once, at another node.
+    pub(super) under_way: SentCommands,
     /// How many subscriptions and questions are to be asked.
     unasked: usize,
 }
 
 impl OpenRequests {
-    /// Notes a command, which is asked at once if somebody leads.
-    pub(super) fn note(&mut self, command: &Command, is_led: bool, now: Timestamp) -> Noted {
-        let kept = || Kept { command: command.clone(), is_asked: is_led, since: now };
+    /// Notes a command, which is asked at once if somebody leads. A change of a reader's window becomes what the leader is
+    /// told of it, with a second command if one does not say it.
+    pub(super) fn note(
+        &mut self,
+        command: &mut Command,
+        is_led: bool,
+        now: Timestamp,
+    ) -> (Noted, Option<Command>) {
+        let Command::Reader { session, subscription, partition, change } = command else {
+            return (self.note_asked(command, is_led, now), None);
+        };
+        let (session, subscription, partition) = (*session, *subscription, *partition);
+        if let ReaderChange::End = change {
+            return (self.forget((session, subscription, partition)), None);
+        }
+        let second = self.change_reader((session, subscription, partition), is_led, change);
+        let second =
+            second.map(|change| Command::Reader { session, subscription, partition, change });
+        (Noted::Kept, second)
+    }
+
+    fn note_asked(&mut self, command: &Command, is_led: bool, now: Timestamp) -> Noted {
+        let kept = || Kept {
+            command: command.clone(),
+            is_asked: is_led,
+            since: now,
+            window: ReaderWindow::default(),
+        };
         match command {
             Command::Subscribe(subscribe) => {
                 let place = (subscribe.origin.session, subscribe.subscription, subscribe.partition);
@@ -68,24 +102,11 @@ impl OpenRequests {
             }
             Command::SetCredit { session, subscription, partition, credit, .. } => {
                 let place = (*session, *subscription, *partition);
-                self.change(place, is_led, |command| match command {
+                self.change(place, is_led, |kept| match &mut kept.command {
                     Command::Subscribe(subscribe) => subscribe.credit = *credit,
                     Command::Read(read) => read.credit = *credit,
                     _ => {}
                 })
-            }
-            Command::Reader { session, subscription, partition, change } => {
-                let place = (*session, *subscription, *partition);
-                match change {
-                    ReaderChange::Credit(credit) => self.change(place, is_led, |command| {
-                        if let Command::Read(read) = command {
-                            read.credit = *credit;
-                        }
-                    }),
-                    // Asked again, it begins with its whole window.
-                    ReaderChange::Taken { .. } => self.change(place, is_led, |_| ()),
-                    ReaderChange::End => self.forget(place),
-                }
             }
             Command::Unsubscribe { session, subscription, partition, .. } => {
                 self.forget((*session, *subscription, *partition))
@@ -106,16 +127,12 @@ impl OpenRequests {
         }
     }
 
-    /// Notes that a command which is answered once was sent to another node.
+    /// Notes a command that was sent to another node. It publishes so many bytes.
     pub(super) fn sent(&mut self, command: &Command, bytes: u64) {
-        if question_of(command).is_some() {
-            return;
-        }
-        if let Some(origin) = answered_once(command) {
-            let under_way = self.under_way.entry(origin).or_default();
-            under_way.count += 1;
-            under_way.bytes += bytes;
-            self.bytes_under_way += bytes;
+        if question_of(command).is_none()
+            && let Some(origin) = answered_once(command)
+        {
+            self.under_way.add(origin, command.clone(), bytes);
         }
     }
 
@@ -124,7 +141,10 @@ impl OpenRequests {
         match effect {
             Effect::Deliver(delivery) => {
                 let next = Offset(delivery.first.0 + u64::from(delivery.count));
-                self.reached((delivery.session, delivery.subscription, delivery.partition), next);
+                let place = (delivery.session, delivery.subscription, delivery.partition);
+                if let Some(window) = self.reached(place, next) {
+                    window.delivered(delivery.count, delivery.messages.len() as u64);
+                }
             }
             Effect::Gap { session, subscription, partition, range, .. } => {
                 self.reached((*session, *subscription, *partition), range.end);
@@ -153,24 +173,29 @@ impl OpenRequests {
             }
             effect => {
                 let Some(origin) = answers(effect) else { return true };
-                let was_awaited = self.forget_question(origin) || self.answered(origin);
+                let was_awaited = self.forget_question(origin) || self.under_way.answered(origin);
                 return was_awaited || !is_from_afar;
             }
         }
         true
     }
 
-    /// Another node leads, or nobody: tells the sessions what is not known, at `now`.
-    pub(super) fn lose_leader(&mut self, now: Timestamp, out: &mut Vec<Effect>) {
-        self.bytes_under_way = 0;
-        for (origin, UnderWay { count, .. }) in std::mem::take(&mut self.under_way) {
-            let refused = || Effect::Refused { origin, refusal: Refusal::OutcomeUnknown };
-            out.extend((0..count).map(|_| refused()));
-        }
+    /// Hears an effect of the leader before; false if no session is told of it. It only answers what was sent there.
+    pub(super) fn hear_late(&mut self, effect: &Effect) -> bool {
+        answers(effect).is_some_and(|origin| self.under_way.answered(origin))
+    }
+
+    /// Another node leads, or nobody, since `now`: subscriptions and questions are to be asked again.
+    pub(super) fn lose_leader(&mut self, now: Timestamp) {
         for kept in self.subscriptions.values_mut().chain(self.questions.values_mut()) {
             (kept.is_asked, kept.since) = (false, now);
         }
         self.unasked = self.subscriptions.len() + self.questions.len();
+    }
+
+    /// Whether the present leader has to be asked something.
+    pub(super) fn are_unasked(&self) -> bool {
+        self.unasked > 0
     }
 
     /// The commands that the present leader has to be asked; they count as asked from now on.
@@ -182,7 +207,7 @@ impl OpenRequests {
         let all = self.subscriptions.values_mut().chain(self.questions.values_mut());
         let unasked = all.filter(|kept| !kept.is_asked).map(|kept| {
             kept.is_asked = true;
-            kept.command.clone()
+            kept.asked_anew()
         });
         unasked.collect()
     }
@@ -199,11 +224,6 @@ impl OpenRequests {
         }
     }
 
-    /// Published bytes that were sent to another node and are not answered.
-    pub(super) fn bytes_under_way(&self) -> u64 {
-        self.bytes_under_way
-    }
-
     fn keep(&mut self, place: Place, kept: Kept) -> Noted {
         self.unasked += usize::from(!kept.is_asked);
         if let Some(before) = self.subscriptions.insert(place, kept) {
@@ -213,14 +233,46 @@ impl OpenRequests {
     }
 
     /// Changes what would be asked now. Without a leader that is to be asked.
-    fn change(&mut self, place: Place, is_led: bool, change: impl FnOnce(&mut Command)) -> Noted {
+    fn change(&mut self, place: Place, is_led: bool, change: impl FnOnce(&mut Kept)) -> Noted {
         if let Some(kept) = self.subscriptions.get_mut(&place) {
-            change(&mut kept.command);
+            change(kept);
             if !is_led {
                 self.unasked += usize::from(std::mem::replace(&mut kept.is_asked, false));
             }
         }
         Noted::Kept
+    }
+
+    /// Changes what a reader holds, or its window. The leader is told what is left in `change`, and by the change that is
+    /// returned.
+    fn change_reader(
+        &mut self,
+        place: Place,
+        is_led: bool,
+        change: &mut ReaderChange,
+    ) -> Option<ReaderChange> {
+        let mut second = None;
+        self.change(place, is_led, |kept| {
+            let (Command::Read(read), held) = (&mut kept.command, &mut kept.window) else { return };
+            match change {
+                ReaderChange::Credit(window) => {
+                    read.credit = *window;
+                    *window = held.left_of(*window);
+                }
+                ReaderChange::Taken { messages, bytes } => {
+                    let ((rest, rest_bytes), is_changed) = held.taken(*messages, *bytes);
+                    let window = ReaderChange::Credit(held.left_of(read.credit));
+                    (*messages, *bytes) = (rest, rest_bytes);
+                    match rest {
+                        _ if !is_changed => {}
+                        0 => *change = window,
+                        _ => second = Some(window),
+                    }
+                }
+                ReaderChange::End => {}
+            }
+        });
+        second
     }
 
     fn forget(&mut self, place: Place) -> Noted {
@@ -256,25 +308,12 @@ impl OpenRequests {
         kept.is_some()
     }
 
-    /// A reader has got everything before this offset.
-    fn reached(&mut self, place: Place, next: Offset) {
-        if let Some(Kept { command: Command::Read(read), .. }) = self.subscriptions.get_mut(&place)
-        {
-            read.at = read.at.max(next);
-        }
-    }
-
-    /// Whether something that was sent under this origin is answered now.
-    fn answered(&mut self, origin: Origin) -> bool {
-        let Some(under_way) = self.under_way.get_mut(&origin) else { return false };
-        let bytes = under_way.bytes / under_way.count;
-        under_way.bytes -= bytes;
-        under_way.count -= 1;
-        self.bytes_under_way -= bytes;
-        if under_way.count == 0 {
-            self.under_way.remove(&origin);
-        }
-        true
+    /// A reader has got everything before this offset; returns what it holds.
+    fn reached(&mut self, place: Place, next: Offset) -> Option<&mut ReaderWindow> {
+        let Kept { command, window, .. } = self.subscriptions.get_mut(&place)?;
+        let Command::Read(read) = command else { return None };
+        read.at = read.at.max(next);
+        Some(window)
     }
 
     /// Whether the session is told of a refusal. Questions and subscriptions that were refused because of who leads are
@@ -295,7 +334,7 @@ impl OpenRequests {
                 return false;
             }
         }
-        if self.forget_question(origin) || self.answered(origin) {
+        if self.forget_question(origin) || self.under_way.answered(origin) {
             return true;
         }
         // Only a subscription is left that it may answer.
@@ -351,7 +390,7 @@ fn may_be_repeated(command: &Command) -> bool {
 }
 
 /// The origin of a command that is answered once, whatever comes of it.
-fn answered_once(command: &Command) -> Option<Origin> {
+pub(super) fn answered_once(command: &Command) -> Option<Origin> {
     match command {
         Command::Settle(_) => None,
         Command::Subscribe(_) | Command::Read(_) => None,

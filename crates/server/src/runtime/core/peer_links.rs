@@ -35,6 +35,9 @@ pub(crate) trait PeerLinks: fmt::Debug {
     /// Sends effects to the node of their sessions; false if they are lost.
     fn send_effects(&self, node: u16, effects: Parcel) -> bool;
 
+    /// Whether all that was sent to any node is out of this process.
+    fn has_sent_all(&self) -> bool;
+
     /// Ends the link to a node: something is lost, and both sides have to know.
     fn end(&self, node: u16);
 }

@@ -98,7 +98,9 @@ impl ShardState {
     pub(super) fn is_quiet(&self) -> bool {
         match self {
             Self::Alone(shard) => !shard.has_frames(),
-            Self::InGroup(group) => !group.shard().has_frames() && group.has_left(),
+            Self::InGroup(group) => {
+                !group.shard().has_frames() && group.has_left() && group.owes_nothing()
+            }
         }
     }
 

@@ -50,20 +50,37 @@ impl Visits {
         true
     }
 
-    /// Removes the commands that were held for the leader of this term; those for another are dropped, as their nodes
-    /// know by now that it leads no more.
+    /// Whether commands wait.
+    pub(super) fn has_early(&self) -> bool {
+        !self.early.is_empty()
+    }
+
+    /// Removes the commands that were held for the leader of this term.
     pub(super) fn release(&mut self, term: u64) -> Vec<Command> {
-        if self.early.is_empty() {
-            return Vec::new();
-        }
-        self.early_bytes = 0;
-        let early = std::mem::take(&mut self.early).into_iter();
         let mut released = Vec::new();
-        for Early { node, commands, .. } in early.filter(|early| early.term == term) {
+        for Early { node, commands, .. } in self.take_early(|of| of == term) {
             self.note(node, &commands);
             released.extend(commands);
         }
         released
+    }
+
+    /// Removes the commands that were held for leaders of all terms but this one: the node, the term, and its commands.
+    pub(super) fn take_early_but(&mut self, term: Option<u64>) -> Vec<(u16, u64, Vec<Command>)> {
+        let early = self.take_early(|of| Some(of) != term).into_iter();
+        early.map(|Early { node, term, commands }| (node, term, commands)).collect()
+    }
+
+    fn take_early(&mut self, is_taken: impl Fn(u64) -> bool) -> Vec<Early> {
+        let (taken, left) =
+            std::mem::take(&mut self.early).into_iter().partition(|early| is_taken(early.term));
+        self.early = left;
+        self.count_early();
+        taken
+    }
+
+    fn count_early(&mut self) {
+        self.early_bytes = self.early.iter().map(|early| published_bytes(&early.commands)).sum();
     }
 
     /// Notes which sessions take part by these commands, and which do no more.
@@ -103,7 +120,7 @@ impl Visits {
     /// wait from it are never done, and reads wait no more.
     pub(super) fn cut_off(&mut self, node: u16, grace: Duration) -> Vec<Command> {
         self.early.retain(|early| early.node != node);
-        self.early_bytes = self.early.iter().map(|early| published_bytes(&early.commands)).sum();
+        self.count_early();
         let mut ended = self.end_sessions(node, grace);
         let reads = self.guests.get_mut(&node).map(|guests| std::mem::take(&mut guests.reads));
         let stop =
@@ -221,5 +238,16 @@ mod tests {
         assert_eq!(visits.release(7), [subscribe(1)]);
         assert_eq!(visits.release(7), []);
         assert_eq!(visits.cut_off(2, GRACE), [end(1, GRACE)]);
+    }
+
+    #[test]
+    fn commands_that_come_early_for_another_term_go_back() {
+        let mut visits = Visits::default();
+        assert!(visits.hold(2, 7, vec![subscribe(1)]));
+        assert!(visits.hold(3, 8, vec![subscribe(2)]));
+        assert_eq!(visits.take_early_but(Some(8)), [(2, 7, vec![subscribe(1)])]);
+        assert!(visits.has_early());
+        assert_eq!(visits.take_early_but(None), [(3, 8, vec![subscribe(2)])]);
+        assert!(!visits.has_early());
     }
 }

@@ -4,28 +4,27 @@
 use std::time::Duration;
 
 use sennit_replica::Moment;
-use sennit_replication::Role;
+use sennit_replication::{Role, WINDOW_MAX};
 use sennit_shard::Standing;
 
 use super::GroupShard;
-use crate::runtime::{
-    clock::moment,
-    groups::{Leader, ReplicaLag},
-};
+use crate::runtime::groups::{Leader, ReplicaLag};
 
 /// Ticks between two looks at what is said of the group and who is to lead it.
 const LOOK_TICKS: u64 = 10;
 
-/// How long a node leads at least before it gives leadership away, and how long it waits before it tries again.
-const LEADS_AT_LEAST: Duration = Duration::from_secs(5);
+/// How long it leads on at most, after attempts that have come to nothing.
+const KEEPS_AT_MOST: Duration = Duration::from_secs(60);
 
-/// Entries by which the node that is to lead may be behind.
-const LAG_ENTRIES_MAX: u64 = 64;
+/// Entries by which the node that is to lead may be behind, and their bytes: it has to catch up while nothing is decided.
+/// One that keeps pace with a busy leader has as much under way.
+const LAG_ENTRIES_MAX: u64 = 4 * WINDOW_MAX as u64;
+const LAG_BYTES_MAX: u64 = 32 << 20;
 
 impl GroupShard {
     /// So many ticks have passed.
     pub(in crate::runtime::core) fn tick(&mut self, count: u32) {
-        let now = moment();
+        let now = self.now();
         for _ in 0..count {
             self.replica.tick(now);
         }
@@ -78,32 +77,51 @@ impl GroupShard {
         self.groups.set_role(self.index, self.role(), lags);
     }
 
-    /// Gives leadership to the node that is to have it, if that is there and has the log.
+    /// Gives leadership to the node that is to have it, if that is there and will have the log in a moment.
     fn give_away(&mut self, lags: &[ReplicaLag], now: Moment) {
         let Leader::Here { .. } = self.lead else { return };
         let preferred = self.groups.preferred(self.index);
-        let may_lead = lags
-            .iter()
-            .any(|lag| lag.node == preferred && lag.is_heard && lag.entries <= LAG_ENTRIES_MAX);
+        let lag = lags.iter().find(|lag| lag.node == preferred && lag.is_heard);
         let kept_ns = now.monotonic_ns.saturating_sub(self.kept_since.monotonic_ns);
-        if !may_lead || !self.decides() || u128::from(kept_ns) < LEADS_AT_LEAST.as_nanos() {
+        if !self.decides() || u128::from(kept_ns) < self.keeps_for.as_nanos() {
             return;
         }
-        self.kept_since = now;
-        self.hand_to(preferred, now);
+        if lag.is_some_and(|lag| self.catches_up(lag.entries)) {
+            self.kept_since = now;
+            // If it comes to nothing, the group has stood still for that.
+            self.keeps_for = (2 * self.keeps_for).min(KEEPS_AT_MOST);
+            self.hand_to(preferred, now);
+        }
+    }
+
+    /// Whether a replica that lacks so many entries has them in a moment.
+    fn catches_up(&self, entries: u64) -> bool {
+        let bytes = || {
+            self.shard().labels().map(|labels| {
+                let last = labels.last().index;
+                labels.bytes_between(last.saturating_sub(entries), last + 1)
+            })
+        };
+        entries <= LAG_ENTRIES_MAX && bytes() <= Some(LAG_BYTES_MAX)
     }
 
     /// The broker stops: the node that has the most of the log is to lead.
     pub(in crate::runtime::core) fn leave(&mut self) {
         self.leaves = true;
         if let (Some(heir), true) = (self.heir(), self.decides()) {
-            self.hand_to(heir, moment());
+            self.hand_to(heir, self.now());
         }
     }
 
     /// Whether this node leads no more, or nobody else could.
     pub(in crate::runtime::core) fn has_left(&self) -> bool {
         !matches!(self.lead, Leader::Here { .. }) || self.heir().is_none()
+    }
+
+    /// Whether sessions of this node have their answers, and other nodes what was said to them.
+    pub(in crate::runtime::core) fn owes_nothing(&self) -> bool {
+        let has_sent_all = self.peers.as_ref().is_none_or(|peers| peers.has_sent_all());
+        has_sent_all && self.held.len() == 0 && !self.requests.under_way.are_awaited()
     }
 
     /// The node that is to lead when this one stops.
@@ -113,7 +131,7 @@ impl GroupShard {
         nodes.filter(|(_, node)| self.is_up(*node)).min().map(|(_, node)| node)
     }
 
-    fn hand_to(&mut self, node: u16, now: Moment) {
+    pub(super) fn hand_to(&mut self, node: u16, now: Moment) {
         match self.replica.transfer(u64::from(node), now) {
             Ok(()) => tracing::info!(shard = self.index.0, to = node, "leadership is handed over"),
             Err(refusal) => tracing::debug!(shard = self.index.0, %refusal, "leadership stays"),

@@ -96,10 +96,31 @@ fn refused(request: u64, refusal: Refusal) -> Effect {
     Effect::Refused { origin: origin(request), refusal }
 }
 
-/// The refusals that sessions are told when another node leads.
+/// Notes a command of which the leader is told no more than it says.
+fn note(asked: &mut OpenRequests, mut command: Command, is_led: bool) -> Noted {
+    let before = command.clone();
+    let (noted, second) = asked.note(&mut command, is_led, NOW);
+    assert_eq!((command, second), (before, None));
+    noted
+}
+
+/// A change of a reader, and what the leader is told of it.
+fn changed(asked: &mut OpenRequests, subscription: u32, change: ReaderChange) -> Vec<ReaderChange> {
+    let mut command =
+        Command::Reader { session: SESSION, subscription, partition: PARTITION, change };
+    let (_, second) = asked.note(&mut command, true, NOW);
+    let told = second.into_iter().chain([command]).map(|command| match command {
+        Command::Reader { change, .. } => change,
+        other => panic!("{other:?}"),
+    });
+    told.collect()
+}
+
+/// The refusals that sessions are told when another node leads, and the one before answers no more.
 fn lost(asked: &mut OpenRequests) -> Vec<Effect> {
+    asked.lose_leader(NOW);
     let mut out = Vec::new();
-    asked.lose_leader(NOW, &mut out);
+    asked.under_way.give_up(&mut out);
     out
 }
 
@@ -107,7 +128,7 @@ fn lost(asked: &mut OpenRequests) -> Vec<Effect> {
 fn subscriptions_are_asked_again_as_they_are_by_then() {
     let mut asked = OpenRequests::default();
     for command in [subscribe(1, 10), read(2, 5, 10), subscribe(3, 10), read(4, 0, 10)] {
-        assert_eq!(asked.note(&command, true, NOW), Noted::Kept);
+        assert_eq!(note(&mut asked, command, true), Noted::Kept);
     }
     assert_eq!(asked.ask(), []);
     let partition = PARTITION;
@@ -123,9 +144,11 @@ fn subscriptions_are_asked_again_as_they_are_by_then() {
         Command::Reader { session: SESSION, subscription: 2, partition, change },
         Command::Unsubscribe { session: SESSION, subscription: 3, partition, group: GroupId(1) },
     ] {
-        asked.note(&command, true, NOW);
+        note(&mut asked, command, true);
     }
     assert!(asked.hear(&delivered(2, 5, 3), false));
+    let taken = ReaderChange::Taken { messages: 3, bytes: 0 };
+    assert_eq!(changed(&mut asked, 2, taken), [taken]);
     let (session, subscription) = (SESSION, 4);
     assert!(asked.hear(&Effect::ReaderTooSlow { session, subscription, partition }, false));
     assert_eq!(lost(&mut asked), []);
@@ -134,13 +157,31 @@ fn subscriptions_are_asked_again_as_they_are_by_then() {
 }
 
 #[test]
+fn the_window_of_a_reader_is_one_over_a_change_of_leaders() {
+    let mut asked = OpenRequests::default();
+    note(&mut asked, read(2, 0, 10), true);
+    assert!(asked.hear(&delivered(2, 0, 6), true));
+    assert_eq!(lost(&mut asked), []);
+    assert_eq!(asked.ask(), [read(2, 6, 4)]);
+    assert!(asked.hear(&delivered(2, 6, 4), true));
+    let taken = |messages| ReaderChange::Taken { messages, bytes: 0 };
+    let window = |messages| ReaderChange::Credit(credit(messages));
+    assert_eq!(changed(&mut asked, 2, taken(2)), [window(6)]);
+    assert_eq!(changed(&mut asked, 2, window(20)), [window(16)]);
+    assert_eq!(changed(&mut asked, 2, taken(5)), [window(20), taken(1)]);
+    assert_eq!(changed(&mut asked, 2, taken(1)), [taken(1)]);
+    assert_eq!(lost(&mut asked), []);
+    assert_eq!(asked.ask(), [read(2, 10, 18)]);
+}
+
+#[test]
 fn what_is_asked_while_nobody_leads_is_asked_once_somebody_does() {
     let mut asked = OpenRequests::default();
-    asked.note(&subscribe(1, 10), false, NOW);
-    asked.note(&describe(5), false, NOW);
-    assert_eq!(asked.note(&publish(6), false, NOW), Noted::Passing);
+    note(&mut asked, subscribe(1, 10), false);
+    note(&mut asked, describe(5), false);
+    assert_eq!(note(&mut asked, publish(6), false), Noted::Passing);
     assert_eq!(asked.ask(), [subscribe(1, 10), describe(5)]);
-    asked.note(&Command::EndSession { session: SESSION, grace: Duration::ZERO }, true, NOW);
+    note(&mut asked, Command::EndSession { session: SESSION, grace: Duration::ZERO }, true);
     assert_eq!(lost(&mut asked), []);
     assert_eq!(asked.ask(), [describe(5)]);
 }
@@ -148,7 +189,7 @@ fn what_is_asked_while_nobody_leads_is_asked_once_somebody_does() {
 #[test]
 fn an_interruption_is_not_told_and_the_subscription_is_asked_again() {
     let mut asked = OpenRequests::default();
-    asked.note(&subscribe(1, 10), true, NOW);
+    note(&mut asked, subscribe(1, 10), true);
     let (session, partition) = (SESSION, PARTITION);
     let interrupted = Effect::SubscriptionInterrupted { session, subscription: 1, partition };
     assert!(!asked.hear(&interrupted, false));
@@ -159,7 +200,7 @@ fn an_interruption_is_not_told_and_the_subscription_is_asked_again() {
 fn a_subscription_that_is_refused_is_asked_again_if_it_is_about_who_leads_and_forgotten_otherwise()
 {
     let mut requests = OpenRequests::default();
-    requests.note(&read(2, 5, 10), true, NOW);
+    note(&mut requests, read(2, 5, 10), true);
     assert!(!requests.hear(&refused(2, Refusal::NoLeader), true));
     assert_eq!(requests.ask(), [read(2, 5, 10)]);
     assert!(requests.hear(&refused(2, Refusal::UnknownTopic), true));
@@ -170,7 +211,7 @@ fn a_subscription_that_is_refused_is_asked_again_if_it_is_about_who_leads_and_fo
 #[test]
 fn a_question_that_the_leader_lost_is_asked_again_until_nobody_leads_for_long() {
     let mut asked = OpenRequests::default();
-    asked.note(&describe(5), true, NOW);
+    note(&mut asked, describe(5), true);
     for refusal in [Refusal::OutcomeUnknown, Refusal::NoLeader, Refusal::NotLeader { leader: 2 }] {
         assert!(!asked.hear(&refused(5, refusal), true));
         assert_eq!(asked.ask(), [describe(5)]);
@@ -190,13 +231,28 @@ fn of_what_was_sent_and_not_answered_the_outcome_is_unknown() {
     for request in [1, 1, 2] {
         asked.sent(&publish(request), 10);
     }
-    assert_eq!(asked.bytes_under_way(), 30);
+    assert_eq!(asked.under_way.bytes(), 30);
     assert!(asked.hear(&confirmed(1), true));
     assert!(asked.hear(&refused(2, Refusal::StorageFull), true));
-    assert_eq!(asked.bytes_under_way(), 10);
+    assert_eq!(asked.under_way.bytes(), 10);
     assert_eq!(lost(&mut asked), [refused(1, Refusal::OutcomeUnknown)]);
-    assert_eq!((asked.bytes_under_way(), lost(&mut asked)), (0, Vec::new()));
+    assert_eq!((asked.under_way.bytes(), lost(&mut asked)), (0, Vec::new()));
     assert!(!asked.hear(&confirmed(1), true), "it was told already that nobody knows");
+}
+
+#[test]
+fn the_leader_before_answers_what_was_sent_to_it_and_nothing_else() {
+    let mut asked = OpenRequests::default();
+    note(&mut asked, subscribe(1, 10), true);
+    note(&mut asked, describe(5), true);
+    asked.sent(&publish(2), 10);
+    asked.lose_leader(NOW);
+    assert!(!asked.hear_late(&delivered(1, 0, 3)));
+    assert!(!asked.hear_late(&refused(5, Refusal::OutcomeUnknown)));
+    assert!(!asked.hear_late(&refused(1, Refusal::OutcomeUnknown)));
+    assert!(asked.hear_late(&confirmed(2)));
+    assert!(!asked.hear_late(&confirmed(2)));
+    assert_eq!(asked.ask(), [subscribe(1, 10), describe(5)]);
 }
 
 fn settle(partition: PartitionId, confirm: bool) -> Command {
@@ -217,7 +273,7 @@ fn settled(partition: PartitionId) -> Effect {
 #[test]
 fn a_settlement_without_a_confirm_is_answered_if_it_was_stale() {
     let mut asked = OpenRequests::default();
-    assert_eq!(asked.note(&settle(PARTITION, false), true, NOW), Noted::Passing);
+    assert_eq!(note(&mut asked, settle(PARTITION, false), true), Noted::Passing);
     asked.sent(&settle(PARTITION, false), 0);
     assert!(asked.hear(&settled(PARTITION), true));
     assert_eq!(lost(&mut asked), []);
@@ -230,7 +286,7 @@ fn settlements_of_one_request_that_the_leader_lost_are_asked_again_each() {
     let third = PartitionId { index: sennit_model::PartitionIndex(2), ..PARTITION };
     let mut asked = OpenRequests::default();
     for partition in [PARTITION, other, third] {
-        assert_eq!(asked.note(&settle(partition, true), true, NOW), Noted::Kept);
+        assert_eq!(note(&mut asked, settle(partition, true), true), Noted::Kept);
     }
     assert!(asked.hear(&settled(other), true));
     assert!(!asked.hear(&refused(1, Refusal::OutcomeUnknown), false));
