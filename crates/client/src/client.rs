@@ -4,7 +4,10 @@ use std::{fmt, sync::Arc};
 
 use sennit_model::{GroupName, TopicName, TopicPattern, limits::FRAME_BYTES_MAX};
 use sennit_tls::{TlsFault, TlsOptions};
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, sleep},
+};
 
 use crate::{
     addresses::{Address, Addresses, split_list},
@@ -15,11 +18,12 @@ use crate::{
     credential::Credential,
     error::Error,
     inbox::Requests,
+    leaderless::GIVE_UP_AFTER,
     outbox::Outbox,
     pattern_reader::PatternReaderBuilder,
     publisher::PublisherBuilder,
     reader::ReaderBuilder,
-    reconnect::Reconnect,
+    reconnect::{Backoff, Reconnect},
     session::{Greeting, Session},
 };
 
@@ -100,7 +104,7 @@ impl ClientBuilder {
             replaces: None,
             credential: self.credential,
         };
-        let session = Session::open(&greeting, &addresses, self.reconnect.attempt_timeout).await?;
+        let session = first_session(&greeting, &addresses, self.reconnect).await?;
         let (commands, received) = mpsc::unbounded_channel();
         let outbox = Arc::new(Outbox::default());
         let server = session.server.clone();
@@ -111,6 +115,29 @@ impl ClientBuilder {
         let (connection, steps): (Arc<_>, _) = (Arc::new(connection), Arc::default());
         let requests = Arc::new(Requests::new(Arc::clone(&connection)));
         Ok(Client { connection, steps, requests, address: list, server: server.into() })
+    }
+}
+
+/// The first session. Where nodes cannot tell yet who may do what, they are asked again for a while, unless the client is
+/// not to connect again at all.
+async fn first_session(
+    greeting: &Greeting,
+    addresses: &Addresses,
+    reconnect: Reconnect,
+) -> Result<Session, Error> {
+    let begun = Instant::now();
+    let mut backoff = Backoff::new(reconnect.delay_min, reconnect.delay_max);
+    loop {
+        let opened = Session::open(greeting, addresses, reconnect.attempt_timeout).await;
+        let goes_on = |error: &Error| {
+            error.is_without_leader()
+                && reconnect.attempts_max != Some(0)
+                && begun.elapsed() < GIVE_UP_AFTER
+        };
+        match opened {
+            Err(error) if goes_on(&error) => sleep(backoff.delay()).await,
+            opened => return opened,
+        }
     }
 }
 

@@ -153,6 +153,16 @@ impl Error {
         }
     }
 
+    /// Returns whether a node answered that no replica leads the group.
+    pub(crate) fn is_without_leader(&self) -> bool {
+        match self {
+            Self::NoneReachable { tried } => {
+                tried.iter().any(|(_, error)| error.is_without_leader())
+            }
+            error => error.code() == Some(ErrorCode::NoLeader),
+        }
+    }
+
     /// Returns whether no replica leads the group, or whether a leader that is gone was asked: the next one knows.
     pub(crate) fn asks_for_leader(&self) -> bool {
         self.code() == Some(ErrorCode::NoLeader) || matches!(self, Self::OutcomeUnknown)

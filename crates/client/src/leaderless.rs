@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 
 /// How long the first request of a publisher, consumer or reader, and a program's own request, is asked again before
-/// its caller is told. All other requests are asked again for good.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
+/// its caller is told, and how long nodes are asked for the first session. All other requests are asked again for good.
+pub(crate) const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
 
 /// How long one node may say of something that it has no leader before the client goes to another node. The time
 /// doubles with each node that says the same.

@@ -6,7 +6,8 @@ use std::{
 };
 
 /// How a client reconnects after it has lost its connection. The first connection is tried once,
-/// whatever these settings are.
+/// whatever these settings are; only nodes of a cluster that cannot tell yet who may do what are asked again, for up to
+/// 15 s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reconnect {
     /// The shortest delay between two attempts.

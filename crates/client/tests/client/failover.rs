@@ -3,9 +3,14 @@
 
 use std::time::Duration;
 
-use sennit_client::{Client, Error, ErrorCode, GroupName, Offset, TopicConfig, TopicKind};
+use sennit_client::{
+    Client, Error, ErrorCode, GroupName, Offset, Reconnect, TopicConfig, TopicKind,
+};
 use sennit_protocol::{Reply, Request, control};
-use tokio::net::TcpListener;
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpListener, TcpStream},
+};
 
 use crate::broker::{Broker, Peer, both, message, soon, topic};
 
@@ -74,16 +79,32 @@ async fn addresses_that_cannot_be_reached_are_named_with_their_reasons() {
 async fn a_refusal_for_good_is_the_error_although_another_address_is_dead() {
     let broker = Broker::listen().await;
     let list = [dead_address().await, broker.address()].join(",");
-    let refuse = async {
-        let mut stream = soon(broker.accept()).await;
-        let mut out = Vec::new();
-        let error = control::Error::new(ErrorCode::Unauthorized, "as the script says");
-        Reply::Error(error).encode(1, &mut out);
-        tokio::io::AsyncWriteExt::write_all(&mut stream, &out).await.unwrap();
-        stream
-    };
+    let refuse = refuse_greeting(&broker, ErrorCode::Unauthorized);
     let (client, _stream) = both(Client::connect(list), refuse).await;
     assert_eq!(client.unwrap_err().code(), Some(ErrorCode::Unauthorized));
+}
+
+/// Answers the next client's greeting with an error, and gives its connection.
+async fn refuse_greeting(broker: &Broker, code: ErrorCode) -> TcpStream {
+    let mut stream = soon(broker.accept()).await;
+    let mut out = Vec::new();
+    Reply::Error(control::Error::new(code, "as the script says")).encode(1, &mut out);
+    stream.write_all(&out).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn a_node_that_cannot_tell_yet_who_may_do_what_is_asked_again_for_the_first_session() {
+    let broker = Broker::listen().await;
+    let script = async {
+        let refused = refuse_greeting(&broker, ErrorCode::NoLeader).await;
+        (refused, broker.greeted().await)
+    };
+    let (client, _peers) = both(Client::connect(broker.address()), script).await;
+    client.unwrap();
+    let once = Client::builder(broker.address()).reconnect(Reconnect::off()).connect();
+    let (client, _stream) = both(once, refuse_greeting(&broker, ErrorCode::NoLeader)).await;
+    assert_eq!(client.unwrap_err().code(), Some(ErrorCode::NoLeader));
 }
 
 #[tokio::test]
