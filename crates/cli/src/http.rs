@@ -1,4 +1,5 @@
-//! HTTP requests of verbs: one connection, one request at a time. Refusals become failures.
+//! HTTP requests of verbs: one connection at a time, one request at a time. A request that another node, or another
+//! moment, may answer is sent again; other refusals become failures.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -24,6 +25,7 @@ use crate::{
     connect_options::{CONNECT_TIMEOUT, no_broker},
     credential_options::CredentialOptions,
     exit::{Exit, Failure},
+    http_retry::{Refused, RetryLimit},
     tls_options::TlsArgs,
 };
 
@@ -111,10 +113,11 @@ impl Answer {
     }
 }
 
-/// A connection to a broker's HTTP port.
+/// A connection to a broker's HTTP port, and behind it one to another node's.
 pub struct Http {
     /// The node's address.
     pub address: String,
+    options: ConnectOptions,
     /// The credentials, as each request shows them.
     authorization: Option<String>,
     sender: SendRequest<Full<Bytes>>,
@@ -135,8 +138,13 @@ impl ConnectOptions {
     /// # Errors
     /// No server listens at any address, or no answer came in time.
     pub async fn stream(&self) -> Result<(String, Box<dyn Stream>), Failure> {
+        self.stream_from(RandomState::new().hash_one(0_u8) as usize).await
+    }
+
+    /// A connection with the first node that answers, from the address of this number on.
+    async fn stream_from(&self, number: usize) -> Result<(String, Box<dyn Stream>), Failure> {
         let all = &self.http.host_ports;
-        let first = RandomState::new().hash_one(0_u8) as usize % all.len();
+        let first = number % all.len();
         let mut tried = Vec::new();
         for address in all[first..].iter().chain(&all[..first]) {
             match self.stream_to(address).await {
@@ -168,14 +176,36 @@ impl ConnectOptions {
     pub async fn connect(&self) -> Result<Http, Failure> {
         let authorization = self.authorization()?;
         let (address, stream) = self.stream().await?;
-        let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-        let (sender, connection) =
-            shaken.map_err(|error| no_broker(&[(address.clone(), error.to_string())], "--http"))?;
-        tokio::spawn(async move {
-            // What goes wrong with it is seen by whoever waits for an answer.
-            let _ = connection.await;
-        });
-        Ok(Http { address, authorization, sender })
+        let sender = sender_of(&address, stream).await?;
+        Ok(Http { address, options: self.clone(), authorization, sender })
+    }
+}
+
+/// What requests are sent through on a new connection with this address.
+async fn sender_of(
+    address: &str,
+    stream: Box<dyn Stream>,
+) -> Result<SendRequest<Full<Bytes>>, Failure> {
+    let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+    let (sender, connection) =
+        shaken.map_err(|error| no_broker(&[(address.to_owned(), error.to_string())], "--http"))?;
+    tokio::spawn(async move {
+        // What goes wrong with it is seen by whoever waits for an answer.
+        let _ = connection.await;
+    });
+    Ok(sender)
+}
+
+/// A request that was not done, or of which that is not known.
+struct Unanswered {
+    failure: Failure,
+    /// After how long it may be sent again; nothing where that could do it twice, or does not help.
+    again_after: Option<Duration>,
+}
+
+impl From<Failure> for Unanswered {
+    fn from(failure: Failure) -> Self {
+        Self { failure, again_after: None }
     }
 }
 
@@ -194,7 +224,8 @@ impl Http {
         self.begin(method, path, headers, body).await?.whole().await
     }
 
-    /// Sends a request, and waits for the head of the answer.
+    /// Sends a request, and waits for the head of the answer. One that may be answered elsewhere, or a moment later,
+    /// is sent again, at the next node.
     ///
     /// # Errors
     /// As [`Http::ask`].
@@ -205,6 +236,42 @@ impl Http {
         headers: &[(&str, String)],
         body: Bytes,
     ) -> Result<StreamedAnswer, Failure> {
+        let limit = RetryLimit::of_request(Instant::now());
+        loop {
+            let Unanswered { failure, again_after } =
+                match self.send(method, path, headers, body.clone()).await {
+                    Ok(answer) => return Ok(answer),
+                    Err(unanswered) => unanswered,
+                };
+            let may_wait = |delay: &Duration| limit.allows(*delay, Instant::now());
+            let Some(delay) = again_after.filter(may_wait) else {
+                return Err(failure);
+            };
+            tokio::time::sleep(delay).await;
+            if self.connect_to_next().await.is_err() {
+                return Err(failure);
+            }
+        }
+    }
+
+    /// Connects to the node behind this one in the list, or to the next that answers.
+    async fn connect_to_next(&mut self) -> Result<(), Failure> {
+        let here = self.options.http.host_ports.iter().position(|one| *one == self.address);
+        let next = here.map_or(0, |here| here + 1);
+        let (address, stream) = self.options.stream_from(next).await?;
+        self.sender = sender_of(&address, stream).await?;
+        self.address = address;
+        Ok(())
+    }
+
+    /// Sends a request once, and waits for the head of the answer.
+    async fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, String)],
+        body: Bytes,
+    ) -> Result<StreamedAnswer, Unanswered> {
         let mut request =
             Request::builder().method(method).uri(path).header(header::HOST, &self.address);
         if let Some(authorization) = &self.authorization {
@@ -216,14 +283,23 @@ impl Http {
         let request = request
             .body(Full::new(body))
             .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-        let answered = with_timeout(&self.address, self.sender.send_request(request)).await?;
-        let response: Response<Incoming> =
-            answered.map_err(|error| no_answer(&self.address, &error.to_string()))?;
+        let is_safe = request.method().is_safe();
+        let answered = with_timeout(&self.address, self.sender.try_send_request(request)).await?;
+        let response: Response<Incoming> = answered.map_err(|mut lost| {
+            let was_sent = lost.take_message().is_none();
+            let failure = no_answer(&self.address, &lost.into_error().to_string());
+            let has_others = self.options.http.host_ports.len() > 1;
+            let goes_on = has_others && (is_safe || !was_sent);
+            Unanswered { failure, again_after: goes_on.then_some(TRY_AGAIN_MIN) }
+        })?;
         let (head, body) = response.into_parts();
         let answer = Answer { status: head.status, headers: head.headers, body: Bytes::new() };
         let arriving = StreamedAnswer { answer, address: self.address.clone(), body };
         if !head.status.is_success() {
-            return Err(refusal(head.status, &arriving.whole().await?.body));
+            let answer = arriving.whole().await?;
+            let failure = refusal(head.status, &answer.body);
+            let refused = Refused::of(head.status, &answer.headers, &answer.body);
+            return Err(Unanswered { failure, again_after: refused.again_after(is_safe) });
         }
         Ok(arriving)
     }

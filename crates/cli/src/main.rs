@@ -29,6 +29,7 @@ mod group_options;
 mod header_argument;
 mod hook;
 mod http;
+mod http_retry;
 mod interrupt;
 mod json_line;
 mod key_files;
