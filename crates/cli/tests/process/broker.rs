@@ -13,10 +13,10 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::bounds::{Watch, joined};
+use crate::bounds::{BOUND, Watch, joined};
 
-/// How long a broker may take to recover.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a broker may take to recover: a disk that others write to may hold up its syncs for a minute.
+const START_TIMEOUT: Duration = BOUND;
 
 /// A broker on a data directory. Dropping it kills it.
 pub struct Broker {

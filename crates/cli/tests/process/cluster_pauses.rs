@@ -1,10 +1,13 @@
-//! The leader of a topic is killed under those who use it through other nodes: consumers, readers, and clients of HTTP
-//! streams that wait. They see a pause.
+//! The leader of a topic is killed under those who use it through other nodes: consumers, readers, live subscribers, and
+//! clients of HTTP streams that wait. They see a pause, and stay connected.
 
 use std::{
-    io::{BufRead, BufReader},
-    process::{Child, Stdio},
-    thread::{self, JoinHandle},
+    collections::BTreeSet,
+    io::{BufRead, BufReader, Lines, Write},
+    net::TcpStream,
+    ops::Range,
+    process::{Child, ChildStdout, Stdio},
+    thread,
 };
 
 use serde_json::Value;
@@ -12,32 +15,42 @@ use serde_json::Value;
 use crate::{
     asking,
     backup::get,
-    bounds::{Watch, joined, until},
+    bounds::{BOUND, Watch, joined, until},
     broker::Broker,
     cluster_nodes::{own_address, three, until_led},
+    histories::proxy::Network,
 };
 
-/// A command of the binary that runs beside the test, and what it prints.
+/// A command of the binary that runs beside the test, and what it prints. Dropping it kills it.
 struct Beside {
+    _watch: Watch,
     child: Child,
-    lines: Option<JoinHandle<Vec<String>>>,
+    lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Beside {
     fn start(broker: &Broker, arguments: &[&str]) -> Self {
         let mut command = broker.command(arguments);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        let lines = thread::spawn(move || said.lines().map(Result::unwrap).collect());
-        Self { child, lines: Some(lines) }
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { _watch: Watch::over(&child, "a command beside the test"), child, lines }
     }
 
-    /// All that it has printed by its end.
-    fn lines(mut self) -> Vec<String> {
-        let _watch = Watch::over(&self.child, "a command beside the test");
-        let lines = joined("the command ends", self.lines.take().unwrap());
-        assert!(self.child.wait().unwrap().success());
-        lines
+    fn next(&mut self) -> String {
+        self.lines.next().expect("it goes on").unwrap()
+    }
+
+    /// The next lines, so many.
+    fn take(&mut self, count: usize) -> Vec<String> {
+        (0..count).map(|_| self.next()).collect()
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -51,7 +64,8 @@ fn nodes(folder: &tempfile::TempDir, is_stream: bool) -> [Broker; 3] {
         let created = asking::ask(&of_catalogue.http, "PUT", "t", &[TEXT], "").unwrap();
         assert_eq!(created.status, 201, "{}", created.head);
     } else {
-        of_catalogue.ok(&["topic", "create", "t"], b"");
+        // Readers find also what the consumer has acked.
+        of_catalogue.ok(&["topic", "create", "t", "--kind", "stream"], b"");
     }
     let mut described = Vec::new();
     for broker in &brokers {
@@ -69,12 +83,29 @@ fn nodes(folder: &tempfile::TempDir, is_stream: bool) -> [Broker; 3] {
     brokers
 }
 
+/// The sum of a node's metric over its cores.
+fn sum_of(broker: &Broker, metric: &str) -> usize {
+    let metrics = get(&broker.http, "/metrics");
+    let lines = metrics.lines().filter_map(|line| line.strip_prefix(metric));
+    let lines = lines.filter(|rest| rest.starts_with(['{', ' ']));
+    lines.map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap()).sum()
+}
+
 /// Connections that a node has parked.
 fn parked(broker: &Broker) -> usize {
-    let metrics = get(&broker.http, "/metrics");
-    let of_cores = metrics.lines().filter_map(|line| line.strip_prefix("sennit_http_parked{"));
-    let counts = of_cores.map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap());
-    counts.sum()
+    sum_of(broker, "sennit_http_parked")
+}
+
+/// The lines of a stream's events as they come, on one connection to a node.
+fn events(broker: &Broker, path: &str) -> impl Iterator<Item = String> {
+    let mut connection = TcpStream::connect(&broker.http).unwrap();
+    connection.set_read_timeout(Some(BOUND)).unwrap();
+    let request = format!("GET /v1/stream/{path} HTTP/1.1\r\nhost: {}\r\n\r\n", broker.http);
+    connection.write_all(request.as_bytes()).unwrap();
+    let mut lines = BufReader::new(connection).lines().map(Result::unwrap);
+    let status = lines.next().expect("it answers");
+    assert!(status.contains(" 200 "), "{status}");
+    lines
 }
 
 const TEXT: (&str, &str) = ("content-type", "text/plain");
@@ -83,8 +114,9 @@ const TEXT: (&str, &str) = ("content-type", "text/plain");
 fn a_consumer_and_a_reader_go_on_when_the_leader_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let [mut leader, other, third] = nodes(&folder, false);
-    let consumer = Beside::start(&other, &["consume", "t", "--follow", "--count", "6"]);
-    let reader = Beside::start(&third, &["read", "t", "--follow", "--count", "6"]);
+    other.ok(&["group", "create", "t", "workers"], b"");
+    let mut consumer = Beside::start(&other, &["consume", "t", "-g", "workers", "--follow"]);
+    let mut reader = Beside::start(&third, &["read", "t", "--from", "earliest", "--follow"]);
     let publish = |broker: &Broker, name: &str| {
         let bodies: Vec<_> = (0..2).map(|number| format!("{name}-{number}")).collect();
         let mut arguments = vec!["publish", "t"];
@@ -94,13 +126,16 @@ fn a_consumer_and_a_reader_go_on_when_the_leader_is_killed() {
     };
     let mut expected = publish(&leader, "before");
     expected.extend(publish(&third, "through-another"));
+    assert_eq!(reader.take(2), expected[..2]);
     leader.kill();
     // No node leads yet: this waits.
     expected.extend(publish(&other, "after"));
-    assert_eq!(reader.lines(), expected);
-    let mut consumed = consumer.lines();
-    consumed.dedup();
-    assert_eq!(consumed, expected);
+    assert_eq!(reader.take(expected.len() - 2), expected[2..]);
+    // What was not acked when the leader was killed comes again.
+    let mut missing = BTreeSet::from_iter(expected);
+    while !missing.is_empty() {
+        missing.remove(&consumer.next());
+    }
 }
 
 #[test]
@@ -113,8 +148,53 @@ fn a_reader_of_a_stream_that_waits_hears_what_is_appended_after_the_leader_was_k
     });
     until("the connection is parked", || parked(&other) == 1);
     leader.kill();
-    let appended = asking::ask(&third.http, "POST", "t", &[TEXT], "after").unwrap();
-    assert_eq!(appended.status, 204, "{}", appended.head);
+    third.ok(&["stream", "append", "t"], b"after");
     let heard = joined("the reader hears", waits);
     assert_eq!((heard.status, &heard.body[..]), (200, &b"after"[..]), "{}", heard.head);
+}
+
+#[test]
+fn a_reader_of_a_streams_events_stays_connected_and_hears_all_when_the_leader_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let [mut leader, other, third] = nodes(&folder, true);
+    let mut events = events(&other, "t?offset=-1&live=sse");
+    let append = |broker: &Broker, name: &str| {
+        broker.ok(&["stream", "append", "t"], name.as_bytes());
+    };
+    let mut hears = |name: &str| {
+        let line = events.by_ref().find(|line| line.starts_with("data:") && line.contains(name));
+        line.expect("the connection stays open");
+    };
+    append(&leader, "before");
+    hears("before");
+    leader.kill();
+    append(&third, "after");
+    hears("after");
+    leader.start_again();
+    append(&leader, "through the one that returned");
+    hears("through the one that returned");
+}
+
+#[test]
+fn a_live_subscriber_stays_connected_and_hears_all_when_the_leader_is_killed() {
+    const COUNT: usize = 300;
+    let folder = tempfile::tempdir().unwrap();
+    let [mut leader, other, third] = nodes(&folder, false);
+    let network = Network::new();
+    let link = network.link(&other.http);
+    let arguments = ["live", "subscribe", "t", "--from", "earliest", "--http", &link.address];
+    let mut subscriber = Beside::start(&other, &arguments);
+    until("it is connected", || sum_of(&other, "sennit_live_subscriptions") == 1);
+    let publish = |broker: &Broker, numbers: Range<usize>| {
+        let lines: String = numbers.map(|number| format!("{number}\n")).collect();
+        broker.ok(&["publish", "t"], lines.as_bytes());
+    };
+    publish(&third, 0..100);
+    leader.kill();
+    publish(&other, 100..200);
+    leader.start_again();
+    publish(&leader, 200..COUNT);
+    let expected: Vec<_> = (0..COUNT).map(|number| number.to_string()).collect();
+    assert_eq!(subscriber.take(COUNT), expected);
+    assert_eq!(link.connections(), 1, "it had to connect again");
 }

@@ -17,6 +17,7 @@ mod broker;
 mod checker;
 mod client_certificates;
 mod cluster_access;
+mod cluster_clients;
 mod cluster_disks;
 mod cluster_groups;
 mod cluster_names;

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::torture::Choices;
 
-/// After so many runs at most a consumer ends, and another begins, at any address.
+/// After so many runs at most a consumer ends, and another begins.
 const RUNS_MAX: u64 = 400;
 
 const CREDIT_MESSAGES: u32 = 128;
@@ -21,7 +21,7 @@ const CREDIT_MESSAGES: u32 = 128;
 pub async fn consume(world: Rc<World>, group: usize, mut choices: Choices) {
     while world.is_consuming() {
         let (process, number) = (world.recorder.number(), world.recorder.number());
-        let client = world.client(&mut choices).await;
+        let client = world.client().await;
         let subscribe = || {
             let builder = client.consumer(&world.topic, &world.groups[group]);
             builder.credit_messages(CREDIT_MESSAGES).subscribe()

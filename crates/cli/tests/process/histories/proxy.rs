@@ -5,6 +5,10 @@
 use std::{
     io,
     net::TcpListener as Bound,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -54,12 +58,18 @@ pub struct Link {
     /// Its own address.
     pub address: String,
     state: watch::Sender<State>,
+    connections: Arc<AtomicU64>,
 }
 
 impl Link {
     /// Lets bytes flow like this, from the side that connects and to it.
     pub fn set(&self, flows: [Flow; 2]) {
         self.state.send_modify(|state| state.flows = flows);
+    }
+
+    /// How many connections it has carried.
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Relaxed)
     }
 
     /// Breaks all connections: whatever is under way does not arrive.
@@ -73,6 +83,7 @@ struct NewLink {
     bound: Bound,
     target: String,
     state: watch::Receiver<State>,
+    connections: Arc<AtomicU64>,
 }
 
 /// The thread that serves all links. Dropping it ends them.
@@ -95,10 +106,16 @@ impl Network {
         bound.set_nonblocking(true).unwrap();
         let address = bound.local_addr().unwrap().to_string();
         let (state, seen) = watch::channel(State::default());
-        let new = NewLink { bound, target: target.to_owned(), state: seen };
+        let connections = Arc::default();
+        let new = NewLink {
+            bound,
+            target: target.to_owned(),
+            state: seen,
+            connections: Arc::clone(&connections),
+        };
         let links = self.links.as_ref().expect("it is not dropped");
         links.send(new).unwrap_or_else(|_| panic!("the network has ended"));
-        Link { address, state }
+        Link { address, state, connections }
     }
 }
 
@@ -129,6 +146,7 @@ async fn accept(link: NewLink) {
     // A connection that is gone before it is accepted is none.
     loop {
         if let Ok((near, _)) = listener.accept().await {
+            link.connections.fetch_add(1, Relaxed);
             task::spawn_local(carry(near, link.target.clone(), link.state.clone()));
         }
     }

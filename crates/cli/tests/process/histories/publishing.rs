@@ -22,7 +22,7 @@ const UNDER_WAY: usize = 6;
 
 const BATCH_MESSAGES_MAX: u64 = 12;
 
-/// After so many batches at most a publisher ends, and another begins, at any address.
+/// After so many batches at most a publisher ends, and another begins.
 const BATCHES_MAX: u64 = 200;
 
 /// The calls of a publisher that is new to the broker.
@@ -99,7 +99,7 @@ fn answer_of(error: &Error) -> Answer {
 pub async fn publish(world: Rc<World>, mut choices: Choices) {
     while world.is_publishing() {
         let process = world.recorder.number();
-        let client = world.client(&mut choices).await;
+        let client = world.client().await;
         let once = choices.below(3) > 0;
         let partition = match choices.below(2) {
             0 => Some(PartitionIndex(choices.below(PARTITIONS.into()) as u32)),
@@ -151,7 +151,7 @@ async fn publish_by(
 pub async fn append(world: Rc<World>, mut choices: Choices) {
     while world.is_publishing() {
         let process = world.recorder.number();
-        let client = world.client(&mut choices).await;
+        let client = world.client().await;
         let open = || client.publisher(&world.topic).idempotent(false).open();
         let publisher = world.again("a publisher opens", open).await;
         let mut publishes = Publishes::begin(&world, process, true);

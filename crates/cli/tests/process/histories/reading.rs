@@ -12,7 +12,7 @@ use super::{
 };
 use crate::torture::Choices;
 
-/// After so many runs at most a reader ends, and another begins, at any address.
+/// After so many runs at most a reader ends, and another begins.
 const RUNS_MAX: u64 = 400;
 
 /// Starts a reader and records where it begins; returns it with its number.
@@ -78,7 +78,7 @@ fn gap_of(reader: u32, gap: &Gap) -> history::Gap {
 pub async fn read(world: Rc<World>, mut choices: Choices) {
     while world.is_consuming() {
         let process = world.recorder.number();
-        let client = world.client(&mut choices).await;
+        let client = world.client().await;
         let from = match choices.below(3) {
             0 => ReadFrom::Latest,
             1 => ReadFrom::Last(choices.below(500)),

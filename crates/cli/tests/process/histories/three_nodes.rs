@@ -10,7 +10,6 @@ use super::{
 use crate::{
     cluster_nodes::{CLUSTER, flags, own_address, start},
     node_links::until_heard,
-    torture::Choices,
 };
 
 const NODES: usize = 3;
@@ -30,6 +29,7 @@ pub fn three(network: &Network, folder: &Path) -> Nemesis {
         let peers: Vec<_> =
             peers.map(|line| format!("{}={}", line.to + 1, line.link.address)).collect();
         let node = (index + 1).to_string();
+        // Segments of the usual length: who is away for long falls behind a log of short ones for good.
         start(&folder.join(&node), &flags(&node, &own[index], &peers.join(","), CLUSTER))
     });
     let brokers: Vec<_> = brokers.collect();
@@ -37,7 +37,7 @@ pub fn three(network: &Network, folder: &Path) -> Nemesis {
         let link = network.link(&broker.listen);
         Line { from: End::Clients, to, link }
     }));
-    Nemesis { brokers, lines, choices: Choices::new(0) }
+    Nemesis::new(brokers, lines)
 }
 
 #[test]

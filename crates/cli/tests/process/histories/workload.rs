@@ -9,8 +9,7 @@ use std::{
 };
 
 use sennit_client::{
-    Client, Error, ErrorCode, GroupConfig, GroupName, Reconnect, StartAt, TopicConfig, TopicKind,
-    TopicName,
+    Client, Error, GroupConfig, GroupName, Reconnect, StartAt, TopicConfig, TopicKind, TopicName,
 };
 use sennit_history::{Counts, What, check};
 use tokio::{
@@ -42,7 +41,7 @@ const GROUPS: usize = 2;
 const CONSUMERS: u64 = 2;
 
 /// Publishers wait for consumers beyond this, so that what is drained in the end is little.
-const BACKLOG_MAX: u64 = 3000;
+const BACKLOG_MAX: u64 = 600;
 
 /// A publisher waits up to so long between two batches.
 const PAUSE_MS_MAX: u64 = 12;
@@ -80,28 +79,15 @@ impl World {
         panic!("{why}; the history until then: {}", path.display());
     }
 
-    /// A client at any of the addresses where a broker answers.
-    pub async fn client(&self, choices: &mut Choices) -> Client {
-        let connect = async || {
-            let address = choices.below(self.addresses.len() as u64) as usize;
-            self.connect(address).await
-        };
-        self.again("a client connects", connect).await
+    /// A client that knows all addresses, and goes on at another when it loses one.
+    pub async fn client(&self) -> Client {
+        self.again("a client connects", async || connect(&self.addresses.join(",")).await).await
     }
 
-    /// A client at the address of this number.
+    /// A client that knows the address of this number alone.
     pub async fn client_at(&self, address: usize) -> Client {
-        self.again("a client connects", async || self.connect(address).await).await
-    }
-
-    async fn connect(&self, address: usize) -> Result<Client, Error> {
-        let reconnect = Reconnect {
-            delay_min: Duration::from_millis(10),
-            delay_max: Duration::from_millis(200),
-            attempt_timeout: Duration::from_secs(1),
-            ..Reconnect::default()
-        };
-        Client::builder(&self.addresses[address]).reconnect(reconnect).connect().await
+        let address = &self.addresses[address];
+        self.again("a client connects", async || connect(address).await).await
     }
 
     /// Calls until no error comes that another attempt may not meet.
@@ -110,7 +96,7 @@ impl World {
         loop {
             match call().await {
                 Ok(answer) => return answer,
-                Err(error) if may_pass(&error) && begun.elapsed() < BOUND => {
+                Err(error) if error.is_retryable() && begun.elapsed() < BOUND => {
                     sleep(AGAIN_AFTER).await;
                 }
                 Err(error) => self.fail(&format!("{what}: {error}")),
@@ -128,7 +114,7 @@ impl World {
 
     /// Makes the topic and its groups.
     async fn prepare(&self) {
-        let client = self.client_at(0).await;
+        let client = self.client().await;
         let config =
             TopicConfig { partitions: PARTITIONS, ..TopicConfig::of_kind(TopicKind::Stream) };
         self.again("the topic is made", async || {
@@ -151,7 +137,7 @@ impl World {
     /// Waits until a group says that nothing is left in it.
     async fn drain(&self, group: usize) {
         let process = self.recorder.number();
-        let client = self.client_at(0).await;
+        let client = self.client().await;
         let begun = Instant::now();
         loop {
             let begun_ns = self.recorder.now_ns();
@@ -193,11 +179,15 @@ impl World {
     }
 }
 
-/// Whether another attempt may not meet this error. A node may not have heard yet of a topic that another has made.
-fn may_pass(error: &Error) -> bool {
-    let is_unknown =
-        matches!(error.code(), Some(ErrorCode::UnknownTopic | ErrorCode::UnknownGroup));
-    error.is_retryable() || is_unknown
+/// A client at any of these addresses.
+async fn connect(addresses: &str) -> Result<Client, Error> {
+    let reconnect = Reconnect {
+        delay_min: Duration::from_millis(10),
+        delay_max: Duration::from_millis(200),
+        attempt_timeout: Duration::from_secs(1),
+        ..Reconnect::default()
+    };
+    Client::builder(addresses).reconnect(reconnect).connect().await
 }
 
 /// Clients work at these addresses until `faults` is over, which began with this diary; then all has to come. Judges
