@@ -1,6 +1,7 @@
 //! Nodes of a cluster with static peers, on addresses of this machine.
 
 use std::{
+    fs,
     path::Path,
     sync::atomic::{AtomicU8, Ordering::Relaxed},
 };
@@ -11,6 +12,10 @@ use crate::{bounds::until, broker::Broker};
 
 pub const CLUSTER: &str = "4242";
 
+/// Length of the segments of nodes that do little: a node writes over each slot before it uses it, and with segments of
+/// 64 MiB three nodes write more than tests have time for.
+const SEGMENT_BYTES: u64 = 8 << 20;
+
 /// The flags of a node that listens on `own`, with its peers.
 pub fn flags(node: &str, own: &str, peers: &str, cluster: &str) -> Vec<String> {
     let flags = ["--node-id", node, "--peers", peers, "--cluster-listen", own];
@@ -20,6 +25,16 @@ pub fn flags(node: &str, own: &str, peers: &str, cluster: &str) -> Vec<String> {
 
 pub fn start(data: &Path, flags: &[String]) -> Broker {
     Broker::start_with(data, &flags.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// Makes a data directory of a node, with two shards of segments of this length.
+pub fn segments_of_node(data: &Path, node: &str, segment_bytes: u64) {
+    fs::create_dir_all(data).unwrap();
+    let text = format!(
+        "sennit data directory\nformat = 2\nshards = 2\nsegment_bytes = {segment_bytes}\n\
+         incarnation = 4{node}\ncluster = {CLUSTER}\nnode = {node}\nstart_epoch = 0\n"
+    );
+    fs::write(data.join("FORMAT"), text).unwrap();
 }
 
 /// An address of the loopback that no other test uses, of this process or of another: nodes know each other's before they
@@ -43,10 +58,13 @@ pub fn status(broker: &Broker) -> (Value, Option<i32>) {
 
 /// Nodes 1 to 3 on these addresses, with their data in `folder`.
 pub fn three(folder: &Path, addresses: &[String; 3]) -> [Broker; 3] {
+    for node in ["1", "2", "3"] {
+        segments_of_node(&folder.join(node), node, SEGMENT_BYTES);
+    }
     three_with(folder, addresses, &[])
 }
 
-/// The same, each with more flags.
+/// The same, each with more flags, on directories that need not be there.
 pub fn three_with(folder: &Path, addresses: &[String; 3], more: &[&str]) -> [Broker; 3] {
     std::array::from_fn(|index| {
         let peers = (0..3).filter(|peer| *peer != index);
@@ -96,4 +114,18 @@ pub fn leader_of_catalogue(brokers: &[Broker; 3]) -> usize {
 /// The others, when the node at `dead` is dead.
 pub fn living(brokers: &[Broker; 3], dead: usize) -> Vec<&Broker> {
     brokers.iter().enumerate().filter(|(at, _)| *at != dead).map(|(_, one)| one).collect()
+}
+
+/// Waits until these nodes, of which each has an index, have all that a leader has in a group.
+pub fn until_caught_up(leader: &Broker, group: usize, nodes: &[usize]) {
+    until("the others have all of it", || {
+        let (status, _) = status(leader);
+        nodes.iter().all(|&node| lag_of(&status["groups"][group], node) == Some(0))
+    });
+}
+
+/// How many entries a node, of this index, is behind the leader that says so of a group.
+pub fn lag_of(group: &Value, node: usize) -> Option<u64> {
+    let mut replicas = group["replicas"].as_array()?.iter();
+    replicas.find(|replica| replica["node"] == node + 1)?["lag_entries"].as_u64()
 }

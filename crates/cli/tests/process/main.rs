@@ -23,6 +23,7 @@ mod cluster_groups;
 mod cluster_names;
 mod cluster_nodes;
 mod cluster_pauses;
+mod cluster_rot;
 mod cluster_schedules;
 mod cluster_subscriptions;
 mod compaction;

@@ -31,7 +31,7 @@ fn next(answer: &Answer) -> String {
 }
 
 /// Turns one byte over in the middle of `text`, wherever in `folder` that lies.
-fn turn_over(folder: &Path, text: &str) {
+pub fn turn_over(folder: &Path, text: &str) {
     let mut folders: Vec<PathBuf> = vec![folder.to_owned()];
     let mut turned = 0;
     while let Some(folder) = folders.pop() {
