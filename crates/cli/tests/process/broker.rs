@@ -12,17 +12,25 @@ use std::{
 };
 
 use serde::Deserialize;
+use tempfile::TempDir;
 
-use crate::bounds::{BOUND, Watch, joined};
+use crate::{
+    bounds::{BOUND, Watch, joined},
+    cluster_nodes::{CLUSTER, own_address},
+};
 
 /// How long a broker may take to recover: a disk that others write to may hold up its syncs for a minute.
 const START_TIMEOUT: Duration = BOUND;
 
 /// A broker on a data directory. Dropping it kills it.
+///
+/// With `SENNIT_NODES=3` it is the last of three nodes: the others have directories of their own, and run until it is dropped.
 pub struct Broker {
     child: Child,
     data: PathBuf,
     flags: Vec<String>,
+    /// The other nodes.
+    _peers: Vec<Peer>,
     pub listen: String,
     pub http: String,
     /// The admin key, if it was made at the first start.
@@ -36,6 +44,48 @@ struct Addresses {
     listen: String,
     http: String,
     admin_key: Option<String>,
+}
+
+/// Another node of a broker. Dropping it kills it.
+struct Peer {
+    child: Child,
+    _data: TempDir,
+}
+
+impl Peer {
+    fn start(flags: &[String]) -> Self {
+        let data = TempDir::new().expect("there is room for another node");
+        let free = ("127.0.0.1:0", "127.0.0.1:0");
+        let (child, ..) = serve_by(sennit(&[]), data.path(), free, flags).expect("it starts");
+        Self { child, _data: data }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The flags of each node that a broker is, its own last. They are as they are told if it is one, or is told who it is.
+fn flags_of_nodes(flags: &[&str]) -> Vec<Vec<String>> {
+    let flags: Vec<_> = flags.iter().map(|&flag| flag.to_owned()).collect();
+    let nodes = std::env::var("SENNIT_NODES").map_or(1, |nodes| nodes.parse().expect("a number"));
+    if nodes == 1 || flags.iter().any(|flag| flag == "--node-id") {
+        return vec![flags];
+    }
+    let addresses: Vec<_> = (0..nodes).map(|_| own_address()).collect();
+    let flags_of = |index: usize| {
+        let peers = (0..nodes).filter(|peer| *peer != index);
+        let peers: Vec<_> = peers.map(|peer| format!("{}={}", peer + 1, addresses[peer])).collect();
+        let (node, peers) = ((index + 1).to_string(), peers.join(","));
+        let own = ["--node-id", &node, "--peers", &peers, "--cluster-listen", &addresses[index]];
+        let all = own.into_iter().chain(["--cluster-id", CLUSTER]).map(ToOwned::to_owned);
+        let is_own = |flag: &&String| index + 1 == nodes || *flag != "--init-admin";
+        flags.iter().filter(is_own).cloned().chain(all).collect()
+    };
+    (0..nodes).map(flags_of).collect()
 }
 
 /// The binary, to be told more.
@@ -115,12 +165,21 @@ impl Broker {
 
     /// The same, by a command that becomes the binary. It is not to be started again.
     pub fn start_by(program: Command, data: &Path, flags: &[&str]) -> Self {
-        let flags: Vec<_> = flags.iter().map(|&flag| flag.to_owned()).collect();
+        let mut nodes = flags_of_nodes(flags);
+        let flags = nodes.pop().expect("there is one at least");
+        let peers = nodes.iter().map(|flags| Peer::start(flags)).collect();
         let free = ("127.0.0.1:0", "127.0.0.1:0");
         let (child, Addresses { listen, http, admin_key }, lines) =
             serve_by(program, data, free, &flags).expect("the broker starts");
+        let admin_key = admin_key.or_else(|| {
+            // On several nodes it is made once two of them hear each other.
+            let is_made = !nodes.is_empty() && flags.iter().any(|flag| flag == "--init-admin");
+            let line = is_made.then(|| lines.recv_timeout(START_TIMEOUT).expect("it tells the key"));
+            let said: Option<serde_json::Value> = line.and_then(|line| serde_json::from_str(&line).ok());
+            said.and_then(|said| said["admin_key"].as_str().map(ToOwned::to_owned))
+        });
         let lines = Mutex::new(lines);
-        Self { child, data: data.to_owned(), flags, listen, http, admin_key, lines }
+        Self { child, data: data.to_owned(), flags, _peers: peers, listen, http, admin_key, lines }
     }
 
     /// The lines that it has printed since this was asked last.
