@@ -44,9 +44,10 @@ export function sennit(binary, mode) {
     flags.push("--streams-allow-private-webhooks")
     if (identity) flags.push("--init-admin")
     const child = server([binary, "serve", "--json", ...flags], { RUST_LOG: process.env.RUST_LOG ?? "warn" })
-    const said = JSON.parse(await firstLine(child))
+    const [first, second] = twoLines(child)
+    const said = JSON.parse(await first)
     const portOf = (address) => Number(address.split(":").pop())
-    return { child, port: portOf(said.http), listenPort: portOf(said.listen), key: said.admin_key }
+    return { child, port: portOf(said.http), listenPort: portOf(said.listen), key: said.admin_key, second }
   }
   const at = (port) => `127.0.0.1:${port ?? 0}`
   return {
@@ -63,10 +64,11 @@ export function sennit(binary, mode) {
       }
       others ??= await Promise.all(nodePorts.slice(1).map((_, index) => serve(flagsOf(index + 1))))
       const told = await serve(flagsOf(NODES, listenPort, port))
-      if (NODES > 1) await leadersAreSpread(`http://${at(told.port)}`)
-      // The key is said at the first start alone, by whichever node made it.
-      const made = [told, ...others].find((node) => node.key)
-      return { ...told, key: made?.key ?? key, nodePorts, others }
+      // The key is said at the first start alone; of several nodes by the one that has made it.
+      if (NODES > 1 && identity) key ??= JSON.parse(await Promise.race([told, ...others].map(({ second }) => second))).admin_key
+      key ??= told.key
+      if (NODES > 1) await leadersAreSpread(`http://${at(told.port)}`, headersOf(key))
+      return { ...told, key, nodePorts, others }
     },
   }
 }
@@ -151,10 +153,10 @@ export class Broker {
  * Each group is led by the node that is meant to lead it: they are handed over soon after a start, and what is in memory alone would be
  * lost amid a check.
  */
-async function leadersAreSpread(url) {
+async function leadersAreSpread(url, headers) {
   const begun = Date.now()
   for (;;) {
-    const page = await (await fetch(`${url}/metrics`)).text()
+    const page = await (await fetch(`${url}/metrics`, { headers })).text()
     const leaders = [...page.matchAll(/^sennit_replica_leader\{group="(\d+)"\} (\d+)$/gm)].map(([, group, leader]) => [Number(group), Number(leader)])
     if (leaders.length === NODES && leaders.every(([group, leader]) => leader === group)) return
     if (Date.now() - begun > READY_MS) throw new Error(`groups and their leaders: ${leaders.join(" ")}`)
@@ -166,12 +168,17 @@ function server(command, env) {
   return launch(command, { stdio: ["ignore", "pipe", "inherit"], env: { ...process.env, ...env } })
 }
 
-function firstLine(child) {
-  return new Promise((resolve, reject) => {
-    createInterface({ input: child.stdout }).once("line", resolve)
+/** The first two lines that a server prints. */
+function twoLines(child) {
+  const told = []
+  const first = new Promise((resolve, reject) => {
+    told.push(resolve)
     child.once("error", reject)
     child.once("exit", (code) => reject(new Error(`the broker ended with ${code} before it listened`)))
   })
+  const second = new Promise((resolve) => told.push(resolve))
+  createInterface({ input: child.stdout }).on("line", (line) => told.shift()?.(line))
+  return [first, second]
 }
 
 export function freePort() {

@@ -174,8 +174,10 @@ impl Broker {
         let admin_key = admin_key.or_else(|| {
             // On several nodes it is made once two of them hear each other.
             let is_made = !nodes.is_empty() && flags.iter().any(|flag| flag == "--init-admin");
-            let line = is_made.then(|| lines.recv_timeout(START_TIMEOUT).expect("it tells the key"));
-            let said: Option<serde_json::Value> = line.and_then(|line| serde_json::from_str(&line).ok());
+            let line =
+                is_made.then(|| lines.recv_timeout(START_TIMEOUT).expect("it tells the key"));
+            let said: Option<serde_json::Value> =
+                line.and_then(|line| serde_json::from_str(&line).ok());
             said.and_then(|said| said["admin_key"].as_str().map(ToOwned::to_owned))
         });
         let lines = Mutex::new(lines);
