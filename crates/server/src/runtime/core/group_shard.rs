@@ -369,7 +369,7 @@ impl GroupShard {
             None => self.visits.cut_off(node, self.session_grace),
         };
         if start_epoch.is_none() {
-            self.to_nodes.remove(&node);
+            self.lose_link(node, now);
             self.replica.link_lost(u64::from(node), now);
         }
         if !ended.is_empty() && self.decides() {

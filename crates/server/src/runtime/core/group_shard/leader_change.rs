@@ -41,9 +41,26 @@ impl GroupShard {
             && self.is_up(former.node)
             && former.may_answer(now);
         if !is_waited_for {
-            self.former = None;
-            self.requests.under_way.give_up(&mut self.ready);
-            self.held.put_first(self.requests.under_way.take_undone(), former.lost_at());
+            self.give_up_former(former);
+        }
+    }
+
+    /// The leader before answers no more.
+    fn give_up_former(&mut self, former: FormerLeader) {
+        self.former = None;
+        self.requests.under_way.give_up(&mut self.ready);
+        self.held.put_first(self.requests.under_way.take_undone(), former.lost_at());
+    }
+
+    /// The link to a node has ended: nothing that was sent on it is answered. Another may have taken its place already.
+    pub(super) fn lose_link(&mut self, node: u16, now: Moment) {
+        self.to_nodes.remove(&node);
+        if matches!(self.lead, Leader::Node { node: leader, .. } if leader == node) {
+            self.to_leader.clear();
+            self.change_leader(Leader::Unknown, now);
+        }
+        if let Some(former) = self.former.filter(|former| former.node == node) {
+            self.give_up_former(former);
         }
     }
 

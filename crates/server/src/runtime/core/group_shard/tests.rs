@@ -102,6 +102,22 @@ fn of_a_leader_that_is_gone_each_request_has_one_answer() {
 }
 
 #[test]
+fn a_link_that_takes_the_place_of_another_brings_no_answers_of_that_one() {
+    let mut nodes = Nodes::with_leader(1);
+    let leader = nodes.leader().unwrap();
+    let [one, _] = nodes.others(leader);
+    nodes.read(one, Credit { messages: 10, bytes: 1 << 20 });
+    nodes.run_until("it reads", Nodes::is_still);
+    let request = nodes.publish(one);
+    nodes.node(one).group.send();
+    nodes.replace_link(one, leader);
+    nodes.run_until("it is told", |nodes| !nodes.nodes[&one].refused().is_empty());
+    assert_eq!(nodes.node(one).refused(), [(request, &Refusal::OutcomeUnknown)]);
+    let request = nodes.publish(one);
+    nodes.run_until("it is read", |nodes| nodes.delivered(one) == [request]);
+}
+
+#[test]
 fn a_leader_that_is_silent_is_not_waited_for_longer_than_its_answers_may_take() {
     let mut nodes = Nodes::with_leader(1);
     let leader = nodes.leader().unwrap();

@@ -312,7 +312,7 @@ impl Nodes {
         }
     }
 
-    fn is_still(&self) -> bool {
+    pub(super) fn is_still(&self) -> bool {
         self.wires.packets.borrow().values().all(VecDeque::is_empty)
     }
 
@@ -347,6 +347,15 @@ impl Nodes {
                 let start_epoch = Some(1).filter(|_| !is_down);
                 self.node(from).group.link_changed(to, start_epoch);
             }
+        }
+    }
+
+    /// Another link takes the place of that between two nodes, of which what travels is lost.
+    pub(super) fn replace_link(&mut self, one: u16, other: u16) {
+        for (from, to) in [(one, other), (other, one)] {
+            self.wires.packets.borrow_mut().remove(&(from, to));
+            self.node(from).group.link_changed(to, None);
+            self.node(from).group.link_changed(to, Some(1));
         }
     }
 
