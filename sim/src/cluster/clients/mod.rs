@@ -403,6 +403,10 @@ impl Clients {
     /// # Errors
     /// The promise that was broken.
     pub fn finish(&mut self, tip: usize, reach: &mut Reach<'_>) -> Result<bool, Violation> {
+        // Short runs may end before all are open.
+        if !self.open(tip, reach)? {
+            return Ok(false);
+        }
         let Self { random, calls, publishers, .. } = self;
         publishers
             .iter_mut()
