@@ -1,7 +1,9 @@
-//! The first core of a node of a cluster whose replica of the catalogue is made anew.
+//! The first core of a node of a cluster whose replica of the catalogue is made anew, or has what is not committed.
 
-use sennit_engine::Refusal;
-use sennit_model::TopicName;
+use sennit_engine::{CatalogueCommand, Command, Origin, Refusal};
+use sennit_model::{Incarnation, TopicConfig, TopicKind, TopicName};
+use sennit_replication::{Body, Content, EntryId, Label, MessageKind};
+use sennit_shard::{EntryBody, EntryContent, Standing};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{shard_start::RecoveredShard, *};
@@ -13,7 +15,7 @@ use crate::{
     },
     hooks::topic_settings::{self, Topics},
     identity::principal::Principal,
-    runtime::placement::Placement,
+    runtime::{clock, placement::Placement},
     serve::{cores, groups, open_directory},
 };
 
@@ -119,5 +121,94 @@ fn while_the_catalogue_is_made_anew_a_node_says_that_it_cannot_tell() {
         assert_eq!(watched(&core).await, refused);
         assert_eq!(located(&core).await, refused);
         assert_eq!(settings(&core).await, refused);
+    });
+}
+
+/// The leader of the catalogue's group, which has created a topic; it has no lane's thread.
+fn leader(folder: &std::path::Path) -> sennit_shard::Shard {
+    let config = Config { node_id: Some(2), ..config(folder) };
+    let directory = open_directory(&config).expect("the directory is new");
+    let settings = directory.settings();
+    let lane = LaneConfig {
+        directory: directory.lane_directory(0),
+        lane: 0,
+        segment_bytes: settings.segment_bytes,
+        incarnation: settings.incarnation,
+    };
+    let settings = sennit_shard::Settings {
+        cache_bytes: 1 << 20,
+        journal_segments: 8,
+        packs: sennit_shard::PackLengths::default(),
+        writes_superseded: false,
+        replica: Some(sennit_shard::Replica { group: 1, id: 2, is_alone: false }),
+    };
+    let disk = sennit_journal::disk::RealDisk::new(config.access);
+    let recovered = sennit_shard::recover(&disk, lane, settings, clock::now());
+    let mut shard = recovered.expect("the directory is new").shard;
+    let voters = (1..=3).collect();
+    let members = sennit_shard::Membership { voters, ..Default::default() };
+    shard.join_group(&members, clock::now());
+    shard.keep_vote(2, 2);
+    shard.append_made(sennit_shard::EntryId { term: 2, index: 2 }, None);
+    shard.stand(Standing::Leader { term: 2, may_give: true }, clock::now());
+    let create = CatalogueCommand::CreateTopic {
+        name: "orders".parse().expect("it is a name"),
+        config: TopicConfig::of_kind(TopicKind::Queue),
+        incarnation: Incarnation(5),
+        placed: None,
+        is_stream: false,
+    };
+    shard.handle(&mut vec![Command::Catalogue(Origin::default(), create)], clock::now());
+    shard.take_frames(&mut Vec::new());
+    shard
+}
+
+/// Has the first core hear a message of the leader, with the entry of this index.
+fn hears(core: &CoreHandle, leader: &sennit_shard::Shard, index: u64, commit: u64) {
+    let labels = leader.labels().expect("it is a replica");
+    let id = |index| EntryId { term: labels.term(index).expect("it is there"), index };
+    let label = labels.get(index).expect("it is there");
+    let body = match leader.entry_body(index).expect("it is there") {
+        EntryBody::Here(body) => body,
+        EntryBody::InLane(_) => panic!("no lane has written it"),
+    };
+    let (content, body) = match label.content {
+        EntryContent::TermBegan => (Content::TermBegan, None),
+        _ => {
+            let (length, checksum) = (label.body.bytes, label.body.checksum);
+            (Content::Records(Body { length, checksum, records: label.body.records }), Some(body))
+        }
+    };
+    let label = Some(Label { id: id(index), content });
+    let kind = MessageKind::Append { before: id(index - 1), commit, label };
+    say(core, kind, body);
+}
+
+fn say(core: &CoreHandle, kind: MessageKind, body: Option<bytes::Bytes>) {
+    let message = sennit_replication::Message { group: 1, from: 2, to: 1, term: 2, kind };
+    assert!(core.with(|core| core.hear(ShardIndex::CATALOGUE, &message, body)));
+}
+
+/// Whether the node says that there is a topic `orders`.
+async fn has_orders(core: &CoreHandle) -> Result<bool, ControlRefusal> {
+    let name: TopicName = "orders".parse().expect("it is a name");
+    let known = |control: Rc<Control>| async move { control.locate_known(&name).await };
+    ask_control(&core.cores, known).await.map(|located| located.is_some())
+}
+
+#[test]
+fn a_name_that_is_not_committed_is_shown_to_nobody() {
+    let folder = tempfile::tempdir().expect("there is a folder for a test");
+    let leader = leader(folder.path());
+    on_first_core(|core| async move {
+        hears(&core, &leader, 2, 1);
+        hears(&core, &leader, 3, 2);
+        let name: TopicName = "orders".parse().expect("it is a name");
+        assert!(core.look(|core| core.catalogue().topic_named(&name).is_some()), "it is applied");
+        let refused = Err(ControlRefusal::Engine(Refusal::NoLeader));
+        assert_eq!(has_orders(&core).await, refused);
+        let last = EntryId { term: 2, index: 3 };
+        say(&core, MessageKind::Append { before: last, commit: 3, label: None }, None);
+        assert_eq!(has_orders(&core).await, Ok(true));
     });
 }
