@@ -89,7 +89,7 @@ async fn refuse_greeting(broker: &Broker, code: ErrorCode) -> TcpStream {
     let mut stream = soon(broker.accept()).await;
     let mut out = Vec::new();
     Reply::Error(control::Error::new(code, "as the script says")).encode(1, &mut out);
-    stream.write_all(&out).await.unwrap();
+    stream.write_all(&out).await.expect("it is sent");
     stream
 }
 
