@@ -190,7 +190,7 @@ async fn sender_of(
     let (sender, connection) =
         shaken.map_err(|error| no_broker(&[(address.to_owned(), error.to_string())], "--http"))?;
     tokio::spawn(async move {
-        // What goes wrong with it is seen by whoever waits for an answer.
+        // An error of the connection is seen by the request that waits for an answer.
         let _ = connection.await;
     });
     Ok(sender)

@@ -132,7 +132,7 @@ fn serve_by(
         loop {
             let mut line = String::new();
             let read = said.read_line(&mut line).expect("standard output is read");
-            // Nobody waits any more if it took too long.
+            // The test waits no more if it took too long.
             if sender.send(line).is_err() || read == 0 {
                 return;
             }

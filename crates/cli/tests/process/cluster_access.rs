@@ -1,4 +1,4 @@
-//! Who may do what on three nodes: what is said of keys, users, roles and tenants at one node counts at all, and the first key is made once.
+//! Keys, users, roles and tenants on three nodes: a change at one node counts at all, and the first key is made once.
 
 use std::{path::Path, process::Stdio};
 

@@ -131,7 +131,7 @@ fn a_consumer_and_a_reader_go_on_when_the_leader_is_killed() {
     // No node leads yet: this waits.
     expected.extend(publish(&other, "after"));
     assert_eq!(reader.take(expected.len() - 2), expected[2..]);
-    // What was not acked when the leader was killed comes again.
+    // Messages that were not acked when the leader was killed come again.
     let mut missing = BTreeSet::from_iter(expected);
     while !missing.is_empty() {
         missing.remove(&consumer.next());

@@ -1,4 +1,4 @@
-//! What is done where the catalogue is led, asked for at any node: here or at the node that leads, for which it is waited a while.
+//! Requests that any node takes and the node that leads the catalogue answers: this one, or another, which is waited for a while.
 
 use std::time::Duration;
 

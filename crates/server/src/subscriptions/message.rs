@@ -21,7 +21,7 @@ pub(super) enum MessageFault {
     Field(&'static str),
 }
 
-/// What is asked.
+/// The request.
 #[derive(Serialize, Deserialize)]
 enum AskedText {
     Create { id: Box<str>, config: KeptConfig, base: Box<str> },

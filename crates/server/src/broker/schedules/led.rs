@@ -41,7 +41,7 @@ use crate::{
 /// Most schedules that publish at a time.
 const PUBLISHING_MAX: usize = 256;
 
-/// What is asked of the schedules, by somebody who has looked at the rights.
+/// A request to the schedules. The node of the client has checked the rights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// One schedule. [`ScheduleAnswer::Page`].
@@ -76,7 +76,7 @@ pub(super) struct LedSchedules {
     appends: RwLock<()>,
     pub(super) at_work: Semaphore,
     pub(super) changed: Notify,
-    /// What was due by then was missed while no broker looked after schedules.
+    /// Ticks that were due by then were missed while no broker looked after schedules.
     pub(super) started: Timestamp,
     peers: Option<Rc<ControlPeers>>,
     ending: Rc<Ending>,

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::broker::{control_request::ControlRefusal, name_change::RefusalBytes};
 
-/// What is asked.
+/// The request.
 #[derive(Serialize, Deserialize)]
 enum AskedText {
     Get { name: String },
