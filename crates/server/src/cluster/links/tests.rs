@@ -1,9 +1,9 @@
 //! Nodes of this process have links over real sockets.
 
-use std::time::Duration;
+use std::{rc::Weak, time::Duration};
 
 use bytes::Bytes;
-use sennit_protocol::peer::{Class, Content, PIECE_BYTES_MAX};
+use sennit_protocol::peer::{Class, Content, PIECE_BYTES_MAX, Pieces};
 use tokio::{
     net::TcpStream,
     sync::mpsc,
@@ -14,13 +14,15 @@ use tokio::{
 use super::*;
 use crate::{
     cluster::{
-        dialler::keep_link, peer_listener::accept, peer_state::Identity, settings::PeerAddress,
+        dialler::keep_link, greeting::introduce, peer_listener::accept, peer_state::Identity,
+        settings::PeerAddress,
     },
     runtime::{
         file_descriptors::FileDescriptors,
         inbox::Message,
         listener::{Listener, listen},
         services::Services,
+        wire::tests::connected,
     },
 };
 
@@ -171,6 +173,55 @@ fn a_later_start_takes_the_link_and_the_earlier_one_is_refused() {
         let refusal = earlier.refusal().await;
         assert!(refusal.contains("has been started again since"), "{refusal}");
         assert!(two.state.peers[0].is_heard() && later.state.peers[0].is_heard());
+    });
+}
+
+/// Ends the link with the first frame that comes on it, as one does that takes its place.
+struct EndsAtOnce {
+    links: Weak<Links>,
+    taken: RefCell<Vec<u64>>,
+}
+
+impl LinkListener for EndsAtOnce {
+    fn on_frame(&self, peer: u16, frame: PeerFrame) {
+        self.taken.borrow_mut().push(frame.number);
+        self.links.upgrade().unwrap().end(peer);
+    }
+
+    fn on_link(&self, _: u16, _: bool) {}
+}
+
+/// The bytes of frames on a link.
+fn bytes_of(frames: impl IntoIterator<Item = PeerFrame>) -> BytesMut {
+    let mut bytes = BytesMut::new();
+    for frame in frames {
+        let mut head = BytesMut::new();
+        let body = Pieces::new(frame).next_piece(&mut head);
+        bytes.extend_from_slice(&head);
+        bytes.extend_from_slice(&body);
+    }
+    bytes
+}
+
+#[test]
+fn a_link_that_has_ended_passes_nothing_on_of_what_it_has_read() {
+    run(async {
+        let peer = PeerAddress { node: 1, address: "127.0.0.1:1".to_owned() };
+        let state = Arc::new(ClusterState::new(identity(2, 1), &[peer]));
+        let mut listener = None;
+        let links = Rc::new_cyclic(|links| {
+            let ends = EndsAtOnce { links: links.clone(), taken: RefCell::default() };
+            let ends = listener.insert(Rc::new(ends)).clone();
+            Links::new(CoreIndex::FIRST, state, ends)
+        });
+        let (_client, _hold, wire) = connected();
+        let mut reader = PeerReader::before_greeting();
+        reader.set_greeted();
+        let unread = bytes_of((1..=3).map(|number| commands(number, 10)));
+        let theirs = introduce(&identity(1, 1), 0, 0);
+        links.serve(wire.register().unwrap(), (reader, unread), &theirs, None).await;
+        assert_eq!(*listener.unwrap().taken.borrow(), [1]);
+        assert!(!links.is_up(1));
     });
 }
 
