@@ -118,6 +118,22 @@ fn a_link_that_takes_the_place_of_another_brings_no_answers_of_that_one() {
 }
 
 #[test]
+fn another_leader_is_asked_all_that_sessions_count_on() {
+    let mut nodes = Nodes::with_leader(1);
+    let leader = nodes.leader().unwrap();
+    let [one, _] = nodes.others(leader);
+    nodes.read(one, Credit { messages: 10, bytes: 1 << 20 });
+    nodes.run_until("it reads", Nodes::is_still);
+    let question = nodes.describe(one);
+    nodes.node(one).group.send();
+    nodes.set_down(leader, true);
+    nodes.run_until("the question is answered", |nodes| nodes.described(one) == [question]);
+    let request = nodes.publish(one);
+    nodes.run_until("it is read", |nodes| nodes.delivered(one) == [request]);
+    assert_eq!(nodes.node(one).refused(), []);
+}
+
+#[test]
 fn a_leader_that_is_silent_is_not_waited_for_longer_than_its_answers_may_take() {
     let mut nodes = Nodes::with_leader(1);
     let leader = nodes.leader().unwrap();

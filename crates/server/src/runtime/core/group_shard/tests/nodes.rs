@@ -267,6 +267,22 @@ impl Nodes {
         self.ask(node, Command::Read(read));
     }
 
+    /// A session of a node asks what the partition is like; returns the number of its request.
+    pub(super) fn describe(&mut self, node: u16) -> u64 {
+        let origin = self.origin(node);
+        self.ask(node, Command::Partition(origin, ORDERS, PartitionCommand::Describe));
+        origin.request
+    }
+
+    /// The requests of sessions of a node that were told what the partition is like.
+    pub(super) fn described(&self, node: u16) -> Vec<u64> {
+        let described = self.nodes[&node].told.iter().filter_map(|effect| match effect {
+            Effect::Described { origin, .. } => Some(origin.request),
+            _ => None,
+        });
+        described.collect()
+    }
+
     /// The messages that sessions of a node were given.
     pub(super) fn delivered(&self, node: u16) -> Vec<u64> {
         let delivered = self.nodes[&node].told.iter().filter_map(|effect| match effect {
