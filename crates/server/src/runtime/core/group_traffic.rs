@@ -5,28 +5,28 @@ use std::{rc::Rc, time::Duration};
 use bytes::Bytes;
 use sennit_engine::{Command, Effect};
 use sennit_replication::{Message, TICK_MS};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep;
 
 use super::{Core, CoreHandle, group_shard::GroupShard, peer_links::PeerLinks};
 use crate::runtime::index::ShardIndex;
 
-/// The time between two ticks.
+/// The least time between two ticks.
 const TICK: Duration = Duration::from_millis(TICK_MS);
 
-/// Ticks that are made up for at once when the thread was held up: others must not be doubted for that.
-const TICKS_AT_ONCE_MAX: u32 = 2;
+/// Ticks for ever. However late the thread is, no tick comes sooner than [`TICK`] after the one before, and none is made up
+/// for: a follower counts ticks of silence, and ten of them have to be nine whole ones, or it votes while the leader that
+/// it has heard still has its lease (`sennit_replication::LEASE_NS`).
+async fn tick_for_ever(mut tick: impl FnMut()) {
+    loop {
+        sleep(TICK).await;
+        tick();
+    }
+}
 
 impl CoreHandle {
     /// Ticks the groups of the core's shards as long as its thread lives.
     pub(crate) async fn tick_groups(self) {
-        let mut ticked = Instant::now();
-        loop {
-            sleep_until(ticked + TICK).await;
-            let passed = ticked.elapsed().as_millis() / u128::from(TICK_MS);
-            let count = u32::try_from(passed).unwrap_or(u32::MAX);
-            ticked += TICK * count;
-            self.with(|core| core.tick(count.min(TICKS_AT_ONCE_MAX)));
-        }
+        tick_for_ever(|| self.with(Core::tick)).await;
     }
 }
 
@@ -49,8 +49,8 @@ impl Core {
         }
     }
 
-    fn tick(&mut self, count: u32) {
-        self.each_group(|group| group.tick(count));
+    fn tick(&mut self) {
+        self.each_group(GroupShard::tick);
     }
 
     /// The link to a node is there, since the node's start of this number, or has ended.
@@ -109,5 +109,33 @@ impl Core {
         act(group);
         self.route(number);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use tokio::time::{Instant, advance};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_thread_that_was_held_up_ticks_no_faster_afterwards() {
+        let ticked = RefCell::new(vec![Instant::now()]);
+        let ticks = tick_for_ever(|| ticked.borrow_mut().push(Instant::now()));
+        let held_up = async {
+            for millis in [50, 149, 10, 1_000, 40, 10, 99, 1, 50, 50] {
+                advance(Duration::from_millis(millis)).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = ticks => {}
+            () = held_up => {}
+        }
+        let ticked = ticked.into_inner();
+        assert!(ticked.len() > 5, "{ticked:?}");
+        assert!(ticked.is_sorted_by(|before, next| *next - *before >= TICK), "{ticked:?}");
     }
 }

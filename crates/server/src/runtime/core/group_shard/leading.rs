@@ -22,12 +22,10 @@ const LAG_ENTRIES_MAX: u64 = 4 * WINDOW_MAX as u64;
 const LAG_BYTES_MAX: u64 = 32 << 20;
 
 impl GroupShard {
-    /// So many ticks have passed.
-    pub(in crate::runtime::core) fn tick(&mut self, count: u32) {
+    /// A tick has passed.
+    pub(in crate::runtime::core) fn tick(&mut self) {
         let now = self.now();
-        for _ in 0..count {
-            self.replica.tick(now);
-        }
+        self.replica.tick(now);
         self.ticks += 1;
         self.finish(now);
         self.give_up_waiting(now.time);

@@ -335,7 +335,7 @@ impl Nodes {
     /// A tick passes at all nodes.
     pub(super) fn tick(&mut self) {
         NOW_MS.set(NOW_MS.get() + TICK_MS);
-        self.nodes.values_mut().for_each(|node| node.group.tick(1));
+        self.nodes.values_mut().for_each(|node| node.group.tick());
         self.carry(1);
     }
 
