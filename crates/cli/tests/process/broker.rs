@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use tempfile::TempDir;
 
@@ -192,6 +193,13 @@ impl Broker {
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Sends a signal to its process.
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.pid()).expect("the system numbers processes so");
+        let pid = Pid::from_raw(pid).expect("no process has number 0");
+        kill_process(pid, signal).expect("it runs");
     }
 
     /// Kills it without warning and waits until the kernel has cleared it away.

@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -155,13 +155,7 @@ fn an_append_over_http_is_sent_again_where_nobody_leads_for_a_while() {
     let created = asking::ask(&cluster.brokers[0].http, "PUT", "notes", &[TEXT], "").unwrap();
     assert_eq!(created.status, 201, "{}", created.head);
     let [one, rest @ ..] = &cluster.brokers;
-    let signal = |signal| {
-        for broker in rest {
-            let pid = i32::try_from(broker.pid()).unwrap();
-            kill_process(Pid::from_raw(pid).expect("no process has number 0"), signal).unwrap();
-        }
-    };
-    signal(Signal::STOP);
+    rest.iter().for_each(|broker| broker.signal(Signal::STOP));
     until("nobody is known to lead", || {
         let (status, _) = status(one);
         status["groups"].as_array().unwrap().iter().all(|group| group["leader"].is_null())
@@ -170,7 +164,7 @@ fn an_append_over_http_is_sent_again_where_nobody_leads_for_a_while() {
     append.env("SENNIT_HTTP", &cluster.http[0].address);
     let append = thread::spawn(move || run(append, b"text"));
     until("the request is sent again", || cluster.http[0].connections() > 1);
-    signal(Signal::CONT);
+    rest.iter().for_each(|broker| broker.signal(Signal::CONT));
     let output = joined("the append ends", append);
     assert!(output.status.success(), "{}", said(&output));
     let read = run(cluster.command(&["stream", "read", "notes"]), b"");

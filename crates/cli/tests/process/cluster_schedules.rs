@@ -1,6 +1,8 @@
 //! Schedules on three nodes: any node takes requests about them, one looks after them, and for each tick there is one message whoever is
 //! killed.
 
+use rustix::process::Signal;
+
 use crate::{
     auth::{text, with_key},
     bounds::until,
@@ -91,6 +93,35 @@ fn for_each_tick_there_is_one_message_though_the_node_that_looks_after_them_is_k
     assert_eq!(ticks, expected);
     let listed = text(&brokers[leader].ok(&["schedule", "list"], b""));
     assert_eq!(listed.lines().count(), 5, "{listed}");
+}
+
+#[test]
+fn for_each_tick_there_is_one_message_though_the_node_that_looks_after_them_is_stopped_and_goes_on()
+{
+    let folder = tempfile::tempdir().unwrap();
+    let brokers = cluster(folder.path(), &[]);
+    brokers[0].ok(&["topic", "create", "jobs"], b"");
+    let options = ["--topic", "jobs", "--cron", "* * * * * *", "--catch-up", "all"];
+    brokers[1].ok(&[&["schedule", "create", "each"], &options[..]].concat(), b"");
+    let until_more = |broker: &Broker| {
+        let before = ticks(broker).len();
+        until("the schedule ticks", || ticks(broker).len() > before + 1);
+    };
+    for _ in 0..3 {
+        let stopped = leader_of_catalogue(&brokers);
+        until_more(&brokers[stopped]);
+        brokers[stopped].signal(Signal::STOP);
+        until_more(living(&brokers, stopped)[0]);
+        // What is due by its own clock has ticked elsewhere.
+        brokers[stopped].signal(Signal::CONT);
+        until_more(&brokers[stopped]);
+    }
+    let leader = leader_of_catalogue(&brokers);
+    brokers[leader].ok(&["schedule", "pause", "each"], b"");
+    let ticks = ticks(&brokers[leader]);
+    let expected: Vec<u64> = (0..ticks.len() as u64).map(|n| ticks[0] + 1000 * n).collect();
+    assert_eq!(ticks, expected);
+    assert_eq!(shown(&brokers[leader], "each")["published"], ticks.len());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt, mem, thread::sleep, time::Duration};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use super::{
     proxy::{Flow, Link},
@@ -140,7 +140,7 @@ impl Nemesis {
         match fault {
             Fault::Kill(brokers) => brokers.iter().for_each(|&index| self.brokers[index].kill()),
             Fault::Stop(brokers) => {
-                brokers.iter().for_each(|&index| self.signal(index, Signal::STOP));
+                brokers.iter().for_each(|&index| self.brokers[index].signal(Signal::STOP));
             }
             Fault::Flow(lines) => {
                 for (index, flows) in lines {
@@ -159,7 +159,7 @@ impl Nemesis {
                 brokers.iter().for_each(|&index| self.brokers[index].start_again());
             }
             Fault::Stop(brokers) => {
-                brokers.iter().for_each(|&index| self.signal(index, Signal::CONT));
+                brokers.iter().for_each(|&index| self.brokers[index].signal(Signal::CONT));
             }
             Fault::Flow(lines) => {
                 for (index, _) in lines {
@@ -172,11 +172,6 @@ impl Nemesis {
             }
             Fault::Break(_) => {}
         }
-    }
-
-    fn signal(&self, broker: usize, signal: Signal) {
-        let pid = i32::try_from(self.brokers[broker].pid()).unwrap();
-        kill_process(Pid::from_raw(pid).expect("no process has number 0"), signal).unwrap();
     }
 }
 
