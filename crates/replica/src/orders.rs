@@ -1,7 +1,7 @@
 //! The group's orders are carried out: what is to be written goes to the shard, messages to the links, and the shard's
 //! standing follows the group.
 
-use sennit_replication::{Content, Leadership, Message, MessageKind, Orders, Refusal, Role};
+use sennit_replication::{Content, Label, Leadership, Message, MessageKind, Orders, Refusal, Role};
 use sennit_shard::{EntryBody, Standing};
 
 use crate::{label, moment::Moment, quarantine, replica::Replica};
@@ -12,7 +12,7 @@ impl Replica {
         let orders = self.member.orders(now.monotonic_ns);
         // A leader that is one no more decides nothing, and what it has not proposed is dropped, before anything else
         // is written.
-        self.step_down(now);
+        self.step_down(&orders, now);
         self.write(&orders, now);
         self.shard.commit_entries(orders.committed, now.time);
         for message in orders.messages {
@@ -76,13 +76,14 @@ impl Replica {
         }
     }
 
-    fn step_down(&mut self, now: Moment) {
+    fn step_down(&mut self, orders: &Orders, now: Moment) {
         let standing = self.standing(now);
         let leads =
             |standing| matches!(standing, Standing::Leader { .. } | Standing::HandingOver { .. });
         if leads(self.shard.standing()) && !leads(standing) {
             self.shard.stand(standing, now.time);
             self.shard.drop_gathering_entry(now.time);
+            self.cut_unproposed(orders, now);
         } else if let (
             Standing::Leader { term: held, may_give: true },
             Standing::Leader { term, may_give: false },
@@ -91,6 +92,20 @@ impl Replica {
         {
             // Before anything is told that is committed now.
             self.shard.stand(standing, now.time);
+        }
+    }
+
+    /// Cuts the entries that the shard has sealed since the last proposal: the group does not know them, and says
+    /// nothing of a cut.
+    fn cut_unproposed(&mut self, orders: &Orders, now: Moment) {
+        let Some(labels) = self.shard.labels().filter(|_| orders.cut_from.is_none()) else {
+            return;
+        };
+        let sealed = |label: &&Label| labels.term(label.id.index) == Some(label.id.term);
+        let own = orders.append.iter().take_while(sealed).count();
+        let proposed = self.member.last().index - (orders.append.len() - own) as u64;
+        if labels.last().index > proposed {
+            self.shard.cut_from(proposed + 1, now.time);
         }
     }
 

@@ -131,6 +131,7 @@ impl ReplicaLog {
     /// Notes that the frame that gathers is sealed.
     pub(crate) fn seal(&mut self, body: FrameBody) {
         if let Some(Entry { id, content, .. }) = self.gathers.take() {
+            debug_assert_eq!(id.index, self.labels.last().index + 1, "entries have no gaps");
             self.labels.push(Label { term: id.term, content, body });
         }
     }

@@ -64,6 +64,30 @@ fn a_new_leader_has_what_was_confirmed_and_goes_on() {
 }
 
 #[test]
+fn what_a_leader_has_sealed_and_not_proposed_is_no_entry_once_it_steps_down() {
+    let (mut group, old) = Group::with_leader(3);
+    group.isolate(old, true);
+    for _ in 0..40 {
+        group.publish(old, "nobody hears it");
+        // As a checkpoint does that begins another segment.
+        group.node(old).replica.shard_mut().seal();
+        group.tick();
+    }
+    assert_ne!(group.node(old).replica.role(), Role::Leader);
+    let new = group.leader().unwrap();
+    for number in 0..3 {
+        group.publish(new, &format!("another {number}"));
+        group.run();
+    }
+    group.isolate(old, false);
+    for _ in 0..5 {
+        group.tick();
+    }
+    assert_eq!(group.node(old).replica.shard().engine().batches().count(), 3);
+    group.check_same_state();
+}
+
+#[test]
 fn who_waits_at_a_leader_that_is_cut_off_is_told_that_the_outcome_is_unknown() {
     let (mut group, old) = Group::with_leader(3);
     group.subscribe(old);
