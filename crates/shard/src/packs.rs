@@ -76,7 +76,7 @@ impl Packs {
         })
     }
 
-    /// Notes a batch in a pack.
+    /// Notes a batch in a pack, if the pack exists.
     pub(crate) fn add_live(&mut self, pack: u32, bytes: u32) {
         if let Some(held) = self.packs.get_mut(&pack) {
             held.live += u64::from(bytes);

@@ -173,18 +173,30 @@ impl Shard {
         decoded(records.filter(|(kind, ..)| !GroupRecord::is_kind(*kind)))
     }
 
-    /// Counts the live batches of segments and packs anew, and releases the segments that nothing needs.
+    /// Counts the live batches of segments and packs anew, and releases the segments that nothing needs. A batch whose
+    /// file is not there is damage.
     fn count_live_batches(&mut self) {
         let (segments, packs) = (&mut self.writer.segments, &mut self.moves.packs);
         segments.forget_live();
         packs.forget_live();
-        for place in self.engine.places() {
-            match pack_of(place.position) {
-                Some(pack) => packs.add_live(pack, place.bytes),
+        let mut lost = None;
+        for batch in self.engine.batches() {
+            let place = batch.place;
+            let is_held = match pack_of(place.position) {
+                Some(pack) => {
+                    packs.add_live(pack, place.bytes);
+                    packs.holds(pack)
+                }
                 None => segments.add_live_if_held(Position(place.position), place.bytes),
+            };
+            if !is_held {
+                lost.get_or_insert((batch.partition, place));
             }
         }
         segments.release_unneeded();
+        if let Some((partition, place)) = lost {
+            self.note_damage(partition, place);
+        }
     }
 
     /// Counts the batches that a record appends or moves as live: it frees those that are not wanted.

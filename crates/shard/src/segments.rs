@@ -53,12 +53,11 @@ impl Segments {
         self.live_bytes.values_mut().for_each(|live| *live = 0);
     }
 
-    /// Notes a batch that was written before, if its segment is in use. If not, it is damaged.
-    pub(crate) fn add_live_if_held(&mut self, position: Position, bytes: u32) {
+    /// Notes a batch that was written before. Returns false if its segment is not in use.
+    pub(crate) fn add_live_if_held(&mut self, position: Position, bytes: u32) -> bool {
         let segment = self.of(position);
-        if let Some(live) = self.live_bytes.get_mut(&segment) {
-            *live += u64::from(bytes);
-        }
+        let live = self.live_bytes.get_mut(&segment);
+        live.map(|live| *live += u64::from(bytes)).is_some()
     }
 
     /// Releases the segments that neither a replay nor a live batch needs.
