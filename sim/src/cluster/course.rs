@@ -42,6 +42,8 @@ enum Event {
     SyncEnds { node: usize, life: u64, sync: u64 },
     /// A node starts.
     Start { node: usize, life: u64 },
+    /// The process of a node dies and starts again at once.
+    Restart { node: usize },
     /// A stalled core goes on.
     CoreResumes { node: usize, life: u64 },
     /// The disk of a node has room again.
@@ -297,6 +299,7 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
                 }
                 self.happen_to(node, event)
             }
+            Event::Restart { node } => self.restart(node),
             Event::DiskHasRoom { node } => {
                 self.nodes[node].set_full(false);
                 Ok(())

@@ -1,8 +1,8 @@
 //! A node whose replica has labels alone: raft as `sennit-replication` has it, on a lane of labels.
 
 use sennit_replication::{
-    Body, Content, GROUP_BEGINS, Label, Mark, Member, Membership, Message, MessageKind, Role,
-    Settings, Start, WINDOW_MAX,
+    Body, Content, GROUP_BEGINS, HEARTBEAT_TICKS, Label, Mark, Member, Membership, Message,
+    MessageKind, Role, Settings, Start, WINDOW_MAX,
 };
 
 use crate::{
@@ -38,6 +38,9 @@ pub struct LabelNode {
     /// The commit index that it knows.
     committed: u64,
     window: usize,
+    /// Whether a leader renews its lease by itself, as a replica does. Otherwise clients ask for that.
+    renews_lease: bool,
+    ticks: usize,
     crash_keeps_all: u32,
     trace: Trace,
 }
@@ -69,6 +72,8 @@ impl LabelNode {
             outgoing: Vec::new(),
             committed: 0,
             window: random.between(16, WINDOW_MAX as u64) as usize,
+            renews_lease: weather.restarts > 0,
+            ticks: 0,
             crash_keeps_all: weather.crash_keeps_all,
             trace,
         }
@@ -175,8 +180,13 @@ impl Node for LabelNode {
     }
 
     fn tick(&mut self, read_us: u64) -> Result<(), Violation> {
+        self.ticks += 1;
         if let Some(member) = &mut self.member {
             member.tick();
+            if self.renews_lease && self.ticks.is_multiple_of(HEARTBEAT_TICKS) {
+                // Refused where it does not lead, or too many rounds wait.
+                let _ = member.confirm_leadership();
+            }
         }
         self.carry_out(read_us)
     }

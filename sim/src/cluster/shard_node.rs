@@ -36,6 +36,9 @@ const BEGIN: Timestamp = Timestamp(1_800_000_000_000);
 /// Bytes that say how long a message is, in front of it.
 const LENGTH_BYTES: usize = 4;
 
+/// The promise that no file goes that a log needs, whatever of the log is cut.
+const KEEPS_FILES: &str = "I1 a state that is made anew finds its batches";
+
 /// The number of the newest marked entries of which one may rot: a start reads these.
 const NEWEST: usize = 8;
 
@@ -235,6 +238,11 @@ impl ShardNode {
                     TakeOver::Done => {
                         self.trace.step(format_args!("  {} has made its state anew", self.node));
                         (self.rebuilds, self.is_to_compare) = (self.rebuilds + 1, true);
+                        let damage = process.replica.shard().damage();
+                        if let Some(at) = damage.filter(|_| !self.rot.is_found()) {
+                            let detail = format!("{} has nothing at {at:?}", self.node);
+                            return Err(Violation::new(KEEPS_FILES, detail));
+                        }
                     }
                     TakeOver::TooEarly(rebuild) => process.rebuild = Some(*rebuild),
                 }

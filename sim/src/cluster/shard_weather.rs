@@ -87,6 +87,17 @@ impl ShardWeather {
         if shards.consumers > 0 {
             shards.expiring.0 = [0, 0, 300][draw.below(3) as usize];
         }
+        weather.restarts = [0, 0, 0, 50][draw.below(4) as usize];
+        if draw.chance(150) {
+            shards.drain();
+        }
         (weather, shards, random)
+    }
+
+    /// Consumers settle what fills the log: segments and packs come free all the time.
+    fn drain(&mut self) {
+        (self.segment_bytes, self.journal_segments, self.moves) = (64 << 10, 1, 500);
+        (self.consumers, self.checkpoints, self.payload_bytes_max) = (4, 15, 4_000);
+        self.publishers = self.publishers.max(4);
     }
 }

@@ -43,6 +43,12 @@ pub enum Trouble {
         /// The node that does not hear it.
         to: usize,
     },
+    /// The leader and so many do not hear each other that these need only one voter more to choose another one, and one
+    /// voter that hears it restarts, again and again.
+    RestartVoter {
+        /// The leader.
+        leader: usize,
+    },
     /// The connection of two nodes breaks, and is made again.
     Break {
         /// A node.
@@ -138,6 +144,8 @@ pub struct Weather {
     transfers: u32,
     /// How many of a thousand troubles isolate a node, beside those by weight.
     pub isolations: u32,
+    /// How many of a thousand troubles of a leader restart a voter, beside those by weight.
+    pub restarts: u32,
     /// How many of a thousand troubles rot, beside those by weight. Only the first one does.
     pub rots: u32,
     /// How many of a thousand troubles fill a disk, beside those by weight.
@@ -182,6 +190,8 @@ impl Weather {
             weights: std::array::from_fn(|_| [0, 1, 3, 10][random.below(4) as usize]),
             transfers: [0, 0, 30, 200][random.below(4) as usize],
             isolations: 0,
+            // Its own source: the other parameters of a seed stay as they are.
+            restarts: [0, 0, 0, 300][Random::new(seed ^ 0x4E57_A47E).below(4) as usize],
             rots: 0,
             full_disks: 0,
         };
@@ -201,6 +211,9 @@ impl Weather {
         }
         if random.chance(self.isolations) {
             return Trouble::Isolate { node };
+        }
+        if let Some(leader) = leader.filter(|_| random.chance(self.restarts)) {
+            return Trouble::RestartVoter { leader };
         }
         if random.chance(self.rots) {
             return Trouble::Rot { node };

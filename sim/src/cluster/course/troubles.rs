@@ -15,6 +15,12 @@ const CUT_BREAKS_US: u64 = 2_000_000;
 
 /// The shortest and the longest time for which a node is isolated.
 const ISOLATED_US: (u64, u64) = (700_000, 2_000_000);
+/// The shortest and the longest time from a cut to a restart of a voter beside it.
+const RESTART_US: (u64, u64) = (400_000, 2_000_000);
+/// The number of its restarts.
+const RESTARTS: usize = 3;
+/// The longest time that it is down.
+const RESTARTING_US: u64 = 30_000;
 
 impl<N: Node, J: Judge<N>> Course<N, J> {
     /// The next trouble happens, unless it would reach into the quorum that is left alone.
@@ -22,9 +28,16 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
         let leads = |node: &usize| self.nodes[*node].leads() && !self.is_stalled(*node);
         let leader = (0..self.weather.nodes).find(leads);
         let trouble = self.weather.trouble(leader, &mut self.random);
-        self.after(self.weather.trouble_every_us, Event::Trouble);
         if self.spares(trouble) {
+            self.after(self.weather.trouble_every_us, Event::Trouble);
             return Ok(());
+        }
+        match trouble {
+            // Nothing else happens meanwhile.
+            Trouble::RestartVoter { .. } => {
+                self.agenda.add(self.now_us + RESTART_US.1, Event::Trouble);
+            }
+            _ => self.after(self.weather.trouble_every_us, Event::Trouble),
         }
         self.trace.step(format_args!("{} {trouble:?}", self.now_us));
         self.trouble(trouble)
@@ -45,6 +58,7 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
             | Trouble::StallCore { node }
             | Trouble::FillDisk { node }
             | Trouble::Rot { node } => has(node),
+            Trouble::RestartVoter { .. } => true,
             Trouble::CutPair { one, other } | Trouble::Break { one, other } => {
                 has(one) && has(other)
             }
@@ -73,6 +87,7 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
                 self.cut(other, one, until_us);
             }
             Trouble::CutDirection { from, to } => self.cut(from, to, until_us),
+            Trouble::RestartVoter { leader } => self.restart_voter(leader),
             Trouble::FillDisk { node } => {
                 self.nodes[node].set_full(true);
                 self.agenda.add(until_us, Event::DiskHasRoom { node });
@@ -103,6 +118,35 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Cuts the leader off from as many as the group can do without; meanwhile one of the others restarts.
+    fn restart_voter(&mut self, leader: usize) {
+        let count = self.weather.nodes;
+        let first = self.random.below(count as u64 - 1) as usize;
+        let others = (0..count - 1).map(|turn| (leader + 1 + (first + turn) % (count - 1)) % count);
+        let others: Vec<usize> = others.collect();
+        let (hearing, deaf) = others.split_at(count / 2);
+        for to in deaf {
+            self.cut(leader, *to, self.now_us + RESTART_US.1);
+            self.cut(*to, leader, self.now_us + RESTART_US.1);
+        }
+        for _ in 0..RESTARTS {
+            let after_us = self.random.between(RESTART_US.0, RESTART_US.1);
+            self.agenda.add(self.now_us + after_us, Event::Restart { node: hearing[0] });
+        }
+    }
+
+    /// The process of a node dies and starts again at once, unless it is in a quorum that is left alone.
+    pub(super) fn restart(&mut self, node: usize) -> Result<(), Violation> {
+        let is_spared = self.calm.as_ref().is_some_and(|calm| calm.has(node));
+        if is_spared || self.troubles_are_over || !self.nodes[node].is_up() {
+            return Ok(());
+        }
+        self.trace.step(format_args!("{} node {node} restarts", self.now_us));
+        self.stop(node, Stop::Kill)?;
+        self.start_within(node, RESTARTING_US);
         Ok(())
     }
 
