@@ -79,6 +79,13 @@ impl Cluster {
             assert!(lines.lines().eq(&self.expected), "{lines}");
         }
         if self.group == CATALOGUE {
+            let reason = "the replica of the catalogue is in quarantine";
+            until("load balancers leave the node out, and learn why", || {
+                let said: Value =
+                    serde_json::from_str(&get(&self.brokers[rotten].http, "/readyz")).unwrap();
+                let reasons = said["reasons"].as_array().unwrap();
+                said["ready"] == false && reasons.iter().any(|one| one == reason)
+            });
             return;
         }
         let metrics = get(&self.brokers[rotten].http, "/metrics");

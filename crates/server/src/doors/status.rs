@@ -90,11 +90,14 @@ impl Status {
             (&self.draining, "draining"),
             (&self.fenced, "journal failed"),
         ];
-        let is_alone = self.cluster.as_ref().is_some_and(|(_, groups)| !groups.are_led());
+        let groups = self.cluster.as_ref().map(|(_, groups)| groups);
+        let is_alone = groups.is_some_and(|groups| !groups.are_led());
+        let knows_nobody = groups.is_some_and(|groups| groups.knows_nobody());
         let reasons: Vec<&str> = reasons
             .into_iter()
             .filter_map(|(flag, reason)| flag.load(Relaxed).then_some(reason))
             .chain(is_alone.then_some("a group has no leader that this node can reach"))
+            .chain(knows_nobody.then_some("the replica of the catalogue is in quarantine"))
             .collect();
         let ready = reasons.is_empty();
         let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

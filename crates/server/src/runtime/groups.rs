@@ -171,6 +171,11 @@ impl Groups {
         self.states.iter().all(|state| state.lock().0 != Leader::Unknown)
     }
 
+    /// Whether the replica of the catalogue is in quarantine: then this node knows no names and no users.
+    pub(crate) fn knows_nobody(&self) -> bool {
+        self.states[ShardIndex::CATALOGUE].is_quarantined.value() > 0
+    }
+
     /// All of it, for people and programs.
     pub(crate) fn describe(&self) -> Value {
         let of_group = |(shard, state): (ShardIndex, &GroupState)| {
