@@ -27,6 +27,7 @@ pub(crate) mod reserved_names;
 pub(crate) mod restore;
 pub(crate) mod schedules;
 pub(crate) mod scrub_thread;
+pub(crate) mod session_replacement;
 pub(crate) mod storage_check;
 pub(crate) mod stream_control;
 pub(crate) mod stream_lineage;

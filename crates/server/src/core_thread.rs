@@ -28,6 +28,7 @@ use crate::{
         key_use_store::KeyUseStore,
         recovered_state::{Found, PartitionsHere},
         schedules::Schedules,
+        session_replacement::SessionReplacement,
         streams::Streams,
         tenant_storage::{StoredSums, TenantStorage},
         topic_listener::TopicListener,
@@ -325,11 +326,14 @@ fn add_control(core: &CoreHandle, config: Config, authority: &Authority) {
     let control = Control::new(core.clone(), listeners, config.live_channels_keep, peers.clone());
     let control = Rc::new(control);
     if let Some((peers, secrets)) = peers.zip(secrets) {
-        let answering: [(PeerTopic, Rc<dyn PeerRequests>); 4] = [
+        let sessions = SessionReplacement::new(core.clone(), peers.clone());
+        core.services.add(sessions.clone());
+        let answering: [(PeerTopic, Rc<dyn PeerRequests>); 5] = [
             (PeerTopic::Names, control.clone()),
             (PeerTopic::Secrets, secrets),
             (PeerTopic::Schedules, schedules),
             (PeerTopic::Subscriptions, subscriptions),
+            (PeerTopic::Sessions, sessions),
         ];
         answering.iter().for_each(|(about, by)| peers.have_answered(*about, by));
     }

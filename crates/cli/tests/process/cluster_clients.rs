@@ -9,12 +9,13 @@ use std::{
 };
 
 use rustix::process::Signal;
+use sennit_client::{Client, GroupName, Settled, TopicName};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
     asking,
-    bounds::{Watch, joined, until},
+    bounds::{Watch, joined, until, until_async, within},
     broker::{Broker, run, sennit},
     cluster_nodes::{own_address, status, three, until_led},
     histories::proxy::{Flow, Link, Network},
@@ -128,6 +129,58 @@ fn a_consumer_goes_on_at_another_node_when_its_own_is_killed() {
     consumes("after");
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// A consumer is given a message by one node, goes to another, is given the next one there, and acks the first. The node before has
+/// not noticed that it is gone.
+async fn ack_through_another_node(cluster: &Cluster) -> Settled {
+    let publish = |text| cluster.brokers[0].ok(&["publish", "jobs", text], b"");
+    let before = cluster.native.each_ref().map(Link::connections);
+    let used = || -> Vec<usize> {
+        let links = cluster.native.iter().zip(before).enumerate();
+        let used = links.filter(|(_, (link, before))| link.connections() > *before);
+        used.map(|(node, _)| node).collect()
+    };
+    publish("first");
+    let addresses = cluster.native.each_ref().map(|link| link.address.clone()).join(",");
+    let (topic, group): (TopicName, _) = ("jobs".parse().unwrap(), GroupName::default_group());
+    let client = Client::connect(addresses).await.unwrap();
+    let mut consumer = client.consumer(&topic, &group).subscribe().await.unwrap();
+    let first = consumer.next().await.unwrap().unwrap();
+    let [own] = used()[..] else { panic!("it is connected to one node: {:?}", used()) };
+    // The client hears nothing any more, and gives its node up long before that would miss it.
+    cluster.native[own].set([Flow::Held; 2]);
+    until_async("it goes to another node", async || used().len() > 1).await;
+    publish("second");
+    let second = consumer.next().await.unwrap().unwrap();
+    let settled = first.ack_confirmed().await.unwrap();
+    second.ack_confirmed().await.unwrap();
+    cluster.native[own].set([Flow::Open; 2]);
+    settled
+}
+
+#[test]
+fn a_consumer_at_another_node_settles_what_it_was_given_though_its_own_node_has_not_missed_it() {
+    let cluster = Cluster::begin();
+    let nodes = cluster.brokers.each_ref();
+    until("the nodes lead that are to lead", || until_led(&nodes) == [1, 2]);
+    for broker in nodes {
+        until("the node lets callers in", || broker.run(&["topic", "list"], b"").status.success());
+    }
+    cluster.brokers[0].ok(&["topic", "create", "jobs"], b"");
+    let terms = || {
+        let (status, _) = status(nodes[0]);
+        let groups = status["groups"].as_array().unwrap().iter();
+        groups.map(|group| group["term"].as_u64()).collect::<Vec<_>>()
+    };
+    loop {
+        let before = terms();
+        let settled = within("the consumer settles", ack_through_another_node(&cluster));
+        // What a leader before has given is given again.
+        if terms() == before {
+            return assert_eq!((settled.applied, settled.stale), (1, 0));
+        }
+    }
 }
 
 #[test]

@@ -29,10 +29,13 @@ pub(crate) enum PeerTopic {
     Schedules,
     /// Subscriptions: `subscriptions`.
     Subscriptions,
+    /// Sessions whose clients are at another node now: `session_replacement`.
+    Sessions,
 }
 
 impl PeerTopic {
-    const ALL: [Self; 4] = [Self::Names, Self::Secrets, Self::Schedules, Self::Subscriptions];
+    const ALL: [Self; 5] =
+        [Self::Names, Self::Secrets, Self::Schedules, Self::Subscriptions, Self::Sessions];
 
     /// Its number on links.
     pub(crate) fn number(self) -> u32 {
@@ -41,6 +44,7 @@ impl PeerTopic {
             Self::Secrets => 2,
             Self::Schedules => 3,
             Self::Subscriptions => 4,
+            Self::Sessions => 5,
         }
     }
 

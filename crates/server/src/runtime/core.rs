@@ -43,7 +43,6 @@ use sennit_engine::{
 use sennit_journal::Fault;
 use sennit_model::{PartitionId, Timestamp};
 use sennit_shard::Standing;
-use tokio::sync::oneshot;
 
 use self::core_session::CoreSession;
 pub(crate) use self::{
@@ -67,7 +66,7 @@ use super::{
     own_topic::OwnTopic,
     placement::Placement,
     publish_gauge::PublishGauge,
-    session_takeover::SessionToken,
+    session_takeover::{Ended, SessionToken},
     shard_answers::Answers,
 };
 
@@ -233,14 +232,14 @@ impl Core {
     }
 
     /// Ends the session of this token, if it is here; says when all shards are told.
-    pub(crate) fn replace(&mut self, token: SessionToken, ended: oneshot::Sender<()>) {
+    pub(crate) fn replace(&mut self, token: SessionToken, ended: Ended) {
         let session = self.tokens.get(&token).and_then(|session| self.sinks.get(session));
         match session {
             Some(sink) => sink.replaced(ended),
             None => {
                 // It may have ended just now.
                 self.carry_commands();
-                let _ = ended.send(());
+                let _ = ended.send(None);
             }
         }
     }

@@ -8,7 +8,11 @@ use sennit_journal::{Container, Fault, Position, disk::RealDisk};
 use sennit_shard::{CompactionDone, Fetch, MoveError, Moved, Rebuild, RecoverError, StoredBatch};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{index::ShardIndex, services::Call, session_takeover::SessionToken};
+use super::{
+    index::ShardIndex,
+    services::Call,
+    session_takeover::{Ended, SessionToken},
+};
 
 /// What was written and synced.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +34,7 @@ pub(crate) struct Committed {
 pub(crate) enum Message {
     /// The client of this session, if that is one of the core's, is here on another connection:
     /// the session is to end. Answered once it has.
-    Replace(SessionToken, oneshot::Sender<()>),
+    Replace(SessionToken, Ended),
     /// Something for one of the shards that it runs.
     Shard(ShardIndex, ShardMessage),
     /// Effects for its sessions, from another core's shard.

@@ -7,7 +7,11 @@ use std::{
     hash::{BuildHasher, RandomState},
 };
 
+use sennit_engine::SessionId;
 use tokio::sync::{Notify, oneshot};
+
+/// Says that the session of a token has ended, and which it was; nothing if there is none.
+pub(crate) type Ended = oneshot::Sender<Option<SessionId>>;
 
 /// What a client says of its old session to replace it. Nobody else can guess it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,13 +30,13 @@ impl SessionToken {
 pub(crate) struct SessionTakeover {
     /// The token of the session, once it is greeted.
     pub(crate) token: Cell<Option<SessionToken>>,
-    waiting: RefCell<Vec<oneshot::Sender<()>>>,
+    waiting: RefCell<Vec<Ended>>,
     came: Notify,
 }
 
 impl SessionTakeover {
     /// A successor is here, and waits for the session's end.
-    pub(crate) fn comes(&self, ended: oneshot::Sender<()>) {
+    pub(crate) fn comes(&self, ended: Ended) {
         self.waiting.borrow_mut().push(ended);
         self.came.notify_one();
     }
@@ -43,10 +47,10 @@ impl SessionTakeover {
     }
 
     /// The session has ended.
-    pub(crate) fn let_in(&self) {
+    pub(crate) fn let_in(&self, session: SessionId) {
         for ended in self.waiting.take() {
             // Its connection may be gone as well.
-            let _ = ended.send(());
+            let _ = ended.send(Some(session));
         }
     }
 }

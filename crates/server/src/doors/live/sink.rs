@@ -6,10 +6,13 @@ use std::{
 };
 
 use sennit_engine::{Command, Effect};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use crate::runtime::{
-    core::EffectSink, index::ShardIndex, placement::Placement, session_takeover::SessionToken,
+    core::EffectSink,
+    index::ShardIndex,
+    placement::Placement,
+    session_takeover::{Ended, SessionToken},
 };
 
 /// Effects that wait, and the bell that is rung for them.
@@ -56,7 +59,7 @@ impl EffectSink for LiveSink {
 
     fn set_token(&self, _: SessionToken) {}
 
-    fn replaced(&self, ended: oneshot::Sender<()>) {
+    fn replaced(&self, ended: Ended) {
         drop(ended);
     }
 

@@ -112,7 +112,7 @@ async fn serve(arrival: Arrival, core: CoreHandle, authority: Authority) {
     };
     session.end(end == Flow::Left);
     core.with(|core| core.carry_commands());
-    outbox.successor.let_in();
+    outbox.successor.let_in(id);
     outbox.close();
     let abort = writer.abort_handle();
     match timeout(FAREWELL, writer).await {

@@ -3,9 +3,12 @@
 use std::fmt;
 
 use sennit_engine::{Command, Effect};
-use tokio::sync::oneshot;
 
-use crate::runtime::{index::ShardIndex, placement::Placement, session_takeover::SessionToken};
+use crate::runtime::{
+    index::ShardIndex,
+    placement::Placement,
+    session_takeover::{Ended, SessionToken},
+};
 
 /// Where the effects for a session go: its door makes answers of them.
 pub(crate) trait EffectSink: fmt::Debug {
@@ -20,7 +23,7 @@ pub(crate) trait EffectSink: fmt::Debug {
     fn set_token(&self, token: SessionToken);
 
     /// Its client is here on another connection: the session is to end, and to say so.
-    fn replaced(&self, ended: oneshot::Sender<()>);
+    fn replaced(&self, ended: Ended);
 
     /// The broker stops: the client is told.
     fn say_goodbye(&self);

@@ -4,14 +4,16 @@ use sennit_engine::{
     AtomicPart, Command, ConfirmedPart, Effect, GapReason, ReaderChange, SessionId,
 };
 use sennit_protocol::{ErrorCode, Gap, PublishedAt, Reply, SettleRun, control};
-use tokio::sync::oneshot;
 
 use super::Outbox;
 use crate::{
     doors::native::refusal_reply,
     runtime::{
-        core::EffectSink, drain::DRAIN, index::ShardIndex, placement::Placement,
-        session_takeover::SessionToken,
+        core::EffectSink,
+        drain::DRAIN,
+        index::ShardIndex,
+        placement::Placement,
+        session_takeover::{Ended, SessionToken},
     },
 };
 
@@ -87,7 +89,7 @@ impl EffectSink for Outbox {
         self.successor.token.set(Some(token));
     }
 
-    fn replaced(&self, ended: oneshot::Sender<()>) {
+    fn replaced(&self, ended: Ended) {
         self.successor.comes(ended);
     }
 

@@ -1,12 +1,12 @@
 //! The greeting of a session: what its client wants, what it gets, and the end of the session that it replaces.
 
 use sennit_protocol::{ErrorCode, Features, Reply, control, negotiated_frame_bytes_max};
-use tokio::sync::oneshot;
 
 use super::{Flow, Session};
 use crate::{
+    broker::session_replacement::replace_session,
     identity::login::{Credential, LoginRefusal, log_in},
-    runtime::{clock::now, inbox::Message, session_takeover::SessionToken},
+    runtime::{clock::now, session_takeover::SessionToken},
 };
 
 impl Session {
@@ -48,7 +48,7 @@ impl Session {
         let features = Features::of_names(&hello.features);
         self.greeted_with(limit, features);
         if let Some(token) = hello.replaces {
-            self.replace(SessionToken(token)).await;
+            replace_session(&self.core, SessionToken(token)).await;
         }
         let token = SessionToken::draw(self.id.0);
         self.core.with(|core| core.name_session(self.id, token));
@@ -65,20 +65,6 @@ impl Session {
         };
         self.outbox.reply(&Reply::HelloOk(hello), request);
         Flow::GoOn
-    }
-
-    /// Has the session of this token end, wherever it is, and waits until it has.
-    async fn replace(&self, token: SessionToken) {
-        let mut answers = Vec::new();
-        for inbox in self.core.cores.inboxes.iter() {
-            let (ended, answer) = oneshot::channel();
-            let _ = inbox.send(Message::Replace(token, ended));
-            answers.push(answer);
-        }
-        for answer in answers {
-            // No answer comes from a core that has ended, and all its sessions with it.
-            let _ = answer.await;
-        }
     }
 
     pub(super) fn greeted_with(&mut self, frame_bytes_max: usize, features: Features) {
