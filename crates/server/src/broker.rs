@@ -13,6 +13,7 @@ pub(crate) mod control;
 pub(crate) mod control_peers;
 pub(crate) mod control_request;
 pub(crate) mod interrupted_reads;
+pub(crate) mod kept_stream;
 pub(crate) mod key_file;
 pub(crate) mod key_use_store;
 pub(crate) mod leader_requests;

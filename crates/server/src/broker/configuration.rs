@@ -5,6 +5,7 @@
 //! In reading order: a `request` is decided by the `entries` as a `change`; the `store` keeps changes; a
 //! `snapshot` and the `history` are what each core has of it.
 
+mod beginning;
 mod change;
 mod entries;
 mod follower;
@@ -34,10 +35,10 @@ use tokio::{
 
 pub use self::change::{ConfigurationChange, KeptConfiguration, KeptConfigurationError};
 use self::{
+    beginning::Beginning,
     entries::{Draft, Entries},
-    history::History,
     snapshot::throttle_rules,
-    store::{APPENDED_BYTES, Found, Store, appended_bytes},
+    store::{APPENDED_BYTES, Store, appended_bytes},
 };
 pub(crate) use self::{
     request::{
@@ -171,28 +172,17 @@ impl Configuration {
         if let Some(topic) = topic {
             self.core.cores.own_topic.set(OwnStream::Configuration, topic);
         }
-        let (mut entries, mut history) = (Entries::default(), History::default());
-        let read = self.store.read(|found| match found {
-            Found::Kept(KeptConfiguration::Change(change)) => {
-                entries.apply(&change);
-                history.push(&change);
-            }
-            Found::Kept(KeptConfiguration::WrittenAgain { revision }) => {
-                entries.skip_to(revision);
-                if history.revision() < revision {
-                    history.restart(revision);
-                }
-            }
-            Found::Missing(count) => {
-                let revision = entries.revision().saturating_add(count);
-                entries.skip_to(revision);
-                history.restart(revision);
-            }
-        });
-        if let Err(failure) = read.await {
+        let mut begins = Beginning::default();
+        if let Err(failure) = self.store.read(|found| begins.take(found)).await {
             tracing::error!(%failure, "the configuration cannot be read: nobody gets any of it");
             return false;
         }
+        self.begin(begins).await;
+        true
+    }
+
+    /// Puts all that was read in force.
+    async fn begin(&self, Beginning { entries, history }: Beginning) {
         let snapshot = ConfigurationSnapshot::of(entries.revision(), entries.iter());
         self.entries.replace(entries);
         self.snapshot.replace(snapshot.clone());
@@ -201,7 +191,6 @@ impl Configuration {
         self.read_directory();
         self.tell_cores(move |current| current.begin(snapshot.clone(), history.clone())).await;
         self.state.set(State::Serves);
-        true
     }
 
     fn answer(
@@ -255,25 +244,32 @@ impl Configuration {
     /// Decides and keeps the changes that wait, for ever.
     async fn write(self: Rc<Self>) {
         loop {
-            while self.waiting.borrow().is_empty() {
+            if self.waiting.borrow().is_empty() {
                 self.has_more.notified().await;
             }
-            let writes = self.take();
-            let (kept, answers) = match &self.core.cores.groups {
-                None => self.decide_and_keep(&writes).await,
-                Some(_) => Box::pin(self.write_in_cluster(&writes)).await,
-            };
-            let bytes: usize = writes.iter().map(|waiting| waiting.write.bytes()).sum();
-            self.waiting_bytes.set(self.waiting_bytes.get() - bytes);
-            for (WaitingWrite { write, principal, answer }, decided) in
-                writes.into_iter().zip(answers)
-            {
-                // What was decided on the ground of changes that are not kept does not count either.
-                let decided = kept.clone().and(decided);
-                self.note(&principal, &write, &decided);
-                let _ = answer.send(decided);
-            }
+            self.write_waiting().await;
             self.write_again_if_grown().await;
+        }
+    }
+
+    /// Decides and keeps the changes that wait, as many as are appended together.
+    async fn write_waiting(&self) {
+        let writes = self.take();
+        if writes.is_empty() {
+            return;
+        }
+        let (kept, answers) = match &self.core.cores.groups {
+            None => self.decide_and_keep(&writes).await,
+            Some(_) => Box::pin(self.write_in_cluster(&writes)).await,
+        };
+        let bytes: usize = writes.iter().map(|waiting| waiting.write.bytes()).sum();
+        self.waiting_bytes.set(self.waiting_bytes.get() - bytes);
+        for (WaitingWrite { write, principal, answer }, decided) in writes.into_iter().zip(answers)
+        {
+            // What was decided on the ground of changes that are not kept does not count either.
+            let decided = kept.clone().and(decided);
+            self.note(&principal, &write, &decided);
+            let _ = answer.send(decided);
         }
     }
 

@@ -5,29 +5,15 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use sennit_engine::{
-    Content, Refusal, StreamAppend, StreamNote, StreamRead, StreamRefusal, StreamSettings,
-};
-use sennit_model::{
-    Batch, BatchBuilder, Durability, Message, Messages, Offset, PartitionIndex, ReadFrom, TopicName,
-};
+use sennit_engine::{Refusal, StreamRefusal, StreamSettings};
+use sennit_model::{Batch, BatchBuilder, Message, Offset, TopicName};
 use tokio::sync::Mutex;
 
 use super::{
-    control,
-    control_peers::ControlPeers,
-    control_request::{ControlRefusal, ControlRequest, PartitionOffset},
-    stream_request::{CreateStream, StreamFailure},
-    streams::Streams,
-    where_led::Ending,
+    control_peers::ControlPeers, control_request::ControlRefusal, kept_stream::KeptStream,
+    stream_request::StreamFailure, where_led::Ending,
 };
-use crate::{
-    identity::principal::Principal,
-    runtime::{core::CoreHandle, groups::Leader, index::ShardIndex},
-};
-
-/// Bytes that are read at once.
-const READ_BYTES: u64 = 4 << 20;
+use crate::runtime::{core::CoreHandle, groups::Leader, index::ShardIndex};
 
 /// The beginning of the text by which a node says that it leads; no other text begins so.
 const LEADS: &[u8] = b"{\"led_by\":";
@@ -49,10 +35,7 @@ pub(crate) enum LedAppendError {
 /// See the file's page.
 #[derive(Debug)]
 pub(crate) struct LedStream {
-    core: CoreHandle,
-    streams: Rc<Streams>,
-    name: TopicName,
-    settings: StreamSettings,
+    stream: KeptStream,
     led: Option<LedEnd>,
     ending: Rc<Ending>,
 }
@@ -92,8 +75,7 @@ impl LedStream {
     ) -> Self {
         let led =
             peers.map(|peers| LedEnd { term: term(&peers), end: Mutex::new(Offset(0)), peers });
-        let streams = Streams::new(core.clone());
-        Self { core, streams, name: name.clone(), settings, led, ending }
+        Self { stream: KeptStream::new(core, name, settings), led, ending }
     }
 
     /// Gives all texts, from the first on, and has nobody before append any more. Unreadable parts are left out, and told.
@@ -101,56 +83,37 @@ impl LedStream {
     /// # Errors
     /// The stream cannot be read, or it cannot be said that this node leads.
     pub(crate) async fn take_over(&self, mut take: impl FnMut(&[u8])) -> Result<(), StreamFailure> {
-        let mut at = ReadFrom::Earliest;
+        let mut at = None;
         loop {
             let end = self.read_on(at, &mut take).await?;
             let Some((led, end)) = self.led.as_ref().zip(end) else { return Ok(()) };
             // If another node has written meanwhile, that is read too.
-            if let Some(end) = self.append_at(end, batch_of(&[led.text()])).await? {
+            if let Some(end) = self.stream.append_at(end, batch_of(&[led.text()])).await? {
                 *led.end.lock().await = end;
                 return Ok(());
             }
-            at = ReadFrom::Offset(end);
+            at = Some(end);
         }
     }
 
-    /// Gives the texts behind an offset; returns where the stream ends, if there is one.
+    /// Gives the texts behind an offset, or from the first on; returns where the stream ends, if there is one.
     async fn read_on(
         &self,
-        mut at: ReadFrom,
+        mut at: Option<Offset>,
         take: &mut impl FnMut(&[u8]),
     ) -> Result<Option<Offset>, StreamFailure> {
         loop {
-            let read = StreamRead {
-                at,
-                before: None,
-                bytes_max: READ_BYTES,
-                waits: false,
-                one_append: false,
-                for_fork: false,
+            let part = match self.stream.read(at, false).await {
+                Err(StreamFailure::Stream(StreamRefusal::Unknown)) => return Ok(None),
+                part => part?,
             };
-            let chunk = match self.streams.read(&Principal::broker(), &self.name, None, read).await
-            {
-                Ok(chunk) => chunk.answer,
-                Err(failure) => match failure.refusal() {
-                    Some(StreamRefusal::Unknown) => return Ok(None),
-                    Some(StreamRefusal::Damaged { next }) => {
-                        let stream = self.name.as_str();
-                        tracing::error!(stream, next = next.0, "a part of the stream is damaged");
-                        at = ReadFrom::Offset(*next);
-                        continue;
-                    }
-                    _ => return Err(failure),
-                },
-            };
-            let messages = chunk.messages.iter().flat_map(|part| Messages::of_checked(part));
-            for message in messages.filter(|message| !message.payload().starts_with(LEADS)) {
+            for message in part.messages().filter(|message| !message.payload().starts_with(LEADS)) {
                 take(message.payload());
             }
-            if chunk.is_up_to_date || chunk.next <= chunk.first {
-                return Ok(Some(chunk.next));
+            if part.is_up_to_date {
+                return Ok(Some(part.next));
             }
-            at = ReadFrom::Offset(chunk.next);
+            at = Some(part.next);
         }
     }
 
@@ -160,7 +123,7 @@ impl LedStream {
     /// They are not known to be there.
     pub(crate) async fn append(&self, texts: &[Bytes]) -> Result<Offset, LedAppendError> {
         let batch = batch_of(texts);
-        let Some(led) = &self.led else { return Ok(self.append_here(batch).await?) };
+        let Some(led) = &self.led else { return Ok(self.stream.append(batch).await?) };
         let mut end = led.end.lock().await;
         if self.ending.is_over() {
             return Err(LedAppendError::Superseded);
@@ -168,7 +131,7 @@ impl LedStream {
         if !led.still_leads() {
             return Err(StreamFailure::from(ControlRefusal::from(Refusal::NoLeader)).into());
         }
-        match self.append_at(*end, batch).await {
+        match self.stream.append_at(*end, batch).await {
             Ok(Some(next)) => {
                 *end = next;
                 Ok(next)
@@ -197,10 +160,7 @@ impl LedStream {
     pub(crate) async fn end(&self) -> Option<Offset> {
         match &self.led {
             Some(led) => Some(*led.end.lock().await),
-            None => {
-                let status = self.streams.status(&Principal::broker(), &self.name, false).await;
-                status.ok().map(|status| status.answer.next)
-            }
+            None => self.stream.end().await.ok(),
         }
     }
 
@@ -209,59 +169,7 @@ impl LedStream {
     /// # Errors
     /// It is not trimmed yet.
     pub(crate) async fn trim(&self, first: Offset) -> Result<(), StreamFailure> {
-        let positions = vec![PartitionOffset { partition: PartitionIndex(0), offset: first }];
-        let trim = ControlRequest::TrimTopic { topic: self.name.clone(), positions };
-        let session = self.core.cores.own_session(self.core.index);
-        let trimmed = control::ask(&self.core.cores, session, Principal::broker(), trim).await;
-        trimmed.map_err(|_| ControlRefusal::ShuttingDown)??;
-        Ok(())
-    }
-
-    async fn append_here(&self, batch: Option<Batch>) -> Result<Offset, StreamFailure> {
-        let content = batch.map(Content::from);
-        let append = StreamAppend { content, content_type: None, note: StreamNote::default() };
-        match self.try_append(&append).await {
-            Err(StreamFailure::Stream(StreamRefusal::Unknown)) => {
-                self.create().await?;
-                self.try_append(&append).await
-            }
-            appended => appended,
-        }
-    }
-
-    async fn try_append(&self, append: &StreamAppend) -> Result<Offset, StreamFailure> {
-        let append = || Some(Box::new(append.clone()));
-        let appended = self.streams.append(&Principal::broker(), &self.name, append).await?;
-        Ok(appended.answer.next)
-    }
-
-    /// Appends at an offset; nothing if the stream ends elsewhere.
-    async fn append_at(
-        &self,
-        at: Offset,
-        batch: Option<Batch>,
-    ) -> Result<Option<Offset>, StreamFailure> {
-        let Some(batch) = batch else { return Ok(Some(at)) };
-        let appended = match self.streams.append_at(&self.name, at, batch.clone()).await {
-            Err(StreamFailure::Stream(StreamRefusal::Unknown)) if at == Offset(0) => {
-                self.create().await?;
-                self.streams.append_at(&self.name, at, batch.clone()).await
-            }
-            appended => appended,
-        };
-        Ok(appended?.then(|| at.plus(batch.count().into())))
-    }
-
-    async fn create(&self) -> Result<(), StreamFailure> {
-        let create = CreateStream {
-            name: self.name.clone(),
-            durability: Durability::Durable,
-            settings: self.settings.clone(),
-            content: None,
-            closes: false,
-            fork: None,
-        };
-        self.streams.create(&Principal::broker(), create).await.map(drop)
+        self.stream.trim(first).await
     }
 }
 

@@ -10,12 +10,8 @@ use sennit_model::Offset;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
-    Answer, Configuration, ConfigurationChange, ConfigurationRefusal, ConfigurationSnapshot,
-    KeptConfiguration, State, WaitingWrite,
-    entries::{Draft, Entries},
-    history::History,
-    refusal_of,
-    store::Found,
+    Answer, Configuration, ConfigurationChange, ConfigurationRefusal, KeptConfiguration,
+    WaitingWrite, beginning::Beginning, entries::Draft, refusal_of, store::Found,
 };
 use crate::broker::{
     control_request::ControlRefusal, leader_requests::LEADER_PATIENCE,
@@ -30,13 +26,6 @@ const LEADERLESS: Duration = Duration::from_secs(3);
 
 /// How long to wait for a stream that is not there.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-
-/// Entries that were read before the configuration is in force for the first time, or once more from the beginning.
-#[derive(Debug, Default)]
-struct Beginning {
-    entries: Entries,
-    history: History,
-}
 
 impl Configuration {
     /// Follows the stream as long as the core's thread lives.
@@ -93,18 +82,6 @@ impl Configuration {
                 },
             }
         }
-    }
-
-    /// Puts all that was read in force.
-    async fn begin(&self, Beginning { entries, history }: Beginning) {
-        let snapshot = ConfigurationSnapshot::of(entries.revision(), entries.iter());
-        self.entries.replace(entries);
-        self.snapshot.replace(snapshot.clone());
-        self.count(0);
-        self.set_throttles();
-        self.read_directory();
-        self.tell_cores(move |current| current.begin(snapshot.clone(), history.clone())).await;
-        self.state.set(State::Serves);
     }
 
     /// Puts changes in force that were read behind what is in force.
@@ -189,28 +166,5 @@ impl Configuration {
         let mut followed = self.followed.subscribe();
         let waits = followed.wait_for(|followed| *followed >= end);
         timeout_at(deadline, waits).await.is_ok_and(|waited| waited.is_ok())
-    }
-}
-
-impl Beginning {
-    fn take(&mut self, found: Found) {
-        let Self { entries, history } = self;
-        match found {
-            Found::Kept(KeptConfiguration::Change(change)) => {
-                entries.apply(&change);
-                history.push(&change);
-            }
-            Found::Kept(KeptConfiguration::WrittenAgain { revision }) => {
-                entries.skip_to(revision);
-                if history.revision() < revision {
-                    history.restart(revision);
-                }
-            }
-            Found::Missing(count) => {
-                let revision = entries.revision().saturating_add(count);
-                entries.skip_to(revision);
-                history.restart(revision);
-            }
-        }
     }
 }

@@ -2,26 +2,17 @@
 //! it has grown to a multiple of the entries, they are written once more and everything before is trimmed: a key
 //! that is set a million times costs the disk no more than a few of its values. It decides nothing.
 
-use std::{cell::Cell, rc::Rc};
+use std::cell::Cell;
 
 use bytes::Bytes;
-use sennit_engine::{
-    Content, Refusal, StreamAppend, StreamNote, StreamRead, StreamRefusal, StreamSettings,
-};
-use sennit_model::{
-    Batch, BatchBuilder, Durability, Message, Messages, Offset, PartitionIndex, ReadFrom,
-    TopicName, limits::BATCH_MESSAGES_MAX,
-};
+use sennit_engine::{Refusal, StreamRefusal, StreamSettings};
+use sennit_model::{Batch, BatchBuilder, Message, Offset, TopicName, limits::BATCH_MESSAGES_MAX};
 
 use super::change::{ConfigurationChange, KeptConfiguration};
 use crate::{
     broker::{
-        control,
-        control_request::{ControlRefusal, ControlRequest, PartitionOffset},
-        stream_request::{CreateStream, StreamFailure},
-        streams::Streams,
+        control_request::ControlRefusal, kept_stream::KeptStream, stream_request::StreamFailure,
     },
-    identity::principal::Principal,
     runtime::core::CoreHandle,
 };
 
@@ -33,8 +24,6 @@ const GROWN_BYTES_MIN: usize = 1 << 20;
 /// How many times as long as all of it the changes may get.
 const GROWN_TIMES: usize = 4;
 
-/// Bytes that are read at once.
-const READ_BYTES: u64 = 4 << 20;
 /// Bytes that are appended at once.
 pub(super) const APPENDED_BYTES: usize = 4 << 20;
 
@@ -59,9 +48,7 @@ pub(super) struct ReadOn {
 /// The stream that the configuration is kept in.
 #[derive(Debug)]
 pub(super) struct Store {
-    core: CoreHandle,
-    streams: Rc<Streams>,
-    name: TopicName,
+    stream: KeptStream,
     /// Bytes since all of it was written.
     grown_bytes: Cell<usize>,
 }
@@ -69,48 +56,42 @@ pub(super) struct Store {
 impl Store {
     pub(super) fn new(core: CoreHandle) -> Self {
         let name = STREAM.parse().expect("the name of the broker's own stream is one");
-        Self { streams: Streams::new(core.clone()), core, name, grown_bytes: Cell::new(0) }
+        let stream = KeptStream::new(core, &name, StreamSettings::of_topic());
+        Self { stream, grown_bytes: Cell::new(0) }
     }
 
     /// The stream's name.
     pub(super) fn name(&self) -> &TopicName {
-        &self.name
+        self.stream.name()
     }
 
     /// Reads what was kept, from the first message on. Unreadable parts are left out, and told.
     pub(super) async fn read(&self, mut take: impl FnMut(Found)) -> Result<(), StreamFailure> {
         let mut at = None;
         loop {
-            let read = StreamRead {
-                at: at.map_or(ReadFrom::Earliest, ReadFrom::Offset),
-                before: None,
-                bytes_max: READ_BYTES,
-                waits: false,
-                one_append: false,
-                for_fork: false,
+            let read = match self.read_on(at, false).await {
+                Err(StreamFailure::Stream(StreamRefusal::Unknown)) => return Ok(()),
+                read => read?,
             };
-            let chunk = match self.streams.read(&Principal::broker(), &self.name, None, read).await
-            {
-                Ok(chunk) => chunk.answer,
-                Err(failure) => match failure.refusal() {
-                    Some(StreamRefusal::Unknown) => return Ok(()),
-                    Some(StreamRefusal::Damaged { next }) => {
-                        tracing::error!(next = next.0, "a part of the configuration is damaged");
-                        take(Found::Missing(next.0 - at.map_or(0, |at: Offset| at.0)));
-                        at = Some(*next);
-                        continue;
-                    }
-                    _ => return Err(failure),
-                },
-            };
-            for message in chunk.messages.iter().flat_map(|part| Messages::of_checked(part)) {
-                take(self.found(message.key(), message.payload()));
-            }
-            if chunk.is_up_to_date || chunk.next <= chunk.first {
+            read.found.into_iter().for_each(&mut take);
+            if read.is_up_to_date {
                 return Ok(());
             }
-            at = Some(chunk.next);
+            at = Some(read.next);
         }
+    }
+
+    /// Reads what follows an offset, or from the first message on; waits for it, if it is to. Unreadable parts are left out, and told.
+    pub(super) async fn read_on(
+        &self,
+        at: Option<Offset>,
+        waits: bool,
+    ) -> Result<ReadOn, StreamFailure> {
+        let part = self.stream.read(at, waits).await?;
+        let kept = part.messages().map(|message| self.found(message.key(), message.payload()));
+        let missing = Some(part.missing).filter(|&missing| missing > 0).map(Found::Missing);
+        let found = missing.into_iter().chain(kept).collect();
+        Ok(ReadOn { found, next: part.next, is_up_to_date: part.is_up_to_date })
     }
 
     /// The content of a message.
@@ -125,48 +106,9 @@ impl Store {
         }
     }
 
-    /// Reads what follows an offset, or from the first message on; waits for it, if it is to. Unreadable parts are left out, and told.
-    pub(super) async fn read_on(
-        &self,
-        at: Option<Offset>,
-        waits: bool,
-    ) -> Result<ReadOn, StreamFailure> {
-        let read = StreamRead {
-            at: at.map_or(ReadFrom::Earliest, ReadFrom::Offset),
-            before: None,
-            bytes_max: READ_BYTES,
-            waits,
-            one_append: false,
-            for_fork: false,
-        };
-        match self.streams.read(&Principal::broker(), &self.name, None, read).await {
-            Ok(chunk) => {
-                let chunk = chunk.answer;
-                let mut found = Vec::new();
-                for message in chunk.messages.iter().flat_map(|part| Messages::of_checked(part)) {
-                    found.push(self.found(message.key(), message.payload()));
-                }
-                let is_up_to_date = chunk.is_up_to_date || chunk.next <= chunk.first;
-                Ok(ReadOn { found, next: chunk.next, is_up_to_date })
-            }
-            Err(failure) => match failure.refusal() {
-                Some(&StreamRefusal::Damaged { next }) => {
-                    let missing = next.0 - at.map_or(0, |at| at.0);
-                    let found = vec![Found::Missing(missing)];
-                    Ok(ReadOn { found, next, is_up_to_date: false })
-                }
-                _ => Err(failure),
-            },
-        }
-    }
-
     /// Where the stream ends; 0 if there is none yet.
     pub(super) async fn end(&self) -> Result<Offset, StreamFailure> {
-        match self.streams.status(&Principal::broker(), &self.name, false).await {
-            Ok(status) => Ok(status.answer.next),
-            Err(StreamFailure::Stream(StreamRefusal::Unknown)) => Ok(Offset(0)),
-            Err(failure) => Err(failure),
-        }
+        self.stream.end().await
     }
 
     /// Appends changes at this offset; returns where the stream ends then, and nothing if it ends elsewhere: then nothing is
@@ -176,28 +118,7 @@ impl Store {
         at: Offset,
         changes: &[ConfigurationChange],
     ) -> Result<Option<Offset>, StreamFailure> {
-        let kept = changes.iter().cloned().map(KeptConfiguration::Change);
-        let mut batch = BatchBuilder::for_append(APPENDED_BYTES);
-        for message in kept.map(|kept| kept.message()) {
-            batch.push(&message).expect("keys, values and their number have limits");
-        }
-        let Some(batch) = batch.take() else { return Ok(Some(at)) };
-        self.append_batch_at(at, batch).await
-    }
-
-    async fn append_batch_at(
-        &self,
-        at: Offset,
-        batch: Batch,
-    ) -> Result<Option<Offset>, StreamFailure> {
-        let appended = match self.streams.append_at(&self.name, at, batch.clone()).await {
-            Err(StreamFailure::Stream(StreamRefusal::Unknown)) if at == Offset(0) => {
-                self.create().await?;
-                self.streams.append_at(&self.name, at, batch.clone()).await
-            }
-            appended => appended,
-        };
-        Ok(appended?.then(|| at.plus(batch.count().into())))
+        self.stream.append_at(at, batch_of(&messages_of(changes))).await
     }
 
     /// Appends changes, all or none, and waits until they are durable.
@@ -205,8 +126,9 @@ impl Store {
         &self,
         changes: &[ConfigurationChange],
     ) -> Result<(), StreamFailure> {
-        let kept = changes.iter().cloned().map(KeptConfiguration::Change);
-        self.append_messages(kept.map(|kept| kept.message())).await.map(drop)
+        let messages = messages_of(changes);
+        messages.iter().for_each(|message| self.grow(message.key.len() + message.payload.len()));
+        self.stream.append(batch_of(&messages)).await.map(drop)
     }
 
     /// Whether so much has changed since all of it was written, which has these bytes now, that it is to be
@@ -240,83 +162,43 @@ impl Store {
                 part.push(message);
             }
             let count = part.len() as u64;
+            let batch = batch_of(&part);
             let next = match at {
-                Some(expected) => self.append_messages_at(expected, &part).await?,
-                None => self.append_messages(part.into_iter()).await?,
+                // If another node changes something, it is written again another time.
+                Some(expected) => {
+                    let appended = self.stream.append_at(expected, batch).await?;
+                    let elsewhere = Refusal::OffsetMismatch { expected, next: expected };
+                    appended.ok_or_else(|| StreamFailure::from(ControlRefusal::from(elsewhere)))?
+                }
+                None => self.stream.append(batch).await?,
             };
             at = at.map(|_| next);
             first = first.or(Some(Offset(next.0 - count)));
         }
         let first = first.expect("the first message says the revision");
-        let positions = vec![PartitionOffset { partition: PartitionIndex(0), offset: first }];
-        let trim = ControlRequest::TrimTopic { topic: self.name.clone(), positions };
-        let session = self.core.cores.own_session(self.core.index);
-        let trimmed = control::ask(&self.core.cores, session, Principal::broker(), trim).await;
-        trimmed.map_err(|_| ControlRefusal::ShuttingDown)??;
+        self.stream.trim(first).await?;
         self.grown_bytes.set(0);
         tracing::debug!(revision, whole_bytes, "the configuration was written again");
         Ok(())
     }
 
-    async fn append_messages_at(
-        &self,
-        at: Offset,
-        messages: &[Message],
-    ) -> Result<Offset, StreamFailure> {
-        let mut batch = BatchBuilder::for_append(APPENDED_BYTES);
-        for message in messages {
-            batch.push(message).expect("keys, values and their number have limits");
-        }
-        let Some(batch) = batch.take() else { return Ok(at) };
-        let appended = self.append_batch_at(at, batch).await?;
-        // Another node changes something: it is written again another time.
-        appended.ok_or_else(|| {
-            ControlRefusal::from(Refusal::OffsetMismatch { expected: at, next: at }).into()
-        })
-    }
-
     fn grow(&self, bytes: usize) {
         self.grown_bytes.set(self.grown_bytes.get().saturating_add(bytes));
     }
+}
 
-    /// Appends once; returns where the stream ends then.
-    async fn append_messages(
-        &self,
-        messages: impl Iterator<Item = Message>,
-    ) -> Result<Offset, StreamFailure> {
-        let mut batch = BatchBuilder::for_append(APPENDED_BYTES);
-        for message in messages {
-            self.grow(message.key.len() + message.payload.len());
-            batch.push(&message).expect("keys, values and their number have limits");
-        }
-        let content = batch.take().map(Content::from);
-        let append = StreamAppend { content, content_type: None, note: StreamNote::default() };
-        match self.try_append(&append).await {
-            Err(StreamFailure::Stream(StreamRefusal::Unknown)) => {
-                self.create().await?;
-                self.try_append(&append).await
-            }
-            appended => appended,
-        }
-    }
+fn messages_of(changes: &[ConfigurationChange]) -> Vec<Message> {
+    let kept = changes.iter().cloned().map(KeptConfiguration::Change);
+    kept.map(|kept| kept.message()).collect()
+}
 
-    async fn try_append(&self, append: &StreamAppend) -> Result<Offset, StreamFailure> {
-        let append = || Some(Box::new(append.clone()));
-        let appended = self.streams.append(&Principal::broker(), &self.name, append).await?;
-        Ok(appended.answer.next)
+/// Messages as a batch; nothing without one.
+fn batch_of(messages: &[Message]) -> Option<Batch> {
+    let mut batch = BatchBuilder::for_append(APPENDED_BYTES);
+    for message in messages {
+        batch.push(message).expect("keys, values and their number have limits");
     }
-
-    async fn create(&self) -> Result<(), StreamFailure> {
-        let create = CreateStream {
-            name: self.name.clone(),
-            durability: Durability::Durable,
-            settings: StreamSettings::of_topic(),
-            content: None,
-            closes: false,
-            fork: None,
-        };
-        self.streams.create(&Principal::broker(), create).await.map(drop)
-    }
+    batch.take()
 }
 
 /// Room for the bytes of a change, as [`APPENDED_BYTES`] counts them.
