@@ -1,12 +1,13 @@
 //! Names, settings and credentials on three nodes: what was changed through one of them holds at once at that one, and at all others
 //! as soon as somebody asks there; the leader of the catalogue may be killed.
 
-use serde_json::json;
+use sennit_client::{Client, ConfigurationKey};
+use serde_json::{Value, json};
 
 use crate::{
     asking,
     auth::{text, with_key},
-    bounds::until,
+    bounds::{until, within},
     broker::Broker,
     cluster_nodes::{cluster, leader_of_catalogue, living},
 };
@@ -102,7 +103,7 @@ fn a_channel_that_was_created_through_one_node_has_subscribers_at_another() {
         publisher.ok(&["live", "publish", &channel, "hello"], b"");
         let subscriber = &brokers[(at + 1) % 3];
         let arguments = ["live", "subscribe", &channel, "--from", "earliest", "-n", "1", "--json"];
-        let heard: serde_json::Value =
+        let heard: Value =
             serde_json::from_slice(&subscriber.ok(&arguments, b"")).expect("a line is JSON");
         assert_eq!(heard["payload"], json!("hello"));
     }
@@ -135,5 +136,37 @@ fn settings_and_keys_that_were_changed_through_one_node_hold_at_all() {
         });
         let output = with_key(broker, &key, &["topic", "create", "guarded"], "");
         assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_key_that_is_set_through_followers_does_not_grow_the_stream_of_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let brokers = cluster(folder.path(), &[]);
+    let leader = leader_of_catalogue(&brokers);
+    let key: ConfigurationKey = "color".parse().unwrap();
+    let value = vec![b'x'; 60_000];
+    // Some 3 MB: the stream has to be written again, though the leader sets nothing.
+    for follower in (0..3).filter(|node| *node != leader) {
+        let address = brokers[follower].listen.clone();
+        within("it is set often", async {
+            let client = Client::connect(&address).await.unwrap();
+            for _ in 0..25 {
+                client.configuration().set(&key, value.clone(), None).await.unwrap();
+            }
+        });
+    }
+    until("the stream is written again and trimmed", || {
+        let described =
+            brokers[leader].ok(&["topic", "describe", "__ds/configuration", "--json"], b"");
+        let described: Value = serde_json::from_slice(&described).unwrap();
+        described["partition"][0]["start"].as_u64() > Some(0)
+    });
+    // The revisions go on, and each node has the entry.
+    for (at, broker) in brokers.iter().enumerate() {
+        let set = broker.ok(&["kv", "set", "color", "green", "--json"], b"");
+        let set: Value = serde_json::from_slice(&set).unwrap();
+        assert_eq!(set["revision"].as_u64(), Some(51 + at as u64));
+        assert_eq!(text(&broker.ok(&["kv", "get", "color"], b"")), "green");
     }
 }

@@ -84,6 +84,7 @@ pub(crate) struct Configuration {
     /// Changes that wait to be decided, in the order in which they came.
     waiting: RefCell<VecDeque<WaitingWrite>>,
     waiting_bytes: Cell<usize>,
+    /// Something waits, or another node has made the stream grow.
     has_more: Notify,
     state: Cell<State>,
     /// The directory that the entries make, and the authority that goes by it.
@@ -241,7 +242,7 @@ impl Configuration {
         audit::note(&self.core.cores, principal, act, write.key.as_str(), answer);
     }
 
-    /// Decides and keeps the changes that wait, for ever.
+    /// Keeps the changes that wait, and writes the stream again when it has grown, for ever.
     async fn write(self: Rc<Self>) {
         loop {
             if self.waiting.borrow().is_empty() {
@@ -395,13 +396,12 @@ impl Configuration {
         }
     }
 
+    /// Writes all of it again if the stream has grown to a multiple of it. In a cluster any node does: of those that try, one appends
+    /// first, and the others read that it is done.
     async fn write_again_if_grown(&self) {
         let (revision, entries) = {
             let entries = self.entries.borrow();
-            if self.state.get() != State::Serves
-                || !self.core.cores.leads_catalogue()
-                || !self.store.has_grown(entries.totals().bytes)
-            {
+            if self.state.get() != State::Serves || !self.store.has_grown(entries.totals().bytes) {
                 return;
             }
             let all = entries.iter().map(|(key, entry)| ConfigurationChange {

@@ -48,6 +48,8 @@ impl Configuration {
                         self.begin(begins).await;
                     }
                     self.followed.send_replace(read.next);
+                    // The changes of all nodes make the stream grow.
+                    self.has_more.notify_one();
                 }
                 Err(failure) => match failure.refusal() {
                     // No configuration was ever kept.

@@ -5,14 +5,12 @@
 use std::cell::Cell;
 
 use bytes::Bytes;
-use sennit_engine::{Refusal, StreamRefusal, StreamSettings};
+use sennit_engine::{StreamRefusal, StreamSettings};
 use sennit_model::{Batch, BatchBuilder, Message, Offset, TopicName, limits::BATCH_MESSAGES_MAX};
 
 use super::change::{ConfigurationChange, KeptConfiguration};
 use crate::{
-    broker::{
-        control_request::ControlRefusal, kept_stream::KeptStream, stream_request::StreamFailure,
-    },
+    broker::{kept_stream::KeptStream, stream_request::StreamFailure},
     runtime::core::CoreHandle,
 };
 
@@ -98,7 +96,13 @@ impl Store {
     fn found(&self, key: &[u8], payload: &[u8]) -> Found {
         self.grow(key.len() + payload.len());
         match KeptConfiguration::decode(key, payload) {
-            Ok(kept) => Found::Kept(kept),
+            Ok(kept) => {
+                // All of it follows, whichever node has written it again.
+                if matches!(kept, KeptConfiguration::WrittenAgain { .. }) {
+                    self.grown_bytes.set(0);
+                }
+                Found::Kept(kept)
+            }
             Err(error) => {
                 tracing::error!(%error, "a change of the configuration cannot be read");
                 Found::Missing(1)
@@ -137,8 +141,8 @@ impl Store {
         self.grown_bytes.get() > GROWN_BYTES_MIN.max(GROWN_TIMES * whole_bytes)
     }
 
-    /// Writes all entries of this revision and trims what lies before them; in a cluster from this offset on, as long as no other
-    /// node appends something. Appends that fail are made good by the next time.
+    /// Writes all entries of this revision and trims what lies before them; in a cluster from this offset on, unless another node
+    /// appends something. Appends that fail are made good by the next time.
     pub(super) async fn write_again(
         &self,
         revision: u64,
@@ -164,12 +168,11 @@ impl Store {
             let count = part.len() as u64;
             let batch = batch_of(&part);
             let next = match at {
-                // If another node changes something, it is written again another time.
-                Some(expected) => {
-                    let appended = self.stream.append_at(expected, batch).await?;
-                    let elsewhere = Refusal::OffsetMismatch { expected, next: expected };
-                    appended.ok_or_else(|| StreamFailure::from(ControlRefusal::from(elsewhere)))?
-                }
+                Some(expected) => match self.stream.append_at(expected, batch).await? {
+                    Some(next) => next,
+                    // Another node has changed something: once that is read, it is tried again if there is still need.
+                    None => return Ok(()),
+                },
                 None => self.stream.append(batch).await?,
             };
             at = at.map(|_| next);
