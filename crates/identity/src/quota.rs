@@ -27,7 +27,7 @@ pub struct Quotas {
 
 /// A quota that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the quota of the tenant is used up: {quota} is {limit}{}", room(*.stored))]
+#[error("the quota of the tenant is {}: {quota} is {limit}{}", use_of(*.retry), room(*.stored))]
 pub struct OverQuota {
     /// The name of the quota.
     pub quota: &'static str,
@@ -48,6 +48,8 @@ pub enum QuotaRetry {
     WhenFreed,
     /// Once somebody has made room, or the quota is a larger one. It is no use to try again.
     ByHand,
+    /// Soon: a node of a cluster that has just started, or heard of the quota, does not know yet what is stored.
+    OnceMeasured,
 }
 
 /// The longest time to retry that is told.
@@ -58,6 +60,14 @@ impl QuotaRetry {
     #[must_use]
     pub fn after(wait: Duration) -> Self {
         Self::After(wait.clamp(Duration::from_secs(1), RETRY_MAX))
+    }
+}
+
+/// How much of a quota is used.
+fn use_of(retry: QuotaRetry) -> &'static str {
+    match retry {
+        QuotaRetry::OnceMeasured => "not measured yet",
+        QuotaRetry::After(_) | QuotaRetry::WhenFreed | QuotaRetry::ByHand => "used up",
     }
 }
 

@@ -293,12 +293,18 @@ fn add_control(core: &CoreHandle, config: Config, authority: &Authority) {
     let publishes = Rc::new(BrokerPublishes(core.clone()));
     let schedules = Schedules::new(core.clone(), authority.clone(), publishes, peers.clone());
     core.services.add(schedules.clone());
-    let storage = TenantStorage::new(core.clone(), authority.clone());
+    let storage = TenantStorage::new(core.clone(), authority.clone(), peers.clone());
     core.services.add(storage.clone());
     let key_uses = KeyUseStore::new(core.clone(), authority.clone());
     let hooks = Rc::new(HookCleaner(core.clone()));
-    let mut listeners: Vec<Rc<dyn TopicListener>> =
-        vec![configuration, key_uses, storage, schedules.clone(), subscriptions.clone(), hooks];
+    let mut listeners: Vec<Rc<dyn TopicListener>> = vec![
+        configuration,
+        key_uses,
+        storage.clone(),
+        schedules.clone(),
+        subscriptions.clone(),
+        hooks,
+    ];
     let cores = core.cores.clone();
     let tell = move |news: RelayNews| {
         let keeper = match (&news, news.topic()) {
@@ -328,12 +334,13 @@ fn add_control(core: &CoreHandle, config: Config, authority: &Authority) {
     if let Some((peers, secrets)) = peers.zip(secrets) {
         let sessions = SessionReplacement::new(core.clone(), peers.clone());
         core.services.add(sessions.clone());
-        let answering: [(PeerTopic, Rc<dyn PeerRequests>); 5] = [
+        let answering: [(PeerTopic, Rc<dyn PeerRequests>); 6] = [
             (PeerTopic::Names, control.clone()),
             (PeerTopic::Secrets, secrets),
             (PeerTopic::Schedules, schedules),
             (PeerTopic::Subscriptions, subscriptions),
             (PeerTopic::Sessions, sessions),
+            (PeerTopic::Storage, storage),
         ];
         answering.iter().for_each(|(about, by)| peers.have_answered(*about, by));
     }

@@ -115,6 +115,44 @@ fn a_key_that_was_made_at_one_node_counts_at_all_and_one_that_was_revoked_ends_c
 }
 
 #[test]
+fn a_quota_of_stored_bytes_counts_at_each_node_and_at_one_that_has_just_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut brokers = cluster_of_admin(folder.path());
+    let admin = admin_key(&brokers);
+    for broker in &brokers {
+        until("the node knows the key", || succeeds(broker, &admin, &["topic", "list"]));
+    }
+    ok(&brokers[0], &admin, &["auth", "tenant", "create", "acme", "--stored-bytes", "20kB"]);
+    let create = ["auth", "key", "create", "app", "--tenant", "acme", "--right", "* >"];
+    let key = ok(&brokers[0], &admin, &create);
+    // In more shards than one node leads.
+    let create = ["topic", "create", "acme.log", "--kind", "stream", "--partitions", "3"];
+    ok(&brokers[0], &key, &create);
+    let payload = "x".repeat(9000);
+    let publish = |broker: &Broker, of: &str| {
+        with_key(broker, &key, &["publish", "acme.log", "--key", of], &payload)
+    };
+    for of in ["one", "another"] {
+        let published = publish(&brokers[0], of);
+        assert!(published.status.success(), "{}", text(&published.stderr));
+    }
+    let is_refused = |broker: &Broker| {
+        let said = text(&publish(broker, "third").stderr);
+        said.contains("stored_bytes is 20000, and 18")
+    };
+    assert!(is_refused(&brokers[0]));
+    for node in 0..3 {
+        brokers[node].kill();
+        brokers[node].start_again();
+        // It is asked again until it knows the key, and never takes the message.
+        until("the node counts what is stored", || is_refused(&brokers[node]));
+        let stored = ok(&brokers[node], &admin, &["auth", "tenant", "list", "--json"]);
+        let stored: Value = serde_json::from_str(&stored).expect("a line is JSON");
+        assert!((18_000..20_000).contains(&stored["bytes_stored"].as_u64().unwrap()), "{stored}");
+    }
+}
+
+#[test]
 fn a_relay_between_brokers_is_refused_on_a_node() {
     let folder = tempfile::tempdir().unwrap();
     let own = own_address();

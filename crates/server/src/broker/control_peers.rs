@@ -31,11 +31,19 @@ pub(crate) enum PeerTopic {
     Subscriptions,
     /// Sessions whose clients are at another node now: `session_replacement`.
     Sessions,
+    /// What tenants store: `tenant_storage`.
+    Storage,
 }
 
 impl PeerTopic {
-    const ALL: [Self; 5] =
-        [Self::Names, Self::Secrets, Self::Schedules, Self::Subscriptions, Self::Sessions];
+    const ALL: [Self; 6] = [
+        Self::Names,
+        Self::Secrets,
+        Self::Schedules,
+        Self::Subscriptions,
+        Self::Sessions,
+        Self::Storage,
+    ];
 
     /// Its number on links.
     pub(crate) fn number(self) -> u32 {
@@ -45,6 +53,7 @@ impl PeerTopic {
             Self::Schedules => 3,
             Self::Subscriptions => 4,
             Self::Sessions => 5,
+            Self::Storage => 6,
         }
     }
 

@@ -101,6 +101,11 @@ impl Authority {
         self.0.changes.send_replace(());
     }
 
+    /// Has a tenant with a quota of stored bytes store nothing until these are measured for the first time.
+    pub(crate) fn wait_for_measurements(&self) {
+        self.0.meters.wait_for_measurements();
+    }
+
     /// The meter of a tenant.
     pub(crate) fn meter(&self, tenant: &TenantName) -> Option<Arc<TenantMeter>> {
         self.0.meters.of(tenant)

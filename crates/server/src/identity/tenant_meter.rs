@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -15,7 +15,11 @@ use sennit_model::Timestamp;
 
 /// The meters of all tenants.
 #[derive(Debug, Default)]
-pub(crate) struct TenantMeters(RwLock<HashMap<TenantName, Arc<TenantMeter>>>);
+pub(crate) struct TenantMeters {
+    meters: RwLock<HashMap<TenantName, Arc<TenantMeter>>>,
+    /// Whether a tenant stores nothing, as long as it is not known how much it stores.
+    waits_for_measurements: AtomicBool,
+}
 
 /// The meter of a tenant.
 #[derive(Debug, Default)]
@@ -30,6 +34,18 @@ struct Used {
     quotas: Quotas,
     rates: QuotaMeter,
     stored: StoredMeter,
+    waits_for_measurement: bool,
+}
+
+impl Used {
+    fn check_stored(&self, bytes: u64, now: Timestamp) -> Result<(), OverQuota> {
+        let Some(limit) = self.quotas.stored_bytes else { return Ok(()) };
+        if self.waits_for_measurement && self.stored.bytes().is_none() && bytes > 0 {
+            let retry = QuotaRetry::OnceMeasured;
+            return Err(OverQuota { quota: "stored_bytes", limit, stored: None, retry });
+        }
+        self.stored.check(limit, bytes, now)
+    }
 }
 
 /// A connection of a tenant. Dropped, it counts no more.
@@ -45,11 +61,13 @@ impl Drop for ConnectionPlace {
 impl TenantMeters {
     /// From now on the quotas of this directory are in force. What was used stays used.
     pub(crate) fn set(&self, directory: &Directory) {
-        let mut meters = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let waits = self.waits_for_measurements.load(Ordering::Relaxed);
+        let mut meters = self.meters.write().unwrap_or_else(PoisonError::into_inner);
         meters.retain(|tenant, _| directory.tenant(tenant).is_some());
         for (tenant, entry) in directory.tenants() {
             let meter = meters.entry(tenant.clone()).or_default();
             let mut used = meter.used();
+            used.waits_for_measurement = waits;
             if used.quotas != entry.quotas {
                 used.quotas = entry.quotas;
                 used.rates = QuotaMeter::default();
@@ -57,9 +75,14 @@ impl TenantMeters {
         }
     }
 
+    /// From now on a tenant of whom it is not known how much it stores stores nothing.
+    pub(crate) fn wait_for_measurements(&self) {
+        self.waits_for_measurements.store(true, Ordering::Relaxed);
+    }
+
     /// The meter of a tenant.
     pub(crate) fn of(&self, tenant: &TenantName) -> Option<Arc<TenantMeter>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(tenant).cloned()
+        self.meters.read().unwrap_or_else(PoisonError::into_inner).get(tenant).cloned()
     }
 }
 
@@ -69,10 +92,9 @@ impl TenantMeter {
     /// # Errors
     /// The quota that is used up.
     pub(crate) fn take(&self, batch: (u64, u64), now: Timestamp) -> Result<(), OverQuota> {
-        let Used { quotas, rates, stored } = &mut *self.used();
-        if let Some(limit) = quotas.stored_bytes {
-            stored.check(limit, batch.1, now)?;
-        }
+        let mut used = self.used();
+        used.check_stored(batch.1, now)?;
+        let Used { quotas, rates, stored, .. } = &mut *used;
         rates.take(quotas, batch, now)?;
         stored.add(batch.1);
         Ok(())
@@ -80,7 +102,7 @@ impl TenantMeter {
 
     /// Has a batch that was not asked for be paid for by what is taken next.
     pub(crate) fn charge(&self, batch: (u64, u64), now: Timestamp) {
-        let Used { quotas, rates, stored } = &mut *self.used();
+        let Used { quotas, rates, stored, .. } = &mut *self.used();
         rates.charge(quotas, batch, now);
         stored.add(batch.1);
     }
@@ -99,8 +121,13 @@ impl TenantMeter {
     /// # Errors
     /// The quota of stored bytes is used up.
     pub(crate) fn check_stored(&self, bytes: u64, now: Timestamp) -> Result<(), OverQuota> {
+        self.used().check_stored(bytes, now)
+    }
+
+    /// Whether there is a quota of stored bytes, and nobody knows how much is stored.
+    pub(crate) fn is_unmeasured(&self) -> bool {
         let used = self.used();
-        used.quotas.stored_bytes.map_or(Ok(()), |limit| used.stored.check(limit, bytes, now))
+        used.quotas.stored_bytes.is_some() && used.stored.bytes().is_none()
     }
 
     /// The stored bytes are being measured from now on.
@@ -154,6 +181,25 @@ mod tests {
         let mut directory = Directory::default();
         directory.apply("tenant.acme", Some(entry.as_bytes())).unwrap();
         directory
+    }
+
+    #[test]
+    fn a_meter_that_waits_for_its_measurement_lets_nothing_be_stored_before() {
+        let meters = TenantMeters::default();
+        meters.wait_for_measurements();
+        meters.set(&directory(r#"{"created_ms":0,"stored_bytes":100}"#));
+        let meter = meters.of(&"acme".parse().unwrap()).unwrap();
+        let refused = meter.take((1, 10), Timestamp(1)).unwrap_err();
+        assert_eq!((refused.retry, refused.stored), (QuotaRetry::OnceMeasured, None));
+        assert!(meter.is_unmeasured() && meter.check_stored(0, Timestamp(1)).is_ok());
+        meter.begin_measurement();
+        meter.end_measurement(StoredBytes { bytes: 95, ..StoredBytes::default() });
+        assert!(!meter.is_unmeasured());
+        assert_eq!(meter.take((1, 10), Timestamp(1)).unwrap_err().stored, Some(95));
+        meter.take((1, 5), Timestamp(1)).unwrap();
+        // Without a quota of them there is nothing to wait for.
+        meters.set(&directory(r#"{"created_ms":0}"#));
+        meter.take((1, 10), Timestamp(1)).unwrap();
     }
 
     #[test]

@@ -134,7 +134,7 @@ impl ControlRefusal {
             Self::Busy(_) | Self::HookFailed(_) => BUSY_RETRY_MS,
             Self::OverQuota(over) => match over.retry {
                 QuotaRetry::After(wait) => u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
-                QuotaRetry::WhenFreed => QUOTA_RETRY_MS,
+                QuotaRetry::WhenFreed | QuotaRetry::OnceMeasured => QUOTA_RETRY_MS,
                 QuotaRetry::ByHand => 0,
             },
             _ => 0,

@@ -97,6 +97,7 @@ pub(super) fn encode_refusal(refusal: &ControlRefusal, w: &mut FieldWriter) -> R
                 QuotaRetry::After(wait) => {
                     w.u8(2).u64(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
                 }
+                QuotaRetry::OnceMeasured => w.u8(3),
             }
         }
         ControlRefusal::HookRefused(reason) => w.u8(HOOK_REFUSED).text(reason),
@@ -144,6 +145,7 @@ pub(super) fn decode_refusal(
                 0 => QuotaRetry::ByHand,
                 1 => QuotaRetry::WhenFreed,
                 2 => QuotaRetry::After(Duration::from_millis(r.u64()?)),
+                3 => QuotaRetry::OnceMeasured,
                 kind => return Err(NameChangeError::Kind(kind)),
             };
             ControlRefusal::OverQuota(OverQuota { quota, limit, stored, retry })

@@ -131,6 +131,7 @@ fn outcomes() -> Vec<Outcome> {
         ControlRefusal::HookFailed("it looped".into()),
         over_quota("topics", QuotaRetry::ByHand),
         over_quota("stored_bytes", QuotaRetry::WhenFreed),
+        over_quota("stored_bytes", QuotaRetry::OnceMeasured),
         over_quota("messages_per_second", QuotaRetry::After(Duration::from_millis(700))),
     ];
     let failures = [
