@@ -204,8 +204,10 @@ impl Broker<'_> {
         let (of_shards, of_cores) = (cores.shard_metrics.clone(), cores.metrics.clone());
         let data = config.data.clone();
         let of_cluster = cluster.clone().zip(cores.groups.clone());
-        let status = Arc::new(Status::recovering(of_shards, of_cores, backups, data, of_cluster));
         let authority = Authority::before_start();
+        let status =
+            Status::recovering(of_shards, of_cores, backups, data, of_cluster, authority.clone());
+        let status = Arc::new(status);
         if let Some(tokens) = config.token_settings()? {
             let issuer = TokenIssuer::new(&tokens);
             authority.set_issuer(issuer.clone());

@@ -25,6 +25,7 @@ use crate::{
     cluster::{
         peer_metrics::PeerCollector, peer_state::ClusterState, replica_metrics::ReplicaCollector,
     },
+    identity::authority::Authority,
     runtime::{
         disk_need::free_bytes,
         groups::Groups,
@@ -50,6 +51,7 @@ pub(crate) struct Status {
     backups: Arc<Backups>,
     /// The peers and the groups, if the broker is a node of a cluster.
     cluster: Option<(Arc<ClusterState>, Arc<Groups>)>,
+    authority: Authority,
 }
 
 impl Status {
@@ -60,6 +62,7 @@ impl Status {
         backups: Arc<Backups>,
         data: PathBuf,
         cluster: Option<(Arc<ClusterState>, Arc<Groups>)>,
+        authority: Authority,
     ) -> Self {
         let mut registry = metrics::registry(shards.clone(), cores);
         if let Some((cluster, groups)) = cluster.clone() {
@@ -75,6 +78,7 @@ impl Status {
             shards,
             backups,
             cluster,
+            authority,
         }
     }
 
@@ -93,11 +97,17 @@ impl Status {
         let groups = self.cluster.as_ref().map(|(_, groups)| groups);
         let is_alone = groups.is_some_and(|groups| !groups.are_led());
         let knows_nobody = groups.is_some_and(|groups| groups.knows_nobody());
+        // A node that has just started has this from the others.
+        let lets_nobody_in =
+            groups.is_some() && !knows_nobody && self.authority.directory().is_none();
         let reasons: Vec<&str> = reasons
             .into_iter()
             .filter_map(|(flag, reason)| flag.load(Relaxed).then_some(reason))
             .chain(is_alone.then_some("a group has no leader that this node can reach"))
             .chain(knows_nobody.then_some("the replica of the catalogue is in quarantine"))
+            .chain(
+                lets_nobody_in.then_some("this node cannot tell yet which credentials are valid"),
+            )
             .collect();
         let ready = reasons.is_empty();
         let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

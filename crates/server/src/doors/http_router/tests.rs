@@ -15,6 +15,7 @@ use crate::{
         allowed_hosts::AllowedHosts, allowed_origins::AllowedOrigins, body::Body,
         browser_guard::BrowserRules,
     },
+    identity::authority::Authority,
     runtime::{index::IndexVec, shard_files::ShardFiles},
 };
 
@@ -39,6 +40,7 @@ fn door_with(origins: &[&str]) -> Rc<HttpRouter> {
         backups,
         PathBuf::new(),
         None,
+        Authority::default(),
     ));
     let origins: Vec<_> = origins.iter().map(|text| text.parse().unwrap()).collect();
     let rules = BrowserRules {
