@@ -234,7 +234,7 @@ impl TenantStorage {
                 }
             }
         }
-        let shards = led.iter().map(|(shard, _)| shard.0).collect();
+        let shards = led.keys().map(|shard| shard.0).collect();
         let Stored { bytes, too_old_at, until_settled } = all;
         let too_old_at_ms = too_old_at.map(|at| at.0);
         // What a new leader has is said by it alone.

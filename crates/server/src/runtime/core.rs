@@ -112,9 +112,12 @@ impl Cores {
 
     /// Whether this node leads the catalogue: alone it does.
     pub(crate) fn leads_catalogue(&self) -> bool {
-        let leads = |groups: &Arc<Groups>| {
-            matches!(groups.leader_of(ShardIndex::CATALOGUE), Leader::Here { .. })
-        };
+        self.leads(ShardIndex::CATALOGUE)
+    }
+
+    /// Whether this node leads the group of a shard: alone it does.
+    pub(crate) fn leads(&self, shard: ShardIndex) -> bool {
+        let leads = |groups: &Arc<Groups>| matches!(groups.leader_of(shard), Leader::Here { .. });
         self.groups.as_ref().is_none_or(leads)
     }
 

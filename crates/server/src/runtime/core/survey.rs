@@ -26,6 +26,11 @@ impl CoreHandle {
                     continue;
                 };
                 local.metrics.counts.parked_messages.set(findings.parked);
+                // A replica that does not lead knows nothing of leases: its leader tells of its groups.
+                if !self.cores.leads(local.index) {
+                    findings.holding.clear();
+                    findings.backlogs.clear();
+                }
                 let now = now();
                 findings.holding.retain(|held| now.since(held.since) >= HOLDING_TOLD_AFTER);
                 let _ = first.send(Message::Found(local.index, findings));
