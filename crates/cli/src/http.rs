@@ -197,10 +197,10 @@ async fn sender_of(
 }
 
 /// A request that was not done, or of which that is not known.
-struct Unanswered {
-    failure: Failure,
+pub struct Unanswered {
+    pub failure: Failure,
     /// After how long it may be sent again; nothing where that could do it twice, or does not help.
-    again_after: Option<Duration>,
+    pub again_after: Option<Duration>,
 }
 
 impl From<Failure> for Unanswered {

@@ -13,13 +13,14 @@ use sennit_model::limits::MESSAGE_BYTES_MAX;
 use sennit_websocket::{Decoder, DecoderLimits, Incoming, Inflater, Opcode, client::put_frame};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    time::timeout,
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
     connect_options::CONNECT_TIMEOUT,
     exit::{Exit, Failure},
-    http::{ConnectOptions, Stream},
+    http::{ConnectOptions, Stream, Unanswered},
+    http_retry::RetryLimit,
 };
 
 use super::{refusal, upgrade::upgrade};
@@ -32,6 +33,9 @@ const ENTRIES_MAX: usize = 1 << 20;
 
 /// How long beyond its interval a ping may be late.
 const PING_DELAY_MAX: Duration = Duration::from_secs(20);
+
+/// How long to wait where the broker refuses to connect for a moment.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// How long the broker may say nothing, if it does not ping.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
@@ -55,7 +59,7 @@ pub struct LiveConnection {
 }
 
 impl LiveConnection {
-    /// Connects, and says who it is.
+    /// Connects, and says who it is. A node that refuses for a moment is asked again, or another one.
     ///
     /// # Errors
     /// The broker cannot be reached, or refuses.
@@ -63,6 +67,23 @@ impl LiveConnection {
         options: &ConnectOptions,
         authorization: Option<&str>,
     ) -> Result<Self, Failure> {
+        let limit = RetryLimit::of_request(Instant::now());
+        loop {
+            let Unanswered { failure, again_after } =
+                match Self::open_once(options, authorization).await {
+                    Ok(connection) => return Ok(connection),
+                    Err(unanswered) => unanswered,
+                };
+            let may_wait = |delay: &Duration| limit.allows(*delay, Instant::now());
+            let Some(delay) = again_after.filter(may_wait) else { return Err(failure) };
+            sleep(delay).await;
+        }
+    }
+
+    async fn open_once(
+        options: &ConnectOptions,
+        authorization: Option<&str>,
+    ) -> Result<Self, Unanswered> {
         let random = SystemRandom::new();
         let (address, mut stream) = options.stream().await?;
         let mut key = [0; 16];
@@ -89,8 +110,11 @@ impl LiveConnection {
                     if interval.is_zero() { SILENCE_MAX } else { interval + PING_DELAY_MAX };
                 Ok(connection)
             }
-            Ok(_) => Err(connection.lost("it answers something that was not asked")),
-            Err(error) => Err(refusal::refused(&error)),
+            Ok(_) => Err(connection.lost("it answers something that was not asked").into()),
+            Err(error) => Err(Unanswered {
+                failure: refusal::refused(&error),
+                again_after: error.temporary.then_some(AGAIN_AFTER),
+            }),
         }
     }
 

@@ -2,7 +2,10 @@
 //! no commands.
 
 use bytes::BytesMut;
-use hyper::StatusCode;
+use hyper::{
+    HeaderMap, StatusCode,
+    header::{HeaderName, HeaderValue},
+};
 use sennit_centrifuge::Encoding;
 use sennit_websocket::client::UpgradeRequest;
 use tokio::{
@@ -13,7 +16,8 @@ use tokio::{
 use crate::{
     connect_options::CONNECT_TIMEOUT,
     exit::{Exit, Failure},
-    http::{self, Stream},
+    http::{self, Stream, Unanswered},
+    http_retry::Refused,
 };
 
 /// The path of live connections.
@@ -28,20 +32,20 @@ const HEADERS_MAX: usize = 64;
 /// Upgrades a connection with the broker at `address`; returns what came behind the answer.
 ///
 /// # Errors
-/// The broker refuses, is none, or does not answer in time.
+/// The broker refuses, is none, or does not answer in time; if it refuses for a moment, it may be asked again.
 pub async fn upgrade(
     stream: &mut Box<dyn Stream>,
     address: &str,
     authorization: Option<&str>,
     key: [u8; 16],
-) -> Result<BytesMut, Failure> {
+) -> Result<BytesMut, Unanswered> {
     let silent = || {
         let text =
             format!("the broker at {address} fell silent: nothing came for {CONNECT_TIMEOUT:?}");
         Failure::new(Exit::Unreachable, text)
     };
     let upgrading = upgrade_at_leisure(stream, address, authorization, key);
-    timeout(CONNECT_TIMEOUT, upgrading).await.unwrap_or_else(|_| Err(silent()))
+    timeout(CONNECT_TIMEOUT, upgrading).await.unwrap_or_else(|_| Err(silent().into()))
 }
 
 async fn upgrade_at_leisure(
@@ -49,7 +53,7 @@ async fn upgrade_at_leisure(
     address: &str,
     authorization: Option<&str>,
     key: [u8; 16],
-) -> Result<BytesMut, Failure> {
+) -> Result<BytesMut, Unanswered> {
     let broken = |why: &str| {
         let text = format!("the broker at {address} does not make it a live connection: {why}");
         Failure::new(Exit::Unreachable, text)
@@ -74,7 +78,7 @@ async fn upgrade_at_leisure(
         let parsed = head.parse(&input).map_err(|error| broken(&error.to_string()))?;
         let httparse::Status::Complete(length) = parsed else {
             if read == 0 || input.len() > ANSWER_BYTES_MAX {
-                return Err(broken("its answer has no end"));
+                return Err(broken("its answer has no end").into());
             }
             continue;
         };
@@ -85,17 +89,27 @@ async fn upgrade_at_leisure(
             let is_length = |(name, _): &(&str, &[u8])| name.eq_ignore_ascii_case("content-length");
             let text = named.clone().find(is_length).map(|(_, value)| value.to_vec());
             let bytes = text.and_then(|text| String::from_utf8(text).ok()?.trim().parse().ok());
+            let headers = headers_of(named);
             let mut body = input.split_off(length);
             let wanted = bytes.unwrap_or(0).min(ANSWER_BYTES_MAX);
             // A body that breaks off says less, and the status is known.
             while body.len() < wanted && stream.read_buf(&mut body).await.is_ok_and(|read| read > 0)
             {
             }
-            return Err(refused(status, &body));
+            // An upgrade changes nothing.
+            let again_after = Refused::of(status, &headers, &body).again_after(true);
+            return Err(Unanswered { failure: refused(status, &body), again_after });
         }
         request.check(status, named).map_err(|fault| broken(&fault.to_string()))?;
         return Ok(input.split_off(length));
     }
+}
+
+fn headers_of<'a>(named: impl Iterator<Item = (&'a str, &'a [u8])>) -> HeaderMap {
+    let pair = |(name, value): (&str, &[u8])| {
+        Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
+    };
+    named.filter_map(pair).collect()
 }
 
 fn refused(status: StatusCode, body: &[u8]) -> Failure {
@@ -106,5 +120,34 @@ fn refused(status: StatusCode, body: &[u8]) -> Failure {
             Failure::new(Exit::NotFound, text)
         }
         status => http::refusal(status, body),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    async fn answered(answer: &'static str) -> Unanswered {
+        let (client, mut broker) = tokio::io::duplex(4096);
+        broker.write_all(answer.as_bytes()).await.unwrap();
+        let mut stream: Box<dyn Stream> = Box::new(client);
+        upgrade(&mut stream, "broker:4437", None, [7; 16]).await.map(drop).unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn a_broker_that_refuses_for_a_moment_may_be_asked_again_and_another_refusal_is_final() {
+        let head = "content-type: application/problem+json\r\nretry-after: 1\r\n";
+        let body = r#"{"code":"not_ready","detail":"it has just started"}"#;
+        let length = body.len();
+        let said = format!(
+            "HTTP/1.1 503 Service Unavailable\r\n{head}content-length: {length}\r\n\r\n{body}"
+        );
+        let refused = answered(said.leak()).await;
+        assert_eq!(refused.again_after, Some(Duration::from_secs(1)));
+        assert!(refused.failure.exit == Exit::Unreachable, "{}", refused.failure.exit as u8);
+        let refused = answered("HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n").await;
+        assert_eq!(refused.again_after, None);
     }
 }
