@@ -34,7 +34,7 @@ bench: ## Measure the broker on this machine
 	    "$(CARGO_TARGET_DIR)/release/sennit" bench $$workload; \
 	done
 
-torture: ## The long runs, within 170 minutes on two cores: simulator, kill -9 loops, planted bugs, soak, fuzzing; longer with the variables below
+torture: ## The long runs, within 180 minutes on two cores: simulator, kill -9 loops, planted bugs, soak, fuzzing; longer with the variables below
 	@.ci/torture
 
 torture-%:

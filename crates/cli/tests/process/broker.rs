@@ -16,8 +16,11 @@ use serde::Deserialize;
 use tempfile::TempDir;
 
 use crate::{
-    bounds::{BOUND, Watch, joined},
+    asking,
+    backup::get,
+    bounds::{BOUND, Watch, joined, until},
     cluster_nodes::{CLUSTER, own_address},
+    skipped::skipped,
 };
 
 /// How long a broker may take to recover: a disk that others write to may hold up its syncs for a minute.
@@ -31,7 +34,7 @@ pub struct Broker {
     data: PathBuf,
     flags: Vec<String>,
     /// The other nodes.
-    _peers: Vec<Peer>,
+    peers: Vec<Peer>,
     pub listen: String,
     pub http: String,
     /// The admin key, if it was made at the first start.
@@ -50,6 +53,8 @@ struct Addresses {
 /// Another node of a broker. Dropping it kills it.
 struct Peer {
     child: Child,
+    listen: String,
+    http: String,
     _data: TempDir,
 }
 
@@ -57,8 +62,9 @@ impl Peer {
     fn start(flags: &[String]) -> Self {
         let data = TempDir::new().expect("there is room for another node");
         let free = ("127.0.0.1:0", "127.0.0.1:0");
-        let (child, ..) = serve_by(sennit(&[]), data.path(), free, flags).expect("it starts");
-        Self { child, _data: data }
+        let (child, Addresses { listen, http, .. }, _) =
+            serve_by(sennit(&[]), data.path(), free, flags).expect("it starts");
+        Self { child, listen, http, _data: data }
     }
 }
 
@@ -69,10 +75,25 @@ impl Drop for Peer {
     }
 }
 
+/// How many nodes a broker is that is not told who it is.
+pub fn node_count() -> usize {
+    std::env::var("SENNIT_NODES").map_or(1, |nodes| nodes.parse().expect("a number"))
+}
+
+/// Whether a broker is one node. If it is not, the test that asks is skipped for this reason, and returns.
+#[track_caller]
+pub fn is_one_node(why: &str) -> bool {
+    let is_one = node_count() == 1;
+    if !is_one {
+        skipped(&format!("on several nodes {why}"));
+    }
+    is_one
+}
+
 /// The flags of each node that a broker is, its own last. They are as they are told if it is one, or is told who it is.
 fn flags_of_nodes(flags: &[&str]) -> Vec<Vec<String>> {
     let flags: Vec<_> = flags.iter().map(|&flag| flag.to_owned()).collect();
-    let nodes = std::env::var("SENNIT_NODES").map_or(1, |nodes| nodes.parse().expect("a number"));
+    let nodes = node_count();
     if nodes == 1 || flags.iter().any(|flag| flag == "--node-id") {
         return vec![flags];
     }
@@ -182,7 +203,40 @@ impl Broker {
             said.and_then(|said| said["admin_key"].as_str().map(ToOwned::to_owned))
         });
         let lines = Mutex::new(lines);
-        Self { child, data: data.to_owned(), flags, _peers: peers, listen, http, admin_key, lines }
+        let broker =
+            Self { child, data: data.to_owned(), flags, peers, listen, http, admin_key, lines };
+        broker.wait_until_ready();
+        broker
+    }
+
+    /// Waits until it serves clients, if it is one of several nodes: these have to hear each other before.
+    fn wait_until_ready(&self) {
+        if !self.peers.is_empty() {
+            // A port that asks for TLS says something else.
+            let asked = || asking::ask_at(&self.http, "GET", "/readyz", &[], "");
+            let is_ready = || asked().is_none_or(|answer| answer.status != 503);
+            until("the nodes hear each other", is_ready);
+        }
+    }
+
+    /// The metrics of all its nodes.
+    pub fn metrics(&self) -> String {
+        let nodes = self.peers.iter().map(|peer| &peer.http).chain([&self.http]);
+        nodes.map(|http| get(http, "/metrics")).collect()
+    }
+
+    /// As [`Self::ok`], of each of its nodes, one after the other.
+    pub fn each_ok(&self, arguments: &[&str]) -> Vec<u8> {
+        let peers = self.peers.iter().map(|peer| (&peer.listen, &peer.http));
+        let nodes = peers.chain([(&self.listen, &self.http)]);
+        let of_node = |(listen, http)| {
+            let mut command = sennit(arguments);
+            command.env("SENNIT_SERVER", listen).env("SENNIT_HTTP", http);
+            let output = run(command, b"");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            output.stdout
+        };
+        nodes.flat_map(of_node).collect()
     }
 
     /// The lines that it has printed since this was asked last.
@@ -213,6 +267,7 @@ impl Broker {
         let (child, _, lines) =
             serve(&self.data, &self.listen, &self.http, &self.flags).expect("it starts again");
         (self.child, self.lines) = (child, Mutex::new(lines));
+        self.wait_until_ready();
     }
 
     /// Asks it to end, and returns its exit code.

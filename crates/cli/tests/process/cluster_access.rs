@@ -141,12 +141,12 @@ fn a_quota_of_stored_bytes_counts_at_each_node_and_at_one_that_has_just_started(
         said.contains("stored_bytes is 20000, and 18")
     };
     assert!(is_refused(&brokers[0]));
-    for node in 0..3 {
-        brokers[node].kill();
-        brokers[node].start_again();
+    for broker in &mut brokers {
+        broker.kill();
+        broker.start_again();
         // It is asked again until it knows the key, and never takes the message.
-        until("the node counts what is stored", || is_refused(&brokers[node]));
-        let stored = ok(&brokers[node], &admin, &["auth", "tenant", "list", "--json"]);
+        until("the node counts what is stored", || is_refused(broker));
+        let stored = ok(broker, &admin, &["auth", "tenant", "list", "--json"]);
         let stored: Value = serde_json::from_str(&stored).expect("a line is JSON");
         assert!((18_000..20_000).contains(&stored["bytes_stored"].as_u64().unwrap()), "{stored}");
     }

@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::Path,
-    sync::atomic::{AtomicU8, Ordering::Relaxed},
+    sync::atomic::{AtomicU16, Ordering::Relaxed},
 };
 
 use serde_json::Value;
@@ -40,9 +40,10 @@ pub fn segments_of_node(data: &Path, node: &str, segment_bytes: u64) {
 /// An address of the loopback that no other test uses, of this process or of another: nodes know each other's before they
 /// start.
 pub fn own_address() -> String {
-    static NEXT: AtomicU8 = AtomicU8::new(1);
+    static NEXT: AtomicU16 = AtomicU16::new(0);
     let [.., high, low] = std::process::id().to_be_bytes();
-    format!("127.{high}.{low}.{}:4439", NEXT.fetch_add(1, Relaxed))
+    let next = NEXT.fetch_add(1, Relaxed);
+    format!("127.{high}.{low}.{}:{}", next % 254 + 1, 4439 + next / 254)
 }
 
 /// The output of `cluster status` once the node lets callers in, and its exit code.

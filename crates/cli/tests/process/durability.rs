@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::{
     bounds::{until_async, within},
-    broker::Broker,
+    broker::{Broker, node_count},
 };
 
 /// Before a kill by longer than this, everything ephemeral is written: far more than it takes.
@@ -173,8 +173,10 @@ fn every_durability_keeps_its_promise_when_the_broker_is_killed() {
             }
             match durability {
                 Durability::Durable => assert_eq!(gaps, []),
-                // Each kill leaves a hole behind what it left, and it is told.
-                _ => assert!(gaps.len() >= kills.len(), "{durability}: {gaps:?}"),
+                // Each kill leaves a hole behind what it left, and it is told; the others of several nodes may have all of it.
+                _ => {
+                    assert!(node_count() > 1 || gaps.len() >= kills.len(), "{durability}: {gaps:?}")
+                }
             }
             if durability == Durability::Memory {
                 assert!(
@@ -224,7 +226,10 @@ fn a_durability_is_chosen_shown_and_said_of_each_message() {
         let last = lines.last().unwrap();
         assert_eq!((&last["offset"], &last["payload"]), (&2.into(), &"three".into()), "{name}");
         match durability {
-            Durability::Memory => assert_eq!(lines[0]["gap"], "rolled-back"),
+            // Another of several nodes may have it in its memory.
+            Durability::Memory if node_count() == 1 || lines[0]["gap"] != Value::Null => {
+                assert_eq!(lines[0]["gap"], "rolled-back");
+            }
             _ => assert_eq!(lines[0]["payload"], "two"),
         }
         assert_eq!(lines.len(), 2, "{name}");

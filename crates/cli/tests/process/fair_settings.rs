@@ -20,13 +20,13 @@ fn code(broker: &Broker, arguments: &[&str]) -> Option<i32> {
 #[test]
 fn a_topic_keeps_the_headers_that_alter_does_not_name_also_over_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let broker = Broker::start(folder.path());
+    let mut broker = Broker::start(folder.path());
     broker.ok(&["topic", "create", "jobs", "--fair-key", "tenant", "--weight", "w"], b"");
     broker.ok(&["topic", "alter", "jobs", "--ttl", "1h", "--cost", "header:size"], b"");
     broker.ok(&["topic", "pause", "jobs"], b"");
     broker.ok(&["topic", "alter", "jobs", "--weight", "none"], b"");
-    drop(broker);
-    let broker = Broker::start(folder.path());
+    broker.kill();
+    broker.start_again();
     let told = described(&broker, &["topic", "describe", "jobs", "--json"]);
     let fields = json!({
         "fair_key": "tenant", "weight": null, "priority": null, "throttle_keys": null,

@@ -4,7 +4,7 @@ use std::{fs::File, os::unix::fs::FileExt, path::Path};
 
 use serde_json::Value;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, is_one_node};
 
 /// More than the broker keeps in memory, so that the first of them are read from the disk.
 const LINES: u64 = 6000;
@@ -28,6 +28,9 @@ fn flip_a_bit(data: &Path) {
 
 #[test]
 fn a_flipped_bit_is_told_as_a_gap_and_the_rest_is_consumed() {
+    if !is_one_node("a damaged lane is put in quarantine, as `cluster_rot` has it") {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let broker = Broker::start(folder.path());
     let filler = "x".repeat(LINE_BYTES);

@@ -33,9 +33,9 @@ fn reasons(broker: &Broker) -> Vec<String> {
     letters.iter().map(|letter| letter["reason"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The sum of a number of the hook's status over all cores.
+/// The sum of a number of the hook's status over all cores of all nodes.
 fn status(broker: &Broker, field: &str) -> u64 {
-    let cores = values(&broker.ok(&["hook", "status", "jobs", "--json"], b""));
+    let cores = values(&broker.each_ok(&["hook", "status", "jobs", "--json"]));
     cores.iter().map(|core| core[field].as_u64().unwrap()).sum()
 }
 
@@ -159,7 +159,7 @@ fn a_script_that_fails_or_routes_to_nowhere_leaves_the_policy_and_says_so() {
         broker.ok(&FAIL, b"");
         until("the dead letter", || reasons(&broker) == ["retried by the consumer"]);
         assert_eq!(status(&broker, "failures"), 1, "{script}");
-        let cores = values(&broker.ok(&["hook", "status", "jobs", "--json"], b""));
+        let cores = values(&broker.each_ok(&["hook", "status", "jobs", "--json"]));
         let failure =
             cores.iter().map(|core| core["last_failure"].as_str().unwrap()).collect::<String>();
         assert!(failure.contains(said), "{failure}");

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use crate::{
     backup::{restore, short_segments},
     bounds::{until, within},
-    broker::Broker,
+    broker::{Broker, is_one_node},
 };
 
 const WRITERS: usize = 8;
@@ -292,6 +292,9 @@ fn a_key_that_is_set_again_and_again_does_not_grow_its_stream() {
 
 #[test]
 fn a_backup_has_the_configuration_and_its_revisions_go_on() {
+    if !is_one_node("a backup is refused") {
+        return;
+    }
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     short_segments(&data, 2, 1 << 20);
