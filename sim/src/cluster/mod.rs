@@ -50,8 +50,10 @@ const TROUBLED_US: (u64, u64) = (5_000_000, 20_000_000);
 const SHARDS_TROUBLED_US: (u64, u64) = (4_000_000, 8_000_000);
 /// Time without troubles, at the end.
 const QUIET_US: u64 = 10_000_000;
-/// The same of a cluster of shards, unless messages of a leader that is gone still arrive.
+/// The same of a cluster of shards; progress ends it.
 const SHARDS_QUIET_US: u64 = 5_000_000;
+/// The same of one whose messages come in any order: who is behind catches up one entry at a time.
+const EVIL_SHARDS_QUIET_US: u64 = 30_000_000;
 
 /// The logs and states of a cluster's replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +174,7 @@ fn run_shards(seed: u64, trace: Trace) -> Result<ClusterRun, Violation> {
     let node = |node| ShardNode::new(node, nodes, &shards, random.number(), trace.clone());
     let shard_nodes = (0..nodes).map(node).collect();
     let troubled_us = random.between(SHARDS_TROUBLED_US.0, SHARDS_TROUBLED_US.1);
-    let quiet_us = if weather.is_evil { QUIET_US } else { SHARDS_QUIET_US };
+    let quiet_us = if weather.is_evil { EVIL_SHARDS_QUIET_US } else { SHARDS_QUIET_US };
     let mut course = Course::new(weather, random, shard_nodes, judge, trace.clone());
     course.run(troubled_us, quiet_us)?;
     let (terms, committed) = (course.judge.terms(), course.judge.progress());

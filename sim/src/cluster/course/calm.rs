@@ -13,6 +13,8 @@ use crate::{
 const CALM_US: u64 = 5_000_000;
 /// The same in evil seeds, where messages of a leader that is gone arrive for three seconds.
 const EVIL_CALM_US: u64 = 10_000_000;
+/// The same where progress ends it: who is behind catches up one entry at a time while messages come in any order.
+const EVIL_CALM_US_MAX: u64 = 30_000_000;
 /// Time between two looks at whether it has made progress, where that ends it.
 const LOOK_US: u64 = 100_000;
 
@@ -36,7 +38,11 @@ impl<N: Node, J: Judge<N>> Course<N, J> {
     pub(super) fn begin_calm(&mut self) -> Result<(), Violation> {
         let quorum = self.draw_quorum();
         self.trace.step(format_args!("{} calm for {quorum:?}", self.now_us));
-        let calm_us = if self.weather.is_evil { EVIL_CALM_US } else { CALM_US };
+        let calm_us = match (self.weather.is_evil, self.weather.calm_ends_early) {
+            (false, _) => CALM_US,
+            (true, false) => EVIL_CALM_US,
+            (true, true) => EVIL_CALM_US_MAX,
+        };
         self.calm_down(quorum, calm_us)?;
         self.look_at_calm_later();
         Ok(())
