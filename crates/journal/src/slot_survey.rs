@@ -172,6 +172,10 @@ impl<'a, D: Disk> SlotSurvey<'a, D> {
                     self.highest = self.highest.max(found.lost_segment(config));
                     self.proven = self.proven.max(found.proven.unwrap_or_default());
                     let (last, is_torn) = (found.last, found.generation > 0);
+                    if last.is_none() && !is_torn {
+                        // Its maker may have died before its length was durable.
+                        file.sync().map_err(Fault::io("sync", &path))?;
+                    }
                     self.without_header.push(HeadlessSlot { path, file, last, is_torn });
                 }
                 Err(fault) => match inspect_unreadable(&file, &path, config, newest) {

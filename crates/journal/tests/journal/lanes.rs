@@ -199,6 +199,19 @@ fn a_slot_that_was_made_is_as_long_after_a_crash() {
 }
 
 #[test]
+fn a_slot_whose_maker_died_before_its_sync_is_as_long_after_a_crash() {
+    let disk = FaultyDisk::new(1, FaultPlan::default());
+    let mut world = World::open(&disk).unwrap();
+    disk.set_plan(FaultPlan { sync_fails: ALWAYS, ..Default::default() });
+    assert!(world.slots.make().is_err());
+    disk.set_plan(FaultPlan::default());
+    disk.kill();
+    assert_eq!(World::open(&disk).unwrap().lane.spare_count(), 1);
+    disk.crash();
+    assert_eq!(disk.files(), [(directory().join("slot-00000.journal"), SEGMENT_BYTES as usize)]);
+}
+
+#[test]
 fn the_reader_reads_any_range_of_a_segment_in_use() {
     let disk = MemoryDisk::default();
     let mut world = World::open(&disk).unwrap();
