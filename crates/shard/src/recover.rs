@@ -118,9 +118,9 @@ pub fn recover<D: Disk>(
     let mut writer = Writer::new(recovered.builder, segments, replay_from);
     writer.skip_segments(empty_segments);
     let committed = writer.end();
-    if let Some(begin) = reading.newest_checkpoint {
+    if let Some(newest) = reading.newest_checkpoint {
         // The last life may have ended before a segment's header said so: this life's first does.
-        writer.set_replay_from(begin);
+        writer.set_replay_from(newest.range.start);
     }
     writer.log = reading.replica.map(|replica| replica.log);
     if let Some(log) = &mut writer.log {

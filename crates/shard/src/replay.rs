@@ -59,7 +59,7 @@ pub(crate) fn replay<D: Disk>(
         let generation = Generation(recovered.builder.generation());
         let replay = std::mem::replace(&mut reading.replay, Replay::new(now));
         highest_place = highest_place.max(replay.highest_place());
-        if let Some(newest) = reading.newest_checkpoint
+        if let Some(newest) = reading.newest_checkpoint.as_ref().map(|found| found.range.start)
             && !damage.is_empty()
             && newest > newest_tried
         {
@@ -109,9 +109,8 @@ pub(crate) struct Reading {
     /// A replica's log.
     pub(crate) replica: Option<ReplicaReading>,
     detects_replica: bool,
-    /// The position of the frame in which the newest usable checkpoint begins, if that is after the
-    /// one at the start of the replay.
-    pub(crate) newest_checkpoint: Option<Position>,
+    /// The newest usable checkpoint, if that is after the one at the start of the replay.
+    pub(crate) newest_checkpoint: Option<FoundCheckpoint>,
     /// A later checkpoint, which is whole and may yet be overridden.
     pub(crate) pending_checkpoint: Option<FoundCheckpoint>,
     /// The same for a checkpoint whose end was not read yet.
@@ -132,12 +131,12 @@ pub(crate) struct Reading {
     pub(crate) damage: Vec<Damage>,
 }
 
-/// A whole checkpoint in a replica's lane.
+/// A whole checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FoundCheckpoint {
     /// From the frame in which it begins to the record with which it ends.
     pub(crate) range: Range<Position>,
-    /// The last entry before its end: once that is committed, a replay may begin with it.
+    /// In a replica's lane the last entry before its end: once that is committed, a replay may begin with it.
     last_index: u64,
 }
 
@@ -244,6 +243,7 @@ impl Reading {
             // Checkpoints since then may have what is void.
             self.begun_checkpoint = None;
             self.pending_checkpoint.take_if(|found| found.last_index >= voided);
+            self.newest_checkpoint.take_if(|found| found.last_index >= voided);
         }
         for record in ready {
             self.apply(record)?;
@@ -252,7 +252,7 @@ impl Reading {
         self.needed = self.needed.max(replica.needed);
         let commit = replica.log.here.commit;
         if let Some(found) = self.pending_checkpoint.take_if(|found| found.last_index <= commit) {
-            self.newest_checkpoint = Some(found.range.start);
+            self.newest_checkpoint = Some(found);
         }
         Ok(())
     }
@@ -287,14 +287,15 @@ impl Reading {
     /// A checkpoint ends here: the one with which the replay began, or a later one.
     fn end_checkpoint(&mut self, position: Position) {
         let begun = self.begun_checkpoint.take();
-        let Some(replica) = &mut self.replica else {
-            self.newest_checkpoint = begun.or(self.newest_checkpoint);
-            return;
-        };
-        replica.is_loading = false;
-        if let Some(begun) = begun {
-            let last_index = replica.log.labels.last().index;
-            self.pending_checkpoint = Some(FoundCheckpoint { range: begun..position, last_index });
+        let found =
+            |last_index| begun.map(|begun| FoundCheckpoint { range: begun..position, last_index });
+        match &mut self.replica {
+            None => self.newest_checkpoint = found(0).or(self.newest_checkpoint.take()),
+            Some(replica) => {
+                replica.is_loading = false;
+                let last_index = replica.log.labels.last().index;
+                self.pending_checkpoint = found(last_index).or(self.pending_checkpoint.take());
+            }
         }
     }
 }

@@ -94,6 +94,8 @@ pub(crate) struct ReplicaReading {
     may_skip: bool,
     /// Whether damage was read in the lane of a replica that is not alone. Such a replica is in quarantine from its start on.
     is_damaged: bool,
+    /// The lowest index of an entry that was applied at a damage, and which no frame says to be committed.
+    assumed_from: u64,
     /// Whether an entry behind damage has contradicted what was applied. No further entry is applied.
     is_contradicted: bool,
     /// The lowest index that was overridden since it was asked for.
@@ -113,6 +115,7 @@ impl ReplicaReading {
             is_loading: false,
             may_skip: false,
             is_damaged: false,
+            assumed_from: u64::MAX,
             is_contradicted: false,
             voided: None,
             needed: Position(0),
@@ -240,6 +243,7 @@ impl ReplicaReading {
     fn begin_again(&mut self, last: EntryId) {
         self.is_contradicted = true;
         self.queue.void_from(0);
+        self.note_voided(self.assumed_from);
         self.log.labels = Labels::behind(last);
         self.log.here.commit = self.log.here.commit.max(last.index);
     }
@@ -247,6 +251,10 @@ impl ReplicaReading {
     fn void_from(&mut self, index: u64) {
         self.queue.void_from(index);
         self.log.labels.cut_from(index);
+        self.note_voided(index);
+    }
+
+    fn note_voided(&mut self, index: u64) {
         self.voided = Some(self.voided.map_or(index, |voided| voided.min(index)));
     }
 
@@ -336,6 +344,7 @@ impl ReplicaReading {
     /// Records are missing here. All that waits is applied: entries from before and from behind are not mixed.
     pub(crate) fn damage(&mut self, ready: &mut Vec<EngineRecord>) -> Result<(), ReplicaError> {
         self.close(ready)?;
+        self.assumed_from = self.assumed_from.min(self.log.here.commit + 1);
         self.commit(self.log.labels.last().index, ready);
         self.may_skip = true;
         self.is_damaged = !self.log.replica.is_alone;

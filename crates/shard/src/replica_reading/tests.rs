@@ -281,6 +281,19 @@ fn behind_damage_the_log_begins_again_with_the_first_entry_that_is_there() {
 }
 
 #[test]
+fn what_was_applied_at_damage_is_void_once_an_entry_contradicts_it() {
+    let mut lane = Lane::of(IN_GROUP);
+    for index in 2..=5 {
+        lane.entry(1, index, 1).unwrap();
+    }
+    lane.reading.damage(&mut Vec::new()).unwrap();
+    assert_eq!(lane.log().here.commit, 5, "it may be committed");
+    assert_eq!(lane.reading.take_voided(), None);
+    lane.entry(2, 4, 1).unwrap();
+    assert_eq!(lane.reading.take_voided(), Some(2), "no frame has said that it is committed");
+}
+
+#[test]
 fn frames_that_no_replica_writes_are_refused_by_name() {
     let mut lane = Lane::of(IN_GROUP);
     lane.entry(2, 2, 1).unwrap();
