@@ -78,14 +78,20 @@ impl DataDirectory {
         &self.settings
     }
 
-    /// Raises the start epoch of the node, if the directory belongs to one, and makes it durable. A
+    /// Raises the start epoch of the node with so many peers, if the directory belongs to one, and makes it durable. A
     /// broker does so before it serves: an epoch is never used by two starts.
     ///
     /// # Errors
-    /// [`Fault::Io`]. The directory is as it was, or has the raised epoch.
-    pub fn begin_start(&mut self) -> Result<(), Fault> {
+    /// [`Fault::NeedsPeers`] if it has had peers and has none now: it would decide alone what a group has to.
+    /// [`Fault::Io`]: the directory is as it was, or has the raised epoch.
+    pub fn begin_start(&mut self, peers: u16) -> Result<(), Fault> {
         let mut settings = self.settings;
         let Some(node) = &mut settings.node else { return Ok(()) };
+        if peers == 0 && node.peers > 0 {
+            let (path, node, peers) = (self.path.clone(), node.id, node.peers);
+            return Err(Fault::NeedsPeers { path, node, peers });
+        }
+        node.peers = peers;
         node.start_epoch = node.start_epoch.saturating_add(1);
         write(&settings, &self.path)?;
         self.settings = settings;

@@ -139,6 +139,16 @@ pub enum Fault {
         /// The node that was to serve it.
         wanted: u16,
     },
+    /// The directory belongs to one of several nodes, and was to be served without the others.
+    #[error("{path} belongs to node {node} of a cluster with {peers} other nodes; start it with --peers, --cluster-listen and --cluster-id as before", path = .path.display())]
+    NeedsPeers {
+        /// The directory.
+        path: PathBuf,
+        /// Its node.
+        node: u16,
+        /// How many other nodes there are.
+        peers: u16,
+    },
     /// Another process has the directory.
     #[error("{path} is in use by another process; stop it, or choose another directory", path = .path.display())]
     InUse {

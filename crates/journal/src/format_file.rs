@@ -9,6 +9,8 @@ use crate::{fault::Fault, format::BLOCK_BYTES};
 const FORMAT_ALONE: u32 = 1;
 /// The format of a directory that belongs to a node of a cluster.
 const FORMAT_NODE: u32 = 2;
+/// The lines of a directory of the only node of a cluster.
+const LINES_OF_NODE: usize = 8;
 const FIRST_LINE: &str = "sennit data directory";
 /// Room for a header, a frame and the next segment's start.
 const SEGMENT_BYTES_MIN: u64 = 16 << 10;
@@ -40,6 +42,8 @@ pub struct NodeIdentity {
     pub id: u16,
     /// How many times a broker has begun to serve the directory.
     pub start_epoch: u64,
+    /// How many other nodes the cluster has, as of the last start; 0 if this is the only one.
+    pub peers: u16,
 }
 
 impl DirectorySettings {
@@ -64,7 +68,7 @@ impl DirectorySettings {
             let (path, known) = (path.to_owned(), FORMAT_NODE);
             return Err(Fault::NewerFormat { path, found: format, known });
         }
-        let settings = Self {
+        let mut settings = Self {
             shards: u32::try_from(field("shards")?).unwrap_or(u32::MAX),
             segment_bytes: field("segment_bytes")?,
             incarnation: field("incarnation")?,
@@ -73,10 +77,15 @@ impl DirectorySettings {
                     cluster: field("cluster")?,
                     id: u16::try_from(field("node")?).unwrap_or(u16::MAX),
                     start_epoch: field("start_epoch")?,
+                    peers: 0,
                 }),
                 _ => None,
             },
         };
+        if let Some(node) = settings.node.as_mut().filter(|_| text.lines().count() > LINES_OF_NODE)
+        {
+            node.peers = u16::try_from(field("peers")?).unwrap_or(u16::MAX);
+        }
         settings.check().map_err(|reason| not(format!("its FORMAT file says {reason}")))?;
         Ok(settings)
     }
@@ -113,8 +122,9 @@ impl fmt::Display for DirectorySettings {
              segment_bytes = {segment_bytes}\nincarnation = {incarnation}\n"
         )?;
         match node {
-            Some(NodeIdentity { cluster, id, start_epoch }) => {
-                write!(f, "cluster = {cluster}\nnode = {id}\nstart_epoch = {start_epoch}\n")
+            Some(NodeIdentity { cluster, id, start_epoch, peers }) => {
+                write!(f, "cluster = {cluster}\nnode = {id}\nstart_epoch = {start_epoch}\n")?;
+                if *peers > 0 { writeln!(f, "peers = {peers}") } else { Ok(()) }
             }
             None => Ok(()),
         }

@@ -349,7 +349,7 @@ fn cluster_state(
     placement: &Placement,
 ) -> Result<Option<Arc<ClusterState>>, ServeError> {
     let Some(ClusterSettings { peers, .. }) = &config.cluster else { return Ok(None) };
-    let NodeIdentity { cluster, id, start_epoch } = settings.node.ok_or(ServeError::NoNode)?;
+    let NodeIdentity { cluster, id, start_epoch, .. } = settings.node.ok_or(ServeError::NoNode)?;
     let (incarnation, cores) = (settings.incarnation, placement.cores() as u32);
     let shards = settings.shards;
     let own = Identity { cluster, node: id, incarnation, start_epoch, cores, shards };
@@ -442,7 +442,7 @@ pub(crate) fn open_directory(config: &Config) -> Result<DataDirectory, ServeErro
     let cluster_id = cluster.as_ref().and_then(|cluster| cluster.cluster_id);
     let identity = |id| {
         let cluster = cluster_id.map_or_else(random_id, Ok);
-        cluster.map(|cluster| NodeIdentity { cluster, id, start_epoch: 0 })
+        cluster.map(|cluster| NodeIdentity { cluster, id, start_epoch: 0, peers: 0 })
     };
     let node = node_id.map(identity).transpose()?;
     // A directory that is there has its own, which stand; and what is none is refused for that.
@@ -452,8 +452,9 @@ pub(crate) fn open_directory(config: &Config) -> Result<DataDirectory, ServeErro
     };
     let wanted = DirectorySettings { shards, segment_bytes, incarnation, node };
     let mut directory = DataDirectory::open(&config.data, wanted)?;
-    directory.begin_start()?;
-    if let Some(NodeIdentity { cluster, id, start_epoch }) = directory.settings().node {
+    let peers = cluster.as_ref().map_or(0, |cluster| cluster.peers.len());
+    directory.begin_start(u16::try_from(peers).unwrap_or(u16::MAX))?;
+    if let Some(NodeIdentity { cluster, id, start_epoch, .. }) = directory.settings().node {
         tracing::info!(cluster, node = id, start_epoch, "the data directory belongs to a cluster");
     }
     let held = directory.settings().shards;

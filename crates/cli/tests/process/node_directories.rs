@@ -10,7 +10,9 @@ use serde_json::Value;
 
 use crate::{
     backup::restore,
+    bounds::until,
     broker::{Broker, run, sennit},
+    cluster_nodes::cluster,
 };
 
 const MESSAGES: usize = 500;
@@ -81,6 +83,23 @@ fn a_directory_of_a_node_keeps_what_was_confirmed_and_needs_no_flag_again() {
     );
     let now = ["format", "cluster", "node", "start_epoch"].map(|name| line(&data, name).unwrap());
     assert_eq!(now, ["2", cluster, "7", "3"]);
+}
+
+#[test]
+fn a_node_of_several_is_not_served_as_if_it_were_the_only_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut brokers = cluster(folder.path(), &[]);
+    brokers.iter_mut().for_each(Broker::kill);
+    for node in ["1", "3"] {
+        let said = refused(&serve(&folder.path().join(node), &[]), 1);
+        assert!(said.contains(&format!("node {node} of a cluster with 2 other nodes")), "{said}");
+        assert!(said.contains("--peers"), "{said}");
+    }
+    // What was refused has changed nothing.
+    brokers.iter_mut().for_each(Broker::start_again);
+    until("a name can be made", || {
+        brokers[0].run(&["topic", "create", "after"], b"").status.success()
+    });
 }
 
 #[test]

@@ -13,7 +13,7 @@ const ALONE: DirectorySettings = DirectorySettings {
     node: None,
 };
 const NODE: NodeIdentity =
-    NodeIdentity { cluster: 16_045_690_984_503_098_046, id: 3, start_epoch: 0 };
+    NodeIdentity { cluster: 16_045_690_984_503_098_046, id: 3, start_epoch: 0, peers: 0 };
 
 /// FORMAT as each format is written, kept as files.
 const GOLDEN: [(&str, Option<NodeIdentity>); 2] = [
@@ -83,7 +83,7 @@ fn each_start_of_a_node_has_an_epoch_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     for epoch in 1..=3 {
         let mut directory = DataDirectory::open(folder.path(), of_node(3)).unwrap();
-        directory.begin_start().unwrap();
+        directory.begin_start(0).unwrap();
         let raised = Some(NodeIdentity { start_epoch: epoch, ..NODE });
         assert_eq!(directory.settings().node, raised);
         drop(directory);
@@ -94,10 +94,27 @@ fn each_start_of_a_node_has_an_epoch_of_its_own() {
 }
 
 #[test]
+fn a_node_that_has_had_peers_is_not_served_without_them() {
+    let folder = tempfile::tempdir().unwrap();
+    for epoch in 1..=2 {
+        let mut directory = DataDirectory::open(folder.path(), of_node(3)).unwrap();
+        directory.begin_start(2).unwrap();
+        let node = NodeIdentity { start_epoch: epoch, peers: 2, ..NODE };
+        assert_eq!(directory.settings().node, Some(node));
+    }
+    let text = format_of(folder.path());
+    assert!(text.ends_with("start_epoch = 2\npeers = 2\n"), "{text}");
+    let mut directory = DataDirectory::open(folder.path(), ALONE).unwrap();
+    let refused = directory.begin_start(0);
+    assert!(matches!(refused, Err(Fault::NeedsPeers { node: 3, peers: 2, .. })), "{refused:?}");
+    assert_eq!(format_of(folder.path()), text);
+}
+
+#[test]
 fn a_start_changes_nothing_in_a_directory_of_no_cluster() {
     let folder = tempfile::tempdir().unwrap();
     let mut directory = DataDirectory::open(folder.path(), ALONE).unwrap();
-    directory.begin_start().unwrap();
+    directory.begin_start(2).unwrap();
     assert_eq!(format_of(folder.path()), ALONE.to_string());
 }
 

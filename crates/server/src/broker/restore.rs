@@ -100,7 +100,7 @@ pub fn restore(
 /// of a cluster, this belongs to the same node of a new cluster: the old node may still run.
 fn of_new_cluster(settings: DirectorySettings) -> Result<DirectorySettings, ServeError> {
     let Some(NodeIdentity { id, .. }) = settings.node else { return Ok(settings) };
-    let node = NodeIdentity { cluster: random_id()?, id, start_epoch: 0 };
+    let node = NodeIdentity { cluster: random_id()?, id, start_epoch: 0, peers: 0 };
     Ok(DirectorySettings { node: Some(node), ..settings })
 }
 
