@@ -38,6 +38,17 @@ impl<T> Agenda<T> {
         (at_us <= now_us).then(|| (number, next.remove()))
     }
 
+    /// Events for which `is_meant` returns true happen at `at_us` if they were to happen later, in the order in which they
+    /// were added.
+    pub fn bring_forward(&mut self, at_us: u64, is_meant: impl Fn(&T) -> bool) {
+        let later = self.events.range((at_us + 1, 0)..).filter(|(_, event)| is_meant(event));
+        let later: Vec<_> = later.map(|(key, _)| *key).collect();
+        for key in later {
+            let event = self.events.remove(&key).expect("it was found");
+            self.events.insert((at_us, key.1), event);
+        }
+    }
+
     /// Keeps the events for which `is_kept` returns true. It is called in the order of time.
     pub fn retain(&mut self, mut is_kept: impl FnMut(&T) -> bool) {
         self.events.retain(|_, event| is_kept(event));

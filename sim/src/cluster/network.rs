@@ -108,12 +108,16 @@ impl Network {
         }
     }
 
-    /// Ends all cuts of a direction. What they have held arrives now.
+    /// Ends all cuts and pauses of a direction. What they have held arrives now.
     pub fn heal(&mut self, from: usize, to: usize, now_us: u64) {
         let direction = self.direction(from, to);
         direction.cut_until_us = 0;
         direction.is_cut = false;
-        direction.paused_until_us = 0;
+        if std::mem::take(&mut direction.paused_until_us) > now_us {
+            direction.last_at_us = [now_us; CLASSES];
+            self.under_way.bring_forward(now_us, |parcel| (parcel.from, parcel.to) == (from, to));
+        }
+        let direction = self.direction(from, to);
         for (number, parcel) in std::mem::take(&mut direction.held) {
             self.under_way.add_again(now_us, number, parcel);
         }
@@ -283,6 +287,16 @@ mod tests {
         assert_eq!(arrived(&mut network, 899_999), NOTHING);
         network.end_cut(0, 1, 900_000);
         assert_eq!(arrived(&mut network, 900_000), [vec![0, 1, 2], vec![0, 1, 2]]);
+    }
+
+    #[test]
+    fn what_a_pause_has_delayed_arrives_once_the_direction_is_healed() {
+        let mut network = with_messages(3, CALM, 20);
+        network.pause(0, 1, 10_000);
+        assert_eq!(arrived(&mut network, 5_000), NOTHING);
+        network.heal(0, 1, 5_000);
+        let all: Vec<u8> = (0..20).collect();
+        assert_eq!(arrived(&mut network, 5_000), [all.clone(), all]);
     }
 
     #[test]
