@@ -20,6 +20,9 @@ const SPARED_PART: u64 = 32;
 const SPARED_SEGMENTS: u64 = 4;
 /// And at most this fraction (1/4), however long the replay becomes.
 const MOST_PART: u64 = 4;
+/// Segments that a replica in a group leaves without a checkpoint if there is little in them, because it has started again
+/// and again: its log begins with the last checkpoint at a start, and another replica may need what came before.
+pub(crate) const SHORT_SEGMENTS_MAX: u64 = 16;
 /// The state is assumed to grow by at most this fraction (1/8) of the journaled bytes, for the
 /// number of held slots.
 const GROWTH_PART: u64 = 8;

@@ -117,6 +117,7 @@ pub fn recover<D: Disk>(
     let mut mover = Mover::new(disk.clone(), config, mover_reader, settings.packs, next_pack);
     let mut writer = Writer::new(recovered.builder, segments, replay_from);
     writer.skip_segments(empty_segments);
+    writer.since_checkpoint_bytes = reading.bytes;
     let committed = writer.end();
     if let Some(newest) = reading.newest_checkpoint {
         // The last life may have ended before a segment's header said so: this life's first does.

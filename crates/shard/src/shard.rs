@@ -12,7 +12,7 @@ use sennit_model::{Offset, PartitionId, Timestamp};
 
 use crate::{
     admission::{Admission, Gate, take_back_refusal},
-    checkpoint::Checkpoints,
+    checkpoint::{Checkpoints, SHORT_SEGMENTS_MAX},
     compaction_state::CompactionState,
     counters::Counters,
     move_state::MoveState,
@@ -282,6 +282,16 @@ impl Shard {
         self.writer.segments.forget_fallback();
     }
 
+    /// Bytes that were journaled since the last checkpoint. The unused ends of a few short segments do not count in a group.
+    fn journaled_since_checkpoint(&self) -> u64 {
+        let since = self.writer.since_checkpoint();
+        let is_in_group = self.writer.log.as_ref().is_some_and(|log| !log.replica.is_alone);
+        match is_in_group && since < SHORT_SEGMENTS_MAX * self.writer.segments.segment_bytes() {
+            true => self.writer.since_checkpoint_bytes.min(since),
+            false => since,
+        }
+    }
+
     /// Seals the gathered records and appends the frames to `out`. The lane writes these next, in
     /// order.
     pub fn take_frames(&mut self, out: &mut Vec<Frame>) {
@@ -293,7 +303,7 @@ impl Shard {
         }
         // A piece a turn: nobody waits for more of it than that. A turn that writes much waits for
         // a few, so that the end comes before as much is journaled as a replay may take.
-        let is_due = self.checkpoints.is_due(self.writer.since_checkpoint());
+        let is_due = self.checkpoints.is_due(self.journaled_since_checkpoint());
         if (self.checkpoints.is_under_way() || is_due) && self.may_checkpoint() {
             let piece_bytes = self.checkpoints.piece_bytes() as u64;
             let pieces = 1 + self.gathered_bytes() / (PACE * piece_bytes);

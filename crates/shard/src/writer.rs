@@ -43,6 +43,8 @@ pub(crate) struct Writer {
     empty_segments: Vec<u64>,
     /// The end of the last checkpoint, or the start of the replay.
     checkpoint_end: Position,
+    /// Bytes of the frames since then, without the unused ends of segments.
+    pub(crate) since_checkpoint_bytes: u64,
     /// Number of records appended since the start.
     pub(crate) record_count: u64,
     /// Batches that cannot be read from the journal.
@@ -63,6 +65,7 @@ impl Writer {
             announced_replays: VecDeque::new(),
             empty_segments: Vec::new(),
             checkpoint_end: replay_from,
+            since_checkpoint_bytes: 0,
             record_count: 0,
             memory_batches: MemoryBatches::default(),
             log: None,
@@ -175,6 +178,7 @@ impl Writer {
     /// Notes the end of a checkpoint.
     pub(crate) fn set_checkpoint_end(&mut self) {
         self.checkpoint_end = self.end();
+        self.since_checkpoint_bytes = 0;
     }
 
     /// Seals the gathering frame, if it has records.
@@ -207,6 +211,7 @@ impl Writer {
     }
 
     pub(crate) fn keep(&mut self, frame: Frame) {
+        self.since_checkpoint_bytes += frame.end.0 - frame.position.0;
         if frame.first_of_segment {
             self.segments.add(self.segments.of(frame.position));
             let (written_at, from) = (frame.end, self.frame_replay_from);

@@ -64,6 +64,26 @@ fn a_new_leader_has_what_was_confirmed_and_goes_on() {
 }
 
 #[test]
+fn a_node_that_was_away_while_the_others_started_again_and_again_catches_up() {
+    let (mut group, leader) = Group::with_leader(3);
+    let away = other_than(&group, leader);
+    group.isolate(away, true);
+    for round in 0..8 {
+        let leader = group.elect();
+        group.publish(leader, &format!("round {round}"));
+        group.run();
+        group.others(away).into_iter().for_each(|id| group.restart(id));
+    }
+    group.isolate(away, false);
+    group.elect();
+    for _ in 0..10 {
+        group.tick();
+    }
+    assert_eq!(group.node(away).replica.shard().engine().batches().count(), 8);
+    group.check_same_state();
+}
+
+#[test]
 fn what_a_leader_has_sealed_and_not_proposed_is_no_entry_once_it_steps_down() {
     let (mut group, old) = Group::with_leader(3);
     group.isolate(old, true);
