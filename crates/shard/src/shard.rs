@@ -282,7 +282,8 @@ impl Shard {
         self.writer.segments.forget_fallback();
     }
 
-    /// Bytes that were journaled since the last checkpoint. The unused ends of a few short segments do not count in a group.
+    /// Bytes that were journaled since the last checkpoint. In a group the unused ends of segments do not count, up to
+    /// [`SHORT_SEGMENTS_MAX`].
     fn journaled_since_checkpoint(&self) -> u64 {
         let since = self.writer.since_checkpoint();
         let is_in_group = self.writer.log.as_ref().is_some_and(|log| !log.replica.is_alone);

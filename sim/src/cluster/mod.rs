@@ -52,7 +52,7 @@ const SHARDS_TROUBLED_US: (u64, u64) = (4_000_000, 8_000_000);
 const QUIET_US: u64 = 10_000_000;
 /// The same of a cluster of shards; progress ends it.
 const SHARDS_QUIET_US: u64 = 5_000_000;
-/// The same of one whose messages come in any order: who is behind catches up one entry at a time.
+/// The same of one whose messages come in any order: a replica that is behind catches up one entry at a time.
 const EVIL_SHARDS_QUIET_US: u64 = 30_000_000;
 
 /// The logs and states of a cluster's replicas.

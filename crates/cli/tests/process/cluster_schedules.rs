@@ -112,7 +112,7 @@ fn for_each_tick_there_is_one_message_though_the_node_that_looks_after_them_is_s
         until_more(&brokers[stopped]);
         brokers[stopped].signal(Signal::STOP);
         until_more(living(&brokers, stopped)[0]);
-        // What is due by its own clock has ticked elsewhere.
+        // Another node has made the ticks that are due by its clock.
         brokers[stopped].signal(Signal::CONT);
         until_more(&brokers[stopped]);
     }

@@ -95,7 +95,7 @@ fn a_node_of_several_is_not_served_as_if_it_were_the_only_one() {
         assert!(said.contains(&format!("node {node} of a cluster with 2 other nodes")), "{said}");
         assert!(said.contains("--peers"), "{said}");
     }
-    // What was refused has changed nothing.
+    // The refused starts have changed nothing.
     brokers.iter_mut().for_each(Broker::start_again);
     until("a name can be made", || {
         brokers[0].run(&["topic", "create", "after"], b"").status.success()

@@ -267,7 +267,7 @@ impl Configuration {
         self.waiting_bytes.set(self.waiting_bytes.get() - bytes);
         for (WaitingWrite { write, principal, answer }, decided) in writes.into_iter().zip(answers)
         {
-            // What was decided on the ground of changes that are not kept does not count either.
+            // A decision on the ground of changes that are not kept does not count either.
             let decided = kept.clone().and(decided);
             self.note(&principal, &write, &decided);
             let _ = answer.send(decided);

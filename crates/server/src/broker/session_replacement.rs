@@ -1,5 +1,5 @@
-//! The end of a session whose client is on another connection now, here or at another node: the client says its token. What it
-//! asks of shards comes behind the word of that end. It knows no client.
+//! The end of a session whose client is on another connection now, here or at another node: the client says its token. The
+//! requests of the new session come behind the word of that end. It knows no client.
 
 use std::{rc::Rc, time::Duration};
 

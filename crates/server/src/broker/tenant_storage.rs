@@ -99,7 +99,7 @@ impl TopicListener for TenantStorage {
     fn starts(self: Rc<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
         Box::pin(async move {
             if self.peers.is_none() {
-                // Nobody is served yet, and nobody waits for a turn.
+                // The broker serves no client yet: none waits for a turn.
                 self.measure_all(Duration::ZERO, |_| true).await;
             } else {
                 spawn_local(self.clone().measure_new_quotas());
@@ -237,7 +237,7 @@ impl TenantStorage {
         let shards = led.keys().map(|shard| shard.0).collect();
         let Stored { bytes, too_old_at, until_settled } = all;
         let too_old_at_ms = too_old_at.map(|at| at.0);
-        // What a new leader has is said by it alone.
+        // A new leader alone says what it has.
         let share = Share { shards, bytes, too_old_at_ms, until_settled };
         (self.led_shards() == led).then_some(share)
     }

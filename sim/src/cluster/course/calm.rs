@@ -13,7 +13,7 @@ use crate::{
 const CALM_US: u64 = 5_000_000;
 /// The same in evil seeds, where messages of a leader that is gone arrive for three seconds.
 const EVIL_CALM_US: u64 = 10_000_000;
-/// The same where progress ends it: who is behind catches up one entry at a time while messages come in any order.
+/// The same where progress ends it: a replica that is behind catches up one entry at a time while messages come in any order.
 const EVIL_CALM_US_MAX: u64 = 30_000_000;
 /// Time between two looks at whether it has made progress, where that ends it.
 const LOOK_US: u64 = 100_000;
