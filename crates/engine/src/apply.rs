@@ -159,6 +159,12 @@ impl Engine {
         self.lost.forget(id);
         self.readers.end_partition(id);
         self.cursors.forget(id);
+        // Its batches count for none that is opened with this id later.
+        let is_all_committed = partition.config.durability == Durability::Durable
+            && partition.visible == partition.log.end();
+        if !is_all_committed {
+            self.uncommitted.retain(|(_, of, _)| *of != id);
+        }
         self.reserved.forget(id);
         self.memory.forget(id);
         self.names.forget(id.topic);

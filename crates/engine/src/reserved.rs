@@ -157,7 +157,9 @@ impl Reserved {
 
     /// Forgets a partition that is dropped or opened anew.
     pub(crate) fn forget(&mut self, id: PartitionId) {
-        self.by_partition.remove(&id);
+        if self.by_partition.remove(&id).is_some_and(|held| held.uncommitted > 0) {
+            self.uncommitted.retain(|(_, of, _)| *of != id);
+        }
     }
 }
 

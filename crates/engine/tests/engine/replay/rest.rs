@@ -105,6 +105,31 @@ proptest! {
 }
 
 #[test]
+fn a_batch_of_a_dropped_partition_is_not_delivered_in_one_that_is_opened_with_its_id() {
+    for durability in [Durability::Durable, Durability::Speculative, Durability::Ephemeral] {
+        let config = TopicConfig { durability, ..queue() };
+        let mut world = World::with(config.clone(), GroupConfig::default());
+        let mut follower = Follower::new(world.now);
+        world.publish_texts(&["a", "b", "c"]);
+        let before = world.journal.records.len();
+        world.do_now(Command::Partition(Origin::default(), ORDERS, PartitionCommand::Drop));
+        let groups = vec![setting(GroupConfig::default())];
+        world.open(ORDERS, config, groups, DeadLetters::NotYet);
+        world.publish_texts(&["d"]);
+        // All of it is applied before any is known to be committed.
+        follower.hear(&world.journal, usize::MAX - 1);
+        let mut ready = |records: usize| {
+            follower.engine.committed(world.journal.records[records - 1].1 + 1);
+            let described = describe(&mut follower.engine, ORDERS).expect("a partition");
+            described.groups[0].ready
+        };
+        assert_eq!(ready(before), 0, "{durability:?}");
+        assert_eq!(ready(world.journal.records.len()), 1, "{durability:?}");
+        check(&follower.engine);
+    }
+}
+
+#[test]
 fn consumers_and_readers_are_told_to_ask_again_and_what_they_held_is_ready_without_a_failed_attempt()
  {
     let mut world = World::new();
