@@ -30,7 +30,7 @@ if [ "${1:-}" = --part ]; then
 fi
 
 begun=$(date +%s)
-declare -A child=() name_of=() begun_s=() bound_s=()
+declare -A child=() name_of=() begun_s=() bound_s=() shown_by=()
 sleeper=''
 trap 'interrupted' INT TERM
 interrupted() {
@@ -78,6 +78,8 @@ end_part() { # NAME STATUS
     local name=$1 status=$2 seconds
     end_session "${child[$name]}"
     unset "child[$name]"
+    # All that it said comes before how it ended.
+    [ -z "${shown_by[$name]:-}" ] || wait "${shown_by[$name]}"
     seconds=$(($(date +%s) - begun_s[$name]))
     if [ "$status" != 0 ] && [ "$seconds" -ge "${bound_s[$name]}" ]; then
         echo "=== $name: HANGS: not done after ${bound_s[$name]} s, and ended"
@@ -122,7 +124,10 @@ run_together() { # NAME:BOUND_S [+NAME:BOUND_S|~NAME:BOUND_S]...
             ~*) begin_part "$name" "${each#*:}" chrt --idle 0 ;;
         esac >"$results/$name.log" 2>&1
     done
-    begin_part "${1%:*}" "${1#*:}"
+    name=${1%:*}
+    begin_part "$name" "${1#*:}" >"$results/$name.log" 2>&1
+    tail -n +1 -s 0.1 -f --pid="${child[$name]}" "$results/$name.log" &
+    shown_by[$name]=$!
     end_parts
     for each in "${beside[@]%:*}"; do
         printf '\n=== %s said:\n' "${each:1}"
@@ -130,9 +135,15 @@ run_together() { # NAME:BOUND_S [+NAME:BOUND_S|~NAME:BOUND_S]...
     done
 }
 
-# The list of what was skipped, a table, and the closing line; fails if anything failed.
+# What failed, once more, for whoever sees only the end; the list of what was skipped, a table, and the closing line. Fails if
+# anything failed.
 close() {
-    local file
+    local file name failed
+    while IFS=$'\t' read -r name _ _ failed _; do
+        [ "$failed" != 0 ] && [ -e "$results/$name.log" ] || continue
+        printf '\n=== %s failed:\n' "$name"
+        .ci/count failures "$results/$name.log"
+    done <"$results/table"
     printf '\n'
     for file in "$results"/*.SKIPPED; do
         awk -F '\t' -v part="$(basename "$file" .SKIPPED)" \

@@ -105,6 +105,23 @@ fn a_test_that_is_switched_off_is_a_failure() {
     assert_eq!(counted(&ignored, ""), "6 2");
 }
 
+#[test]
+fn what_a_log_says_of_its_failures_is_said_again_in_few_lines() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let said = |log: &str| {
+        fs::write(folder.path().join("log"), log).expect("there is room");
+        text(&count(&["failures", "log"], folder.path()).stdout)
+    };
+    let of_tests = said(LOG);
+    assert!(of_tests.starts_with("---- b stdout ----\n\nthread 'b' panicked"), "{of_tests}");
+    assert_eq!(said("ok     it\nFAILED it\n       why\n"), "FAILED it\n       why\n");
+    assert_eq!(said("fuzz: a ok, 3 inputs\nfuzz: b broke\nwhy\n"), "fuzz: b broke\nwhy\n");
+    let lines: Vec<_> = (0..99).map(|line| format!("{line}\n")).collect();
+    assert_eq!(said(&lines.concat()), lines[75..].concat());
+    let all_fail: String = (0..999).map(|line| format!("not ok {line}\n")).collect();
+    assert_eq!(said(&all_fail).lines().count(), 120);
+}
+
 /// The line of the table for a part that ended with `status`, and wrote these files.
 fn part(status: &str, counts: &str, skipped: &str) -> String {
     let folder = tempfile::tempdir().expect("there is room");
@@ -154,7 +171,7 @@ set -euo pipefail
 meet() { touch "$RESULTS/$1.here"; until [ -e "$RESULTS/$2.here" ]; do sleep 0.01; done; }
 part_one() { meet one two; echo "3 0" >>"$TEST_COUNTS"; }
 part_two() { meet two one; echo "2 0" >>"$TEST_COUNTS"; echo "it said this"; }
-part_fails() { false; }
+part_fails() { echo "it broke here"; false; }
 part_hangs() { exec sleep 1000; }
 source .ci/parts.bash
 run_parts "${*:-}" one:60 +two:60 fails:60 "~hangs:1"
@@ -177,6 +194,7 @@ fn a_part_runs_beside_another_and_counts_as_if_it_had_run_alone() {
     assert_eq!(said.lines().last(), Some("5 passed, 0 failed, 0 skipped"), "{said}");
     let said = run(&["fails", "hangs"]);
     assert!(said.contains("=== hangs: HANGS: not done after 1 s, and ended"), "{said}");
+    assert!(said.contains("\n=== fails failed:\nit broke here\n"), "{said}");
     assert_eq!(said.lines().last(), Some("0 passed, 2 failed, 0 skipped"), "{said}");
 }
 
