@@ -24,6 +24,14 @@ struct State {
     silent: BTreeSet<usize>,
 }
 
+impl State {
+    /// The number of the client that has published something with this text in it.
+    fn publisher(&self, text: &str) -> Option<usize> {
+        let has_it = |message: &[u8]| message.windows(text.len()).any(|it| it == text.as_bytes());
+        self.published.iter().find(|(_, message)| has_it(message)).map(|(number, _)| *number)
+    }
+}
+
 struct Client {
     number: usize,
     stream: TcpStream,
@@ -54,12 +62,15 @@ impl FakeRedis {
         format!("redis://{}", self.address)
     }
 
+    /// Whether something with this text in it was published.
+    pub fn has_published(&self, text: &str) -> bool {
+        locked(&self.state).publisher(text).is_some()
+    }
+
     /// Passes on nothing more of the client that has published something with this text in it.
     pub fn silence(&self, text: &str) {
         let mut state = locked(&self.state);
-        let has_it = |message: &[u8]| message.windows(text.len()).any(|it| it == text.as_bytes());
-        let found = state.published.iter().find(|(_, message)| has_it(message));
-        let number = found.expect("somebody has published it").0;
+        let number = state.publisher(text).expect("somebody has published it");
         state.silent.insert(number);
     }
 

@@ -80,6 +80,8 @@ fn a_subscriber_of_a_pattern_alone_gets_what_another_broker_publishes_and_each_m
     let ((here, _folder), (elsewhere, _other_folder)) = (sharing(&redis), sharing(&redis));
     let mut publisher = LiveClient::of(&elsewhere);
     publisher.publish("chat.a", "before").unwrap();
+    // It is confirmed before Redis has it.
+    until("Redis has it", || redis.has_published("before"));
     let mut client = LiveClient::of(&here);
     client.subscribe("chat.*");
     assert_eq!(redis.times_asked("PSUBSCRIBE sennit:topic:chat.*"), 1);
