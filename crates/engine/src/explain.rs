@@ -72,6 +72,9 @@ impl Engine {
 impl Partition {
     fn fair_key(&self, offset: u64) -> String {
         let mut key = String::new();
+        if offset >= self.log.end() {
+            return key;
+        }
         self.classes.runs(offset..offset + 1, |_, class| {
             key = self
                 .classes

@@ -506,7 +506,9 @@ fn each_message_that_waits_has_one_reason_which_can_be_asked_for() {
     assert_eq!(ask(&mut world, at(2)).reason, WaitReason::KeyPaused);
     let throttled = WaitReason::Throttled { until: until(&world, 1000) };
     assert_eq!(ask(&mut world, at(4)).reason, throttled);
-    assert_eq!(ask(&mut world, at(99)).reason, WaitReason::NoMessage);
+    for none in [99, u64::MAX] {
+        assert_eq!(ask(&mut world, at(none)).reason, WaitReason::NoMessage);
+    }
     world.ack(run(0, 1, 1));
     assert_eq!(ask(&mut world, at(0)).reason, WaitReason::Settled);
     world.settle(Verdict::RetryAfter(SECOND), vec![run(1, 1, 1)]);
