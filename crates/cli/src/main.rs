@@ -81,13 +81,7 @@ use sennit_settings::quantity;
 static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
-    let done = context_defaults::with_context(verbs::Sennit::command()).and_then(|mut command| {
-        let found = command.get_matches_mut();
-        match verbs::Sennit::from_arg_matches(&found) {
-            Ok(parsed) => verbs::run(parsed),
-            Err(error) => error.format(&mut command).exit(),
-        }
-    });
+    let done = parse().and_then(verbs::run);
     std::mem::forget(interrupt::exit_turn());
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -96,4 +90,16 @@ fn main() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// What the command line says; ends the process where it says nothing that makes sense.
+fn parse() -> Result<verbs::Sennit, exit::Failure> {
+    let mut command = context_defaults::with_context(verbs::Sennit::command())?;
+    let found = command.get_matches_mut();
+    let parsed = verbs::Sennit::from_arg_matches(&found);
+    let parsed = parsed.unwrap_or_else(|error| error.format(&mut command).exit());
+    // The options of all verbs are a third of what a broker without work holds.
+    drop((command, found));
+    allocator::give_back();
+    Ok(parsed)
 }
