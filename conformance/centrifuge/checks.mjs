@@ -41,10 +41,11 @@ const CHECKS = {
       else world.proxy.cutAfter(() => world.random(4000))
       await until("all are back", () => all.every(({ subscribed }) => subscribed.length > round + 1))
     }
+    await until("many are published", () => publisher.confirmed.length > 100)
     await publisher.end()
-    const log = await world.haveAll(topic, all)
+    await world.haveAll(topic, all)
     recoveredAlways(all)
-    assert.ok(log.length > 100 && world.proxy.cuts >= rounds * all.length, `${log.length} messages, ${world.proxy.cuts} cuts`)
+    assert.ok(world.proxy.cuts >= rounds * all.length, `${world.proxy.cuts} cuts`)
   },
 
   async "the broker is killed, and stops"(world) {
@@ -375,11 +376,11 @@ const CHECKS_IN_JSON = {
     assert.equal(world.proxy.connections, 0)
     world.proxy.open()
     await until("all are back", () => all.every(({ subscribed }) => subscribed.length > 1))
+    await until("many are published", () => state.n > 50)
     state.isOver = true
     await publishing
-    const log = await world.haveAll("crowd", all)
+    await world.haveAll("crowd", all)
     recoveredAlways(all)
-    assert.ok(log.length > 50, `${log.length} messages`)
   },
 }
 

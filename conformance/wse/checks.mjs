@@ -29,9 +29,10 @@ const CHECKS = {
       else world.proxy.cutAfter(() => world.random(4000))
       await Promise.all(all.map((client) => client.isBack(round + 1)))
     }
+    await until("many are published", () => publisher.confirmed.length > 30)
     await publisher.end()
-    const log = await world.haveAll(TOPIC, CHANNEL, all)
-    assert.ok(log.length > 100 && world.proxy.cuts >= 8 * all.length, `${log.length} messages, ${world.proxy.cuts} cuts`)
+    await world.haveAll(TOPIC, CHANNEL, all)
+    assert.ok(world.proxy.cuts >= 8 * all.length, `${world.proxy.cuts} cuts`)
   },
 
   async "the broker is killed, and stops"(world) {
