@@ -94,7 +94,7 @@ impl PublicationPrinter {
 
     /// Tells that `count` publications behind a position are missing.
     pub fn gap(&mut self, channel: &str, behind: &ChannelPosition, count: u64) {
-        let first = behind.offset + 1;
+        let first = behind.next();
         if matches!(self.format, MessageFormat::Json) {
             let epoch = behind.epoch.as_str();
             return self.line(json!({
@@ -117,7 +117,7 @@ impl PublicationPrinter {
                 "gap": "another topic",
                 "channel": channel,
                 "epoch": behind.epoch,
-                "first_offset": behind.offset + 1,
+                "first_offset": behind.next(),
             }));
         }
         let last = behind.offset;

@@ -22,6 +22,13 @@ pub struct ChannelPosition {
     pub offset: u64,
 }
 
+impl ChannelPosition {
+    /// The offset of the publication behind it.
+    pub fn next(&self) -> u64 {
+        self.offset.saturating_add(1)
+    }
+}
+
 impl FromStr for Start {
     type Err = String;
 

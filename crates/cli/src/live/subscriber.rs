@@ -234,7 +234,8 @@ impl Subscriber {
     ) -> Result<(), End> {
         let position = match self.history(connection, at, 1, None).await? {
             Ok(result) => {
-                let oldest = result.publications.first().map(|oldest| oldest.offset - 1);
+                let oldest =
+                    result.publications.first().map(|oldest| oldest.offset.saturating_sub(1));
                 ChannelPosition { epoch: result.epoch, offset: oldest.unwrap_or(result.offset) }
             }
             // It is created when it is subscribed to.
@@ -274,16 +275,17 @@ impl Subscriber {
                 }
             };
             let at_end = result.publications.is_empty();
-            let next = result.publications.first().map_or(result.offset + 1, |first| first.offset);
-            if next > before.offset + 1 {
-                self.printer.gap(&self.channels[at].name, &before, next - before.offset - 1);
+            let first = result.publications.first().map(|first| first.offset);
+            let next = first.unwrap_or(result.offset.saturating_add(1));
+            if next > before.next() {
+                self.printer.gap(&self.channels[at].name, &before, next - before.next());
             }
-            let offset = if at_end { result.offset } else { next - 1 };
+            let offset = first.map_or(result.offset, |first| first.saturating_sub(1));
             self.channels[at].position = Some(ChannelPosition { epoch: result.epoch, offset });
             for publication in &result.publications {
                 let position = self.channels[at].position.clone().unwrap_or_default();
-                if publication.offset > position.offset + 1 {
-                    let count = publication.offset - position.offset - 1;
+                if publication.offset > position.next() {
+                    let count = publication.offset - position.next();
                     self.printer.gap(&self.channels[at].name, &position, count);
                 }
                 self.publication(at, publication).await?;

@@ -149,6 +149,23 @@ fn what_is_missing_is_told_and_what_is_kept_is_printed() {
 }
 
 #[test]
+fn a_start_far_beyond_the_end_is_the_end() {
+    let folder = TempDir::new().unwrap();
+    let broker = Broker::start(folder.path());
+    broker.ok(&["publish", "news", "old", "--create"], b"");
+    let beyond = u64::MAX.to_string();
+    let (mut child, mut said) =
+        spawned(broker.command(&["live", "subscribe", "news", "--from", &beyond, "-n", "1"]));
+    let _watch = Watch::over(&child, "live subscribe");
+    until("it has one", || {
+        broker.ok(&["publish", "news", "new"], b"");
+        child.try_wait().unwrap().is_some()
+    });
+    assert_eq!(said.next().as_deref(), Some("new"));
+    assert!(child.wait().unwrap().success(), "it has as many as it wanted");
+}
+
+#[test]
 fn the_position_that_is_told_at_the_end_goes_on_behind_the_last_one() {
     let folder = TempDir::new().unwrap();
     let broker = Broker::start(folder.path());
