@@ -311,8 +311,7 @@ impl Fair {
             self.group_free_at = Timestamp(0);
             self.throttled.clear();
             for lane in 0..self.lanes.len() as u32 {
-                self.lanes[lane as usize].free_at = Timestamp(0);
-                self.queue(lane);
+                self.let_pass(lane);
             }
             for key in 0..self.keys.len() as u32 {
                 self.keys[key as usize].free_at = Timestamp(0);
@@ -359,6 +358,13 @@ impl Fair {
         let lane = &mut self.lanes[class as usize];
         self.runs += lane.add(start..end, is_full.then_some(LANE_RUNS_MIN));
         self.queue(class);
+    }
+
+    /// No throttle holds back a lane any more. If its class is gone, it goes as well.
+    fn let_pass(&mut self, number: ClassNumber) {
+        self.lanes[number as usize].free_at = Timestamp(0);
+        let is_of_flow = self.is_of_flow(&self.lanes[number as usize]);
+        if is_of_flow { self.queue(number) } else { self.drop_lane(number) }
     }
 
     /// Puts a lane into the queue of its flow, unless it is there, has no message, or is held back.

@@ -256,13 +256,10 @@ impl Fair {
                     continue;
                 }
             };
-            let lane = &mut self.lanes[number as usize];
-            if lane.age != age || lane.free_at != due {
-                continue;
+            let lane = &self.lanes[number as usize];
+            if lane.age == age && lane.free_at == due {
+                self.let_pass(number);
             }
-            lane.free_at = Timestamp(0);
-            let is_of_flow = self.is_of_flow(&self.lanes[number as usize]);
-            if is_of_flow { self.queue(number) } else { self.drop_lane(number) }
         }
     }
 

@@ -3,14 +3,17 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use proptest::prelude::*;
-use sennit_engine::{Command, Credit, Delivery, DeliveryRun, ExplainSubject, Verdict, WaitReason};
+use sennit_engine::{
+    Command, Credit, Delivery, DeliveryRun, ExplainSubject, Origin, PartitionCommand, Verdict,
+    WaitReason,
+};
 use sennit_model::{
     Cost, Generation, GroupConfig, KeyRule, KeyRules, Message, MessageFields, Messages, Offset,
     Retention, ThrottleRate, ThrottleRule, TopicConfig,
 };
 
 use crate::world::{
-    ALICE, BOB, ORDERS, World,
+    ALICE, BOB, ORDERS, World, check,
     fair_groups::{SECOND, alter, fair, fields, group, many, of, rate, restarted, rule, served},
     queue, run,
 };
@@ -205,6 +208,27 @@ fn a_message_waits_for_all_of_its_throttle_keys_and_holds_back_no_others() {
     assert!((4..=5).contains(&world.delivered().len()));
     world.do_now(Command::SetThrottles([].into()));
     assert_eq!(world.group().ready, 0, "a rule that goes holds nothing back");
+}
+
+#[test]
+fn rules_may_change_while_a_key_that_has_gone_is_held_back() {
+    let mut world = World::with(fair(), group(vec![]));
+    let rate = ThrottleRate::parse("1/s burst 1").unwrap();
+    let rule = ThrottleRule { pattern: "t*".parse().unwrap(), rate };
+    world.do_now(Command::SetThrottles([rule].into()));
+    let of_a = |throttle| vec![of("a", &[("throttle", throttle)]); 2];
+    world.publish(&[of_a("t1"), of_a("t2")].concat());
+    world.subscribe(ALICE, 100);
+    assert_eq!(world.delivered().len(), 2, "one of each is held back");
+    let trim = PartitionCommand::Trim(Offset(4));
+    world.do_now(Command::Partition(Origin::default(), ORDERS, trim));
+    // Another key has its number, and the number of one of its classes.
+    world.publish(&many("b", 1));
+    assert_eq!(world.delivered().len(), 1);
+    world.do_now(Command::SetThrottles([].into()));
+    world.publish(&[of_a("t1"), of_a("t2"), many("b", 2)].concat());
+    assert_eq!(world.delivered().len(), 6);
+    check(&world.engine);
 }
 
 #[test]
