@@ -8,7 +8,10 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{bounds::until, broker::Broker};
+use crate::{
+    bounds::{Watch, until},
+    broker::Broker,
+};
 
 fn numbers(count: u32) -> Vec<u8> {
     (0..count).flat_map(|number| format!("line {number}\n").into_bytes()).collect()
@@ -153,6 +156,8 @@ fn a_signal_ends_a_verb_whose_output_nobody_reads_and_settles_nothing_of_it() {
         (&["read", "many", "--follow", "--cursor", "audit"], "-HUP"),
     ] {
         let mut child = spawned(&broker, verb);
+        // Beneath `nohup` it would not end by SIGHUP.
+        let _watch = Watch::over(&child, signal);
         let mut unread = child.stdout.take().unwrap();
         until("something is printed", || unread_bytes(&unread) > 0);
         let pid = child.id().to_string();
