@@ -24,6 +24,11 @@ fn with(change: impl FnOnce(&mut Config)) -> (Broker, tempfile::TempDir) {
     (Broker::start(config), folder)
 }
 
+/// A connection is counted behind its handshake.
+fn until_counted(broker: &Broker, connections: u64) {
+    until("all are counted", || metric(broker, "sennit_live_connections{") == connections);
+}
+
 #[test]
 fn an_address_with_as_many_connections_as_it_may_have_is_told_so_and_others_connect() {
     let (broker, _folder) = with(|config| config.http_connections_per_address = 3);
@@ -60,6 +65,7 @@ fn beyond_their_number_live_connections_are_refused_with_a_time_to_retry() {
     let (broker, _folder) = with(|config| config.live_connections = 2);
     let mut first = LiveClient::of(&broker);
     let second = LiveClient::of(&broker);
+    until_counted(&broker, 2);
     let upgrade = UpgradeRequest {
         host: "localhost",
         target: "/connection/websocket",
@@ -89,6 +95,7 @@ fn those_of_an_address_that_do_not_say_who_they_are_keep_nobody_else_out() {
     let mut known = by(GREEDY);
     known.log_in("").unwrap();
     let silent: Vec<_> = (0..512).map(|_| by(GREEDY)).collect();
+    until_counted(&broker, 513);
     let mut more = by(GREEDY);
     assert_eq!(more.close().code, CloseCode::of(DisconnectCode::TooManyRequests.code()));
     assert_eq!(metric(&broker, "sennit_live_refused_greeting_total"), 1);
