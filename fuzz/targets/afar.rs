@@ -1,52 +1,107 @@
 //! Any bytes as a command (behind an even byte) and as an effect (behind an odd one) of another node: refused with a
-//! reason, or decoded to what is sent as the same again. A command is then given to an engine, whose peers are trusted
-//! with no more than doors are. Knows no link.
+//! reason, or decoded to what is sent as the same again. A command is then given to an engine with some messages, whose
+//! peers are trusted with no more than doors are. Knows no link.
 #![no_main]
+
+use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use sennit_engine::{
-    Command, DeadLetters, Effect, Encoded, Engine, GroupSetting, Journal, Origin, Outbox,
-    PartitionCommand, Payloads, Place, Record,
+    Command, Credit, DeadLetters, Effect, Encoded, Engine, GroupSetting, Journal, Origin, Outbox,
+    PartitionCommand, Payloads, Place, Publish, Record, SessionId, Subscribe,
 };
 use sennit_model::{
-    Batch, Generation, GroupConfig, GroupId, PartitionId, PartitionIndex, StartAt, Timestamp,
-    TopicConfig, TopicId, TopicKind,
+    Batch, BatchBuilder, Generation, GroupConfig, GroupId, Message, PartitionId, PartitionIndex,
+    ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
 };
 
 const NOW: Timestamp = Timestamp(1_000_000);
 
+/// A journal in memory, with the batches that it holds.
 #[derive(Default)]
-struct Positions(u64);
+struct Memory {
+    end: u64,
+    batches: BTreeMap<u64, Bytes>,
+}
 
-impl Journal for Positions {
+impl Memory {
+    fn hold(&mut self, batch: &Batch, position: u64) {
+        self.batches.insert(position, batch.bytes().clone());
+    }
+}
+
+impl Journal for Memory {
     fn append(&mut self, record: &Record) -> u64 {
         let mut head = Vec::new();
         record.encode_head(&mut head);
-        self.0 += 1;
-        self.0
+        let position = self.end + head.len() as u64;
+        self.end = position + 1;
+        if let Some(batch) = record.batch() {
+            self.hold(batch, position);
+            self.end += batch.bytes().len() as u64;
+        }
+        position
     }
 
-    fn keep(&mut self, _: &Batch) -> u64 {
-        self.0 += 1;
-        1 << 62 | self.0
-    }
-}
-
-/// Nothing can be read.
-struct Nothing;
-
-impl Payloads for Nothing {
-    fn batch(&mut self, _: PartitionId, _: Place) -> Option<Bytes> {
-        None
+    fn keep(&mut self, batch: &Batch) -> u64 {
+        self.end += 1;
+        let position = 1 << 62 | self.end;
+        self.hold(batch, position);
+        position
     }
 }
 
-fn handle(command: Command) {
-    let mut engine = Engine::new(Generation(1), NOW);
-    let (mut journal, mut out) = (Positions::default(), Outbox::default());
+impl Payloads for Memory {
+    fn batch(&mut self, _: PartitionId, place: Place) -> Option<Bytes> {
+        let (begin, batch) = self.batches.range(..=place.position).next_back()?;
+        let at = usize::try_from(place.position - begin).ok()?;
+        batch.get(at..at.checked_add(place.bytes as usize)?).map(|found| batch.slice_ref(found))
+    }
+}
+
+/// An engine, its journal, and what a delivery reads of that.
+struct World {
+    engine: Engine,
+    journal: Memory,
+    batches: Memory,
+}
+
+impl World {
+    fn handle(&mut self, command: Command, now: Timestamp) {
+        let mut out = Outbox::default();
+        self.engine.handle(command, now, &mut self.journal, &mut out);
+        self.finish(now, &mut out);
+    }
+
+    fn finish(&mut self, now: Timestamp, out: &mut Outbox) {
+        self.engine.end_turn(&mut self.journal);
+        self.engine.committed(self.journal.end + 1);
+        self.batches.batches.clone_from(&self.journal.batches);
+        self.engine.deliver(now, &mut self.journal, &mut self.batches, out);
+        self.engine.check();
+    }
+}
+
+fn id(topic: u32) -> PartitionId {
+    PartitionId { topic: TopicId(topic), index: PartitionIndex(0) }
+}
+
+/// Three messages of two keys, of which one is delayed.
+fn messages() -> Batch {
+    let mut builder = BatchBuilder::new();
+    for (key, delay) in [("a", None), ("b", Some(Duration::from_secs(1))), ("a", None)] {
+        let message = Message { key: Bytes::from(key), delay, ..Message::new("text") };
+        builder.push(&message).expect("within the limits");
+    }
+    builder.take().expect("not empty")
+}
+
+/// A queue whose only consumer has the first of its messages, and a stream.
+fn world() -> World {
+    let (engine, journal) = (Engine::new(Generation(1), NOW), Memory::default());
+    let mut world = World { engine, journal, batches: Memory::default() };
     for (topic, kind) in [(1, TopicKind::Queue), (2, TopicKind::Stream)] {
-        let id = PartitionId { topic: TopicId(topic), index: PartitionIndex(0) };
         let setting = GroupSetting {
             id: GroupId(0),
             config: GroupConfig::default(),
@@ -57,14 +112,26 @@ fn handle(command: Command) {
             groups: vec![setting],
             dead_letters: DeadLetters::Stay,
         };
-        let open = Command::Partition(Origin::default(), id, open);
-        engine.handle(open, NOW, &mut journal, &mut out);
+        world.handle(Command::Partition(Origin::default(), id(topic), open), NOW);
+        let (origin, producer) = (Origin::default(), ProducerStamp::default());
+        let publish = Publish { origin, partition: id(topic), producer, batch: messages() };
+        world.handle(Command::Publish(publish), NOW);
     }
-    engine.handle(command, NOW, &mut journal, &mut out);
-    engine.end_turn(&mut journal);
-    engine.committed(journal.0 + 1);
-    engine.deliver(NOW, &mut journal, &mut Nothing, &mut out);
-    engine.check();
+    let credit = Credit { messages: 1, bytes: 1 << 20 };
+    let origin = Origin { session: SessionId(1), request: 1 };
+    let (subscription, partition, group) = (1, id(1), GroupId(0));
+    let subscribe = Subscribe { origin, subscription, partition, group, credit };
+    world.handle(Command::Subscribe(subscribe), NOW);
+    world
+}
+
+fn handle(command: Command) {
+    let mut world = world();
+    world.handle(command, NOW);
+    // An hour later leases and delays are over.
+    let later = Timestamp(NOW.0 + 3_600_000);
+    world.engine.advance(later, &mut world.journal);
+    world.finish(later, &mut Outbox::default());
 }
 
 fuzz_target!(|data: &[u8]| {

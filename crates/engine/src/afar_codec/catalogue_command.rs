@@ -16,6 +16,9 @@ use crate::{
 /// The kinds of commands to the catalogue.
 pub(super) const KINDS: Range<u8> = 32..64;
 
+/// Most shards among which a new topic is placed, of all nodes together.
+const SHARDS_MAX: u32 = 1 << 16;
+
 const CREATE_TOPIC: u8 = 32;
 const CREATE_DEAD_LETTER_TOPIC: u8 = 33;
 const ADOPT_TOPIC: u8 = 34;
@@ -122,6 +125,9 @@ fn decode_adopted(r: &mut FieldReader) -> Result<TopicId, DecodeError> {
 
 fn decode_placed(r: &mut FieldReader) -> Result<Placed, DecodeError> {
     let (shard, shards) = (r.u32()?, r.u32()?);
+    if shards > SHARDS_MAX {
+        return Err(r.wrong("number of shards", shards));
+    }
     if shard >= shards {
         return Err(r.wrong("shard of a new topic", shard));
     }

@@ -10,13 +10,13 @@ use std::ops::Range;
 use bytes::Bytes;
 use proptest::prelude::*;
 use sennit_model::{
-    Batch, BatchBuilder, GroupId, Message, Offset, PartitionId, PartitionIndex, ProducerId,
-    ProducerStamp, TopicConfig, TopicId, TopicKind,
+    Batch, BatchBuilder, GroupId, Incarnation, Message, Offset, PartitionId, PartitionIndex,
+    ProducerId, ProducerStamp, TopicConfig, TopicId, TopicKind,
 };
 
 use self::{commands::commands, effects::effects, random::Random};
 use super::*;
-use crate::command::{CatalogueCommand, Origin, Publish, SessionId};
+use crate::command::{CatalogueCommand, Origin, Placed, Publish, SessionId};
 
 /// Bytes of the kind and the lengths.
 const FRONT: usize = 9;
@@ -283,6 +283,24 @@ fn settings_out_of_bounds_are_refused_by_the_sender_as_the_leader_would() {
     let refused = Command::Catalogue(Origin::default(), alter).encode(&mut encoded);
     assert_eq!(refused, Err(Refusal::Config(wrong)));
     assert_eq!(encoded.byte_count(), 0);
+}
+
+#[test]
+fn a_topic_is_placed_on_one_of_so_many_shards_and_no_more() {
+    let decoded = |shard, shards| {
+        let created = CatalogueCommand::CreateTopic {
+            name: "orders".parse().unwrap(),
+            config: TopicConfig::of_kind(TopicKind::Queue),
+            incarnation: Incarnation(1),
+            placed: Some(Placed { shard, shards }),
+            is_stream: false,
+        };
+        let mut bytes = of_command(&Command::Catalogue(Origin::default(), created));
+        Command::decode(&mut bytes).map_err(|error| error.to_string())
+    };
+    assert!(decoded(1023, 1024).is_ok());
+    assert!(decoded(7, 7).unwrap_err().contains("shard of a new topic"));
+    assert!(decoded(7, u32::MAX).unwrap_err().contains("number of shards"));
 }
 
 #[test]
