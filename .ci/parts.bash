@@ -79,7 +79,7 @@ end_part() { # NAME STATUS
     end_session "${child[$name]}"
     unset "child[$name]"
     # All that it said comes before how it ended.
-    [ -z "${shown_by[$name]:-}" ] || wait "${shown_by[$name]}"
+    [ -z "${shown_by[$name]:-}" ] || wait "${shown_by[$name]}" || true
     seconds=$(($(date +%s) - begun_s[$name]))
     if [ "$status" != 0 ] && [ "$seconds" -ge "${bound_s[$name]}" ]; then
         echo "=== $name: HANGS: not done after ${bound_s[$name]} s, and ended"
