@@ -50,17 +50,18 @@ impl Data {
     /// The same data in the form that JSON needs, so that writing it is a copy: JSON stays JSON, other text becomes a
     /// string, other bytes an object whose member `b64data` holds them in base64. In Protobuf it is that JSON from then on.
     pub fn shown_as_json(&self) -> Self {
-        match self.form {
-            Form::Any if needs_no_change(&self.bytes) => {
-                Self { bytes: self.bytes.clone(), form: Form::Json }
-            }
-            Form::Any => {
+        if self.form != Form::Any {
+            return self.clone();
+        }
+        let bytes = match json_text(&self.bytes) {
+            Some(json) if !has_line_break(json.as_bytes()) => self.bytes.slice_ref(json.as_bytes()),
+            _ => {
                 let mut json = Vec::with_capacity(self.bytes.len() + 16);
                 put_payload_as_json(&self.bytes, &mut json);
-                Self { bytes: json.into(), form: Form::Json }
+                json.into()
             }
-            Form::Absent | Form::Json => self.clone(),
-        }
+        };
+        Self { bytes, form: Form::Json }
     }
 
     /// The payload that a topic keeps of data that a client has sent: in JSON the text of the value, in Protobuf the bytes.
@@ -182,19 +183,16 @@ impl Field for Data {
     }
 }
 
-/// The text of a payload that is JSON, unless it is so deep that parsers of clients refuse it.
+/// The text of a payload that is JSON, without the space around it, unless it is so deep that parsers of clients refuse it.
 fn json_text(payload: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(payload).ok()?;
     let is_json = serde_json::from_str::<IgnoredAny>(text).is_ok();
-    (is_json && !is_deeper_than(Limits::DEPTH_MAX, payload)).then_some(text)
+    // What reads it takes the value alone, and would write it again without.
+    (is_json && !is_deeper_than(Limits::DEPTH_MAX, payload)).then(|| text.trim_ascii())
 }
 
 fn has_line_break(text: &[u8]) -> bool {
     memchr::memchr2(b'\n', b'\r', text).is_some()
-}
-
-fn needs_no_change(payload: &[u8]) -> bool {
-    !has_line_break(payload) && json_text(payload).is_some()
 }
 
 fn put_payload_as_json(payload: &[u8], out: &mut Vec<u8>) {

@@ -30,6 +30,9 @@ fn json_stays_as_it_is_on_one_line() {
     );
     assert_eq!(shown(b"3"), "3");
     assert_eq!(shown(b"null"), "null");
+    // The space around a value is not of the value.
+    assert_eq!(shown(b" \t{\"a\": 1} "), r#"{"a": 1}"#);
+    assert_eq!(shown(b"\r\n[1, 2]\n"), "[1, 2]");
 }
 
 #[test]
