@@ -320,8 +320,7 @@ impl Broker<'_> {
         running.set_scrub(&config)?;
         ready(Started { addresses, admin_key, asks: authority.asks() });
         if config.init_admin && cores.groups.is_some() {
-            let (authority, tell) = (authority.clone(), config.tell_admin_key);
-            spawn_local(first_admin_key_of_cluster(cores.clone(), authority, tell));
+            spawn_local(first_admin_key_of_cluster(cores.clone(), config.tell_admin_key));
         }
         let outcome = loop {
             tokio::select! {

@@ -1,7 +1,7 @@
 //! The control of keys, users, roles and tenants, on the first core: it decides requests one after the other against the
 //! directory in force, and has the configuration keep each change as one entry.
 
-use std::{path::PathBuf, rc::Rc};
+use std::{path::PathBuf, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use sennit_engine::Refusal;
@@ -15,6 +15,7 @@ use sennit_model::{ConfigurationKey, IDENTITY_KEY_PREFIX};
 use tokio::{
     sync::{Mutex, oneshot},
     task::spawn_local,
+    time::Instant,
 };
 
 use super::request::{
@@ -23,9 +24,10 @@ use super::request::{
 use crate::{
     broker::{
         audit,
-        configuration::{self, ConfigurationRefusal, ConfigurationRequest, Write},
+        configuration::{self, Configuration, ConfigurationRefusal, ConfigurationRequest, Write},
         control_request::ControlRefusal,
         key_file,
+        leader_requests::LEADER_PATIENCE,
         tenant_storage::TenantStorage,
     },
     identity::{authority::Authority, principal::Principal},
@@ -140,13 +142,33 @@ impl AccessControl {
         }
     }
 
+    /// Decides a change on the directory that this node has, and again if another node was first to change it.
     async fn change_if_allowed(&self, principal: &Principal, change: AccessChange) -> Answer {
         principal.may(Verb::Identity, "")?;
         let _turn = self.turn.lock().await;
-        self.change(&Scope(principal.tenant()), change).await
+        let deadline = Instant::now() + LEADER_PATIENCE;
+        loop {
+            let ground = self.ground().await?;
+            // The node may have learned just now who the admins are.
+            principal.may(Verb::Identity, "")?;
+            match self.change(&ground, &Scope(principal.tenant()), change.clone()).await {
+                Err(AccessRefusal::Configuration(ConfigurationRefusal::OtherDirectory))
+                    if Instant::now() < deadline => {}
+                decided => return decided,
+            }
+        }
     }
 
-    fn directory(&self) -> Result<std::sync::Arc<Directory>, AccessRefusal> {
+    /// The directory with all that was confirmed before, at whatever node.
+    async fn ground(&self) -> Result<Ground, AccessRefusal> {
+        let configuration = self.core.services.find::<Configuration>();
+        configuration.ok_or(ControlRefusal::ShuttingDown)?.catch_up().await?;
+        // In this order: the directory is of this revision, or the change does not count.
+        let revision = self.authority.revision();
+        Ok(Ground { revision, directory: self.directory()? })
+    }
+
+    fn directory(&self) -> Result<Arc<Directory>, AccessRefusal> {
         self.authority.directory().ok_or_else(|| ConfigurationRefusal::Unreadable.into())
     }
 
@@ -156,8 +178,8 @@ impl AccessControl {
         Ok(AccessAnswer::Decision(decided(&rights, verb, name)))
     }
 
-    async fn change(&self, scope: &Scope, change: AccessChange) -> Answer {
-        let directory = self.directory()?;
+    async fn change(&self, ground: &Ground, scope: &Scope, change: AccessChange) -> Answer {
+        let directory = &ground.directory;
         match change {
             AccessChange::CreateKey { name, mut holder, expires_ms } => {
                 let is_name = |c: char| !c.is_control();
@@ -169,30 +191,30 @@ impl AccessControl {
                     return Err(AccessRefusal::Expired);
                 }
                 scope.fit(&mut holder)?;
-                check_holder(&directory, &holder)?;
+                check_holder(directory, &holder)?;
                 let is_first = !directory.has_credentials();
                 if is_first && !(is_admin(&holder) && expires_ms.is_none()) {
                     return Err(AccessRefusal::FirstNotAdmin);
                 }
                 let id = ApiKeyId::from_random(random()?);
-                let key = self.create_key(id, new_key(name, holder, expires_ms)).await?;
+                let key = self.create_key(ground, id, new_key(name, holder, expires_ms)).await?;
                 Ok(AccessAnswer::Changed { id: id.to_string(), key: Some(key), created: true })
             }
             AccessChange::RotateKey { key, grace } => {
-                scope.check(&directory, &key)?;
+                scope.check(directory, &key)?;
                 let EntryKey::Key(id) = key else { return Err(unknown(&key)) };
                 let mut entry = KeyEntry::clone(directory.key(&id).ok_or_else(|| unknown(&key))?);
                 entry.generation += 1;
                 entry.previous_until_ms = Some(now().plus(grace).0).filter(|_| !grace.is_zero());
                 let secret = ApiKey::derive(&self.master()?, id, entry.generation).expose();
-                self.put(&key, &entry, false).await?;
+                self.put(ground, &key, &entry, false).await?;
                 Ok(AccessAnswer::Changed { id: id.to_string(), key: Some(secret), created: false })
             }
             AccessChange::SetPassword { user, password, holder } => {
-                self.set_password(&directory, scope, user, password, holder).await
+                self.set_password(ground, scope, user, password, holder).await
             }
             AccessChange::SetCertificates { user, certificates, holder } => {
-                self.set_certificates(&directory, scope, user, certificates, holder).await
+                self.set_certificates(ground, scope, user, certificates, holder).await
             }
             AccessChange::SetRole { role, rights } => {
                 scope.check_operator()?;
@@ -203,7 +225,8 @@ impl AccessControl {
                     return Err(AccessRefusal::TooManyRights);
                 }
                 let created = !directory.has_role(&role);
-                self.put(&EntryKey::Role(role.clone()), &RoleEntry { rights }, false).await?;
+                self.put(ground, &EntryKey::Role(role.clone()), &RoleEntry { rights }, false)
+                    .await?;
                 Ok(changed(role.to_string(), created))
             }
             AccessChange::CreateTenant { tenant, quotas } => {
@@ -212,7 +235,7 @@ impl AccessControl {
                 if directory.tenant(&tenant).is_some() {
                     return Err(AccessRefusal::Exists(shown(&key)));
                 }
-                self.put(&key, &TenantEntry { created_ms: now().0, quotas }, true).await?;
+                self.put(ground, &key, &TenantEntry { created_ms: now().0, quotas }, true).await?;
                 self.measure(&tenant, &quotas).await;
                 Ok(changed(tenant.to_string(), true))
             }
@@ -221,7 +244,7 @@ impl AccessControl {
                 let key = EntryKey::Tenant(tenant.clone());
                 let entry = directory.tenant(&tenant).ok_or_else(|| unknown(&key))?;
                 let created_ms = entry.created_ms;
-                self.put(&key, &TenantEntry { created_ms, quotas }, false).await?;
+                self.put(ground, &key, &TenantEntry { created_ms, quotas }, false).await?;
                 self.measure(&tenant, &quotas).await;
                 Ok(changed(tenant.to_string(), false))
             }
@@ -230,17 +253,17 @@ impl AccessControl {
                     add_missing(&mut holder.roles, roles);
                     add_missing(&mut holder.rights, rights);
                 };
-                self.change_holder(&directory, scope, to, change).await
+                self.change_holder(ground, scope, to, change).await
             }
             AccessChange::Revoke { from, roles, rights } => {
                 let change = |holder: &mut Holder| {
                     holder.roles.retain(|role| !roles.contains(role));
                     holder.rights.retain(|right| !rights.contains(right));
                 };
-                self.change_holder(&directory, scope, from, change).await
+                self.change_holder(ground, scope, from, change).await
             }
             AccessChange::Delete(key) => {
-                self.delete(&directory, scope, &key).await?;
+                self.delete(ground, scope, &key).await?;
                 Ok(changed(key_id(&key), false))
             }
         }
@@ -249,21 +272,23 @@ impl AccessControl {
     /// Creates a key with this id, if there is none.
     async fn create_key(
         &self,
+        ground: &Ground,
         id: ApiKeyId,
         entry: KeyEntry,
     ) -> Result<Zeroizing<String>, AccessRefusal> {
         let key = ApiKey::derive(&self.master()?, id, entry.generation).expose();
-        self.put(&EntryKey::Key(id), &entry, true).await?;
+        self.put(ground, &EntryKey::Key(id), &entry, true).await?;
         Ok(key)
     }
 
     async fn change_holder(
         &self,
-        directory: &Directory,
+        ground: &Ground,
         scope: &Scope,
         key: EntryKey,
         change: impl FnOnce(&mut Holder),
     ) -> Answer {
+        let directory = &ground.directory;
         scope.check(directory, &key)?;
         let check = |holder: &Holder| {
             check_holder(directory, holder)?;
@@ -277,14 +302,14 @@ impl AccessControl {
                 let mut entry = KeyEntry::clone(directory.key(id).ok_or_else(|| unknown(&key))?);
                 change(&mut entry.holder);
                 check(&entry.holder)?;
-                self.put(&key, &entry, false).await?;
+                self.put(ground, &key, &entry, false).await?;
             }
             EntryKey::User(name) => {
                 let mut entry =
                     UserEntry::clone(directory.user(name).ok_or_else(|| unknown(&key))?);
                 change(&mut entry.holder);
                 check(&entry.holder)?;
-                self.put(&key, &entry, false).await?;
+                self.put(ground, &key, &entry, false).await?;
             }
             EntryKey::Role(_) | EntryKey::Tenant(_) => return Err(unknown(&key)),
         }
@@ -293,10 +318,11 @@ impl AccessControl {
 
     async fn delete(
         &self,
-        directory: &Directory,
+        ground: &Ground,
         scope: &Scope,
         key: &EntryKey,
     ) -> Result<(), AccessRefusal> {
+        let directory = &ground.directory;
         match key {
             EntryKey::Key(_) | EntryKey::User(_) => {
                 scope.check(directory, key)?;
@@ -326,7 +352,7 @@ impl AccessControl {
                 }
             }
         }
-        self.write(key, None, None).await
+        self.write(ground, key, None, None).await
     }
 
     /// Has a quota of stored bytes know what is stored, before the change is confirmed.
@@ -355,26 +381,36 @@ impl AccessControl {
 
     async fn put(
         &self,
+        ground: &Ground,
         key: &EntryKey,
         entry: &impl serde::Serialize,
         is_new: bool,
     ) -> Result<(), AccessRefusal> {
         let if_revision = is_new.then_some(0);
-        self.write(key, Some(entry_bytes(entry).into()), if_revision).await
+        self.write(ground, key, Some(entry_bytes(entry).into()), if_revision).await
     }
 
     async fn write(
         &self,
+        ground: &Ground,
         key: &EntryKey,
         value: Option<Bytes>,
         if_revision: Option<u64>,
     ) -> Result<(), AccessRefusal> {
         let key = format!("{IDENTITY_KEY_PREFIX}{}", key.name());
         let key: ConfigurationKey = key.parse().map_err(ConfigurationRefusal::from)?;
-        let write = ConfigurationRequest::Write(Write { key, value, if_revision });
+        let if_authority = Some(ground.revision);
+        let write = ConfigurationRequest::Write(Write { key, value, if_revision, if_authority });
         let answer = configuration::ask(&self.core.cores, Principal::broker(), write).await;
         answer.map_err(|_| ControlRefusal::ShuttingDown)?.map(drop).map_err(Into::into)
     }
+}
+
+/// The directory that a change is decided on.
+struct Ground {
+    /// The revision of the authority.
+    revision: u64,
+    directory: Arc<Directory>,
 }
 
 /// The keys and users that a principal may manage: those of its tenant, or all without one.

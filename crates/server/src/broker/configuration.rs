@@ -280,7 +280,7 @@ impl Configuration {
     ) -> (Result<(), ConfigurationRefusal>, Vec<Answer>) {
         let (changes, answers) = {
             let entries = self.entries.borrow();
-            let mut draft = Draft::of(&entries);
+            let mut draft = Draft::of(&entries, self.authority.revision());
             let answers: Vec<_> =
                 writes.iter().map(|waiting| draft.decide(&waiting.write)).collect();
             (draft.changes, answers)

@@ -79,7 +79,12 @@ impl KeyUseStore {
     fn write(&self, key: &ApiKeyId, value: Option<Bytes>) -> Option<oneshot::Receiver<Answer>> {
         let key = format!("{IDENTITY_KEY_PREFIX}{LAST_USE_ENTRY_PREFIX}{key}");
         let key: ConfigurationKey = key.parse().ok()?;
-        let write = ConfigurationRequest::Write(Write { key, value, if_revision: None });
+        let write = ConfigurationRequest::Write(Write {
+            key,
+            value,
+            if_revision: None,
+            if_authority: None,
+        });
         Some(configuration::ask(&self.core.cores, Principal::broker(), write))
     }
 }

@@ -264,7 +264,7 @@ impl HookRequests<'_> {
         value: Option<bytes::Bytes>,
         if_revision: Option<u64>,
     ) -> Result<(), ConfigurationRefusal> {
-        write(&self.core.cores, Write { key, value, if_revision }).await
+        write(&self.core.cores, Write { key, value, if_revision, if_authority: None }).await
     }
 }
 
@@ -363,7 +363,7 @@ impl TopicListener for HookCleaner {
         }
         tokio::task::spawn_local(async move {
             for key in keys {
-                let delete = Write { key, value: None, if_revision: None };
+                let delete = Write { key, value: None, if_revision: None, if_authority: None };
                 if let Err(refusal) = write(&self.0.cores, delete).await {
                     tracing::warn!(%refusal, topic = topic.0, "parts of a deleted topic's hook stay");
                 }

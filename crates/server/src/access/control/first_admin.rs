@@ -42,15 +42,8 @@ pub(crate) async fn first_admin_key(
 }
 
 /// The same on a node of a cluster, once it knows who has credentials: one node creates it, and tells it.
-pub(crate) async fn first_admin_key_of_cluster(
-    cores: Arc<Cores>,
-    authority: Authority,
-    tell: fn(&str),
-) {
+pub(crate) async fn first_admin_key_of_cluster(cores: Arc<Cores>, tell: fn(&str)) {
     loop {
-        if authority.directory().is_some_and(|directory| directory.has_credentials()) {
-            return;
-        }
         let (sender, created) = oneshot::channel();
         let message = Message::call(move |control: &Rc<AccessControl>| {
             let control = control.clone();
@@ -60,7 +53,8 @@ pub(crate) async fn first_admin_key_of_cluster(
         });
         let _ = cores.inboxes[CoreIndex::FIRST].send(message);
         match created.await {
-            Ok(Ok(key)) => return tell(&key),
+            Ok(Ok(Some(key))) => return tell(&key),
+            Ok(Ok(None)) => return,
             Ok(Err(refusal)) => tracing::debug!(%refusal, "this node has created no admin key"),
             // The broker stops.
             Err(_) => return,
@@ -70,12 +64,16 @@ pub(crate) async fn first_admin_key_of_cluster(
 }
 
 impl AccessControl {
-    /// Creates the first admin key of a cluster. Its id is the same on all nodes: it is created once, however many try.
-    async fn create_first(&self) -> Result<Zeroizing<String>, AccessRefusal> {
+    /// Creates the first admin key of a cluster, if nobody has credentials yet.
+    async fn create_first(&self) -> Result<Option<Zeroizing<String>>, AccessRefusal> {
         let _turn = self.turn.lock().await;
-        let id = ApiKeyId::from_random(FIRST_ADMIN);
+        let ground = self.ground().await?;
+        if ground.directory.has_credentials() {
+            return Ok(None);
+        }
         let entry = new_key(FIRST_ADMIN_NAME.to_owned(), admin()?, None);
-        let created = self.create_key(id, entry).await;
+        let id = ApiKeyId::from_random(FIRST_ADMIN);
+        let created = self.create_key(&ground, id, entry).await;
         audit::note(
             &self.core.cores,
             &Principal::broker(),
@@ -83,7 +81,7 @@ impl AccessControl {
             FIRST_ADMIN_NAME.to_owned(),
             &created,
         );
-        created
+        created.map(Some)
     }
 }
 

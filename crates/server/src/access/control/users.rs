@@ -1,11 +1,11 @@
 //! Changes of users: their passwords, and the certificates that log them in.
 
 use sennit_identity::{
-    CertificateName, Directory, EntryKey, Holder, PasswordCost, PasswordHash, SALT_BYTES,
-    UserEntry, UserName, Zeroizing, is_admin, limits::CERTIFICATES_OF_USER_MAX,
+    CertificateName, EntryKey, Holder, PasswordCost, PasswordHash, SALT_BYTES, UserEntry, UserName,
+    Zeroizing, is_admin, limits::CERTIFICATES_OF_USER_MAX,
 };
 
-use super::{AccessControl, Answer, Scope, add_missing, changed, check_holder, random};
+use super::{AccessControl, Answer, Ground, Scope, add_missing, changed, check_holder, random};
 use crate::{
     access::request::AccessRefusal, broker::control_request::ControlRefusal, runtime::clock::now,
 };
@@ -14,12 +14,13 @@ impl AccessControl {
     /// Creates a user with a password, or gives one another.
     pub(super) async fn set_password(
         &self,
-        directory: &Directory,
+        ground: &Ground,
         scope: &Scope,
         user: UserName,
         password: Zeroizing<String>,
         mut holder: Holder,
     ) -> Answer {
+        let directory = &ground.directory;
         let key = EntryKey::User(user.clone());
         let before = directory.user(&user);
         let mut entry = match before {
@@ -44,20 +45,21 @@ impl AccessControl {
         let hash = hash.map_err(|_| ControlRefusal::ShuttingDown)??;
         entry.password = Some(hash.expose());
         entry.generation += 1;
-        self.put(&key, &entry, created).await?;
+        self.put(ground, &key, &entry, created).await?;
         Ok(changed(user.to_string(), created))
     }
 
     /// Certificates are from authorities that the whole broker trusts, so the operator alone says whose they are.
     pub(super) async fn set_certificates(
         &self,
-        directory: &Directory,
+        ground: &Ground,
         scope: &Scope,
         user: UserName,
         certificates: Vec<CertificateName>,
         holder: Holder,
     ) -> Answer {
         scope.check_operator()?;
+        let directory = &ground.directory;
         let mut entry = match directory.user(&user) {
             Some(entry) => UserEntry::clone(entry),
             None => {
@@ -82,7 +84,7 @@ impl AccessControl {
         entry.certificates.clear();
         add_missing(&mut entry.certificates, certificates);
         let created = directory.user(&user).is_none();
-        self.put(&EntryKey::User(user.clone()), &entry, created).await?;
+        self.put(ground, &EntryKey::User(user.clone()), &entry, created).await?;
         Ok(changed(user.to_string(), created))
     }
 }

@@ -138,6 +138,8 @@ fn told(key: &ConfigurationKey, entry: &Entry) -> ToldEntry {
 #[derive(Debug)]
 pub(crate) struct Draft<'a> {
     entries: &'a Entries,
+    /// The revision of the authority.
+    authority: u64,
     totals: Totals,
     revision: u64,
     /// The changed entries: revision and bytes of the value.
@@ -146,9 +148,16 @@ pub(crate) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    pub(crate) fn of(entries: &'a Entries) -> Self {
+    pub(crate) fn of(entries: &'a Entries, authority: u64) -> Self {
         let (totals, revision) = (entries.totals, entries.revision);
-        Self { entries, totals, revision, changed: HashMap::default(), changes: Vec::new() }
+        Self {
+            entries,
+            authority,
+            totals,
+            revision,
+            changed: HashMap::default(),
+            changes: Vec::new(),
+        }
     }
 
     /// Decides one change, as if those before it were durable.
@@ -159,7 +168,10 @@ impl<'a> Draft<'a> {
         &mut self,
         write: &Write,
     ) -> Result<ConfigurationAnswer, ConfigurationRefusal> {
-        let Write { key, value, if_revision } = write;
+        let Write { key, value, if_revision, if_authority } = write;
+        if if_authority.is_some_and(|expected| expected != self.authority) {
+            return Err(ConfigurationRefusal::OtherDirectory);
+        }
         let before = match self.changed.get(key) {
             Some(changed) => *changed,
             None => {

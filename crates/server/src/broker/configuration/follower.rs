@@ -120,10 +120,7 @@ impl Configuration {
             match self.try_write(writes, &mut answers, deadline).await {
                 Ok(true) => return (Ok(()), answers),
                 Ok(false) if Instant::now() < deadline => {}
-                Ok(false) => {
-                    let refusal = ControlRefusal::Engine(Refusal::NoLeader);
-                    break ConfigurationRefusal::Broker(Box::new(refusal));
-                }
+                Ok(false) => break no_leader(),
                 Err(failure) => {
                     tracing::debug!(%failure, "changes of the configuration are refused");
                     break refusal_of(failure);
@@ -148,7 +145,7 @@ impl Configuration {
         }
         let (at, changes) = {
             let entries = self.entries.borrow();
-            let mut draft = Draft::of(&entries);
+            let mut draft = Draft::of(&entries, self.authority.revision());
             *answers = writes.iter().map(|waiting| draft.decide(&waiting.write)).collect();
             (*self.followed.borrow(), draft.changes)
         };
@@ -164,9 +161,26 @@ impl Configuration {
         Err(ControlRefusal::Engine(Refusal::OutcomeUnknown).into())
     }
 
+    /// Has all in force here that was confirmed at whatever node before.
+    pub(crate) async fn catch_up(&self) -> Result<(), ConfigurationRefusal> {
+        if self.core.cores.groups.is_none() {
+            return Ok(());
+        }
+        let deadline = Instant::now() + LEADER_PATIENCE;
+        let end = self.store.end().await.map_err(refusal_of)?;
+        match self.has_followed(end, deadline).await {
+            true => Ok(()),
+            false => Err(no_leader()),
+        }
+    }
+
     async fn has_followed(&self, end: Offset, deadline: Instant) -> bool {
         let mut followed = self.followed.subscribe();
         let waits = followed.wait_for(|followed| *followed >= end);
         timeout_at(deadline, waits).await.is_ok_and(|waited| waited.is_ok())
     }
+}
+
+fn no_leader() -> ConfigurationRefusal {
+    ConfigurationRefusal::Broker(Box::new(ControlRefusal::Engine(Refusal::NoLeader)))
 }

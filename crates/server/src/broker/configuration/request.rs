@@ -46,6 +46,8 @@ pub(crate) struct Write {
     pub(crate) value: Option<Bytes>,
     /// The revision that the entry must have; 0 if there must be none.
     pub(crate) if_revision: Option<u64>,
+    /// The revision that the authority must have, whose directory was the ground of this change.
+    pub(crate) if_authority: Option<u64>,
 }
 
 impl Write {
@@ -132,6 +134,9 @@ pub(crate) enum ConfigurationRefusal {
         /// 0 if there is no entry.
         found: u64,
     },
+    /// The directory has changed since this was decided.
+    #[error("keys, users, roles or tenants have changed meanwhile")]
+    OtherDirectory,
     /// Too many changes wait for the disk.
     #[error(
         "CONFIGURATION_WAITING_BYTES_MAX is {CONFIGURATION_WAITING_BYTES_MAX}: the disk is slower than the changes"

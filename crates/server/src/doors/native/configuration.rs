@@ -204,11 +204,13 @@ fn configuration_request(
             // A copy: the frame's memory is that of all that was read with it.
             value: Some(Bytes::copy_from_slice(&body.value)),
             if_revision: body.if_revision,
+            if_authority: None,
         }),
         Request::DeleteConfiguration(body) => ConfigurationRequest::Write(Write {
             key: changed_key(&body.key)?,
             value: None,
             if_revision: body.if_revision,
+            if_authority: None,
         }),
         Request::ListConfiguration(body) => {
             let entries_max = match body.page_size as usize {
@@ -268,13 +270,15 @@ pub(super) fn refusal_reply(refusal: &ConfigurationRefusal) -> control::Error {
         | ConfigurationRefusal::TooManyEntries
         | ConfigurationRefusal::TooManyBytes(_) => ErrorCode::LimitReached,
         ConfigurationRefusal::Revision { .. } => ErrorCode::RevisionMismatch,
-        ConfigurationRefusal::Busy => ErrorCode::Busy,
+        ConfigurationRefusal::Busy | ConfigurationRefusal::OtherDirectory => ErrorCode::Busy,
         ConfigurationRefusal::Unreadable => ErrorCode::Internal,
     };
     let mut error = control::Error::new(code, refusal.to_string());
     match refusal {
         ConfigurationRefusal::Revision { found, .. } => error.revision = Some(*found),
-        ConfigurationRefusal::Busy => error.retry_after_ms = BUSY_RETRY_MS,
+        ConfigurationRefusal::Busy | ConfigurationRefusal::OtherDirectory => {
+            error.retry_after_ms = BUSY_RETRY_MS;
+        }
         _ => {}
     }
     error

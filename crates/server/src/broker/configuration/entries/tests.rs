@@ -8,7 +8,7 @@ fn key(text: &str) -> ConfigurationKey {
 
 fn write(text: &str, value: Option<&str>, if_revision: Option<u64>) -> Write {
     let value = value.map(|value| value.to_owned().into());
-    Write { key: key(text), value, if_revision }
+    Write { key: key(text), value, if_revision, if_authority: None }
 }
 
 fn set(text: &str, value: &str) -> Write {
@@ -24,7 +24,7 @@ fn decide(
     entries: &mut Entries,
     writes: &[Write],
 ) -> Vec<Result<ConfigurationAnswer, ConfigurationRefusal>> {
-    let mut draft = Draft::of(entries);
+    let mut draft = Draft::of(entries, 1);
     let answers = writes.iter().map(|write| draft.decide(write)).collect();
     let changes = draft.changes;
     changes.iter().for_each(|change| entries.apply(change));
@@ -89,9 +89,21 @@ fn of_changes_that_expect_one_revision_the_first_wins() {
         ],
     );
     assert_eq!(answers, [changed(3, true), mismatch(2, 0), changed(3, false), changed(4, false)]);
-    let refused = Draft::of(&entries).decide(&write("a", Some(""), Some(9)));
+    let refused = Draft::of(&entries, 1).decide(&write("a", Some(""), Some(9)));
     let text = refused.expect_err("it has another revision").to_string();
     assert_eq!(text, "the entry has revision 4, expected was 9");
+}
+
+#[test]
+fn what_was_decided_on_another_directory_is_refused() {
+    let entries = Entries::default();
+    let mut draft = Draft::of(&entries, 7);
+    let mut at = |authority| draft.decide(&Write { if_authority: authority, ..set("a", "1") });
+    for other in [6, 8] {
+        assert_eq!(at(Some(other)), Err(ConfigurationRefusal::OtherDirectory));
+    }
+    assert_eq!([at(Some(7)), at(None)], [changed(1, false), changed(2, true)]);
+    assert_eq!(draft.changes.len(), 2);
 }
 
 #[test]
@@ -177,7 +189,7 @@ fn what_is_read_back_in_the_order_of_the_stream_is_what_was_there() {
     for n in 0..200_u32 {
         let text = format!("k{}", n * 7 % 13);
         let value = (n % 5 != 0).then(|| n.to_string());
-        let mut draft = Draft::of(&entries);
+        let mut draft = Draft::of(&entries, 1);
         draft.decide(&write(&text, value.as_deref(), None)).expect("it is not refused");
         let new = draft.changes;
         new.iter().for_each(|change| entries.apply(change));
