@@ -164,8 +164,8 @@ async fn carry(near: TcpStream, target: String, state: watch::Receiver<State>) {
         let (near_read, near_write) = near.into_split();
         let (far_read, far_write) = far.into_split();
         tokio::try_join!(
-            pass(near_read, far_write, state.clone(), 0),
-            pass(far_read, near_write, state, 1),
+            pass(near_read, far_write, (state.clone(), breaks), 0),
+            pass(far_read, near_write, (state, breaks), 1),
         )?;
         io::Result::Ok(())
     };
@@ -175,11 +175,11 @@ async fn carry(near: TcpStream, target: String, state: watch::Receiver<State>) {
     }
 }
 
-/// Passes the bytes of one direction on, and then their end.
+/// Passes the bytes of one direction on, and then their end, and nothing once the link has had more breaks.
 async fn pass(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    mut state: watch::Receiver<State>,
+    (mut state, breaks): (watch::Receiver<State>, u64),
     direction: usize,
 ) -> io::Result<()> {
     let (sender, mut chunks) = mpsc::channel::<(Instant, Vec<u8>)>(CHUNKS_UNDER_WAY);
@@ -207,6 +207,10 @@ async fn pass(
                     let seconds = chunk.len() as f64 / f64::from(bytes_per_second);
                     sleep(Duration::from_secs_f64(seconds)).await;
                 }
+            }
+            // It may be open only since the break.
+            if state.borrow().breaks != breaks {
+                return Ok(());
             }
             if chunk.is_empty() {
                 return to.shutdown().await;
