@@ -55,10 +55,10 @@ impl Data {
         }
         let bytes = match json_text(&self.bytes) {
             Some(json) if !has_line_break(json.as_bytes()) => self.bytes.slice_ref(json.as_bytes()),
-            _ => {
-                let mut json = Vec::with_capacity(self.bytes.len() + 16);
-                put_payload_as_json(&self.bytes, &mut json);
-                json.into()
+            json => {
+                let mut out = Vec::with_capacity(self.bytes.len() + 16);
+                put_payload_as_json(&self.bytes, json, &mut out);
+                out.into()
             }
         };
         Self { bytes, form: Form::Json }
@@ -111,7 +111,7 @@ impl Put for DataView<'_> {
         match self.form {
             Form::Absent => out.extend_from_slice(b"null"),
             Form::Json => out.extend_from_slice(self.bytes),
-            Form::Any => put_payload_as_json(self.bytes, out),
+            Form::Any => put_payload_as_json(self.bytes, json_text(self.bytes), out),
         }
     }
 
@@ -195,8 +195,9 @@ fn has_line_break(text: &[u8]) -> bool {
     memchr::memchr2(b'\n', b'\r', text).is_some()
 }
 
-fn put_payload_as_json(payload: &[u8], out: &mut Vec<u8>) {
-    if let Some(json) = json_text(payload) {
+/// Writes a payload, whose text as JSON is this if it is JSON.
+fn put_payload_as_json(payload: &[u8], json: Option<&str>, out: &mut Vec<u8>) {
+    if let Some(json) = json {
         put_on_one_line(json.as_bytes(), out);
     } else if let Ok(text) = std::str::from_utf8(payload) {
         put_json_text(text, out);

@@ -92,18 +92,55 @@ fn a_key_that_was_made_at_one_node_counts_at_all_and_one_that_was_revoked_ends_c
         ok(&brokers[0], &admin, &["group", "describe", "jobs", "default", "--json"])
             .contains("\"consumers\":1")
     });
-    let id = ok(&brokers[2], &admin, &["auth", "key", "list", "--json"]);
-    let id = id
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).expect("a line is JSON"))
-        .find(|entry| entry["name"] == "worker")
-        .and_then(|entry| entry["id"].as_str().map(str::to_owned))
-        .expect("the key is listed");
+    let id = id_of(&brokers[2], &admin, "worker");
     ok(&brokers[2], &admin, &["auth", "key", "delete", &id]);
     let ended = waiting.wait_with_output().expect("it ends");
     assert!(!ended.status.success(), "{}", text(&ended.stderr));
     for broker in &brokers {
         until("the key counts no more", || !succeeds(broker, &key, &["publish", "jobs", "no"]));
+    }
+}
+
+/// The id of the key with this name.
+fn id_of(broker: &Broker, key: &str, name: &str) -> String {
+    entry_of(broker, key, name)["id"].as_str().expect("it has an id").to_owned()
+}
+
+fn entry_of(broker: &Broker, key: &str, name: &str) -> Value {
+    let listed = ok(broker, key, &["auth", "key", "list", "--json"]);
+    let mut entries = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    entries.find(|entry| entry["name"] == name).expect("the key is listed")
+}
+
+#[test]
+fn of_two_admins_that_delete_each_other_through_two_nodes_one_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let brokers = cluster_of_admin(folder.path());
+    let (mut admin, mut name) = (admin_key(&brokers), "first admin".to_owned());
+    let until_known = |key: &str| {
+        for broker in &brokers {
+            until("the node knows the key", || succeeds(broker, key, &["topic", "list"]));
+        }
+    };
+    until_known(&admin);
+    for round in 0..5 {
+        let rival = format!("rival-{round}");
+        let create = ["auth", "key", "create", &rival, "--role", "admin"];
+        let key = ok(&brokers[0], &admin, &create);
+        until_known(&key);
+        let ids = [&name, &rival].map(|name| id_of(&brokers[0], &admin, name));
+        let [first, second] = thread::scope(|scope| {
+            [(1, &key, &ids[0]), (2, &admin, &ids[1])]
+                .map(|(at, key, id)| {
+                    let broker = &brokers[at];
+                    scope.spawn(move || succeeds(broker, key, &["auth", "key", "delete", id]))
+                })
+                .map(|deletes| deletes.join().unwrap())
+        });
+        assert!(!(first && second), "round {round}: there is no admin any more");
+        if first {
+            (admin, name) = (key, rival);
+        }
     }
 }
 
@@ -116,13 +153,9 @@ fn changes_at_three_nodes_at_once_are_decided_one_after_the_other() {
         until("the node knows the key", || succeeds(broker, &admin, &["topic", "list"]));
     }
     ok(&brokers[0], &admin, &["auth", "key", "create", "worker", "--right", "describe >"]);
-    let worker = || {
-        let listed = ok(&brokers[0], &admin, &["auth", "key", "list", "--json"]);
-        let entries = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        entries.into_iter().find(|entry| entry["name"] == "worker").expect("the key is listed")
-    };
-    let id = worker()["id"].as_str().unwrap().to_owned();
-    let generation = || worker()["generation"].as_u64().unwrap();
+    let id = id_of(&brokers[0], &admin, "worker");
+    let generation =
+        || entry_of(&brokers[0], &admin, "worker")["generation"].as_u64().expect("it has one");
     let before = generation();
     let rotations = 8;
     thread::scope(|scope| {
